@@ -123,9 +123,9 @@ def failure(text: str) -> None:
 
 
 def in_parts(text: str) -> None:
-    of("providers.chat.usual")(200, as_bytes(text))
+    of("providers.chat.normalize")(200, as_bytes(text))
     body = {"choices": [{"message": {"content": [text, {"type": "thinking", "thinking": text}]}}]}
-    of("providers.chat.usual")(200, as_bytes(json.dumps(body)))
+    of("providers.chat.normalize")(200, as_bytes(json.dumps(body)))
 
 
 def hooks_of_a_client(text: str) -> None:
@@ -298,7 +298,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
     "providers.failures.classify_exception": failure,
-    "providers.chat.usual": in_parts,
+    "providers.chat.normalize": in_parts,
     "config.patterns.Patterns": patterns,
     "retrieval.scan.ignore_patterns": patterns,
     "retrieval.scan.is_ignored": patterns,
@@ -374,8 +374,8 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "judging.findings.mentions": (RUBRIC,),
     "ledger.records.hash_quote": (b"key",),
     "rubric.terms.parse": ("words.txt",),
-    "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),
-    "providers.base.without_values": (["sk-abcdefgh"],),
+    "providers.command.find_error_message": (SimpleNamespace(reply="json", reply_key="result"),),
+    "providers.base.hide_secrets": (["sk-abcdefgh"],),
     "retrieval.terms.hidden_words": (PROFILE.language,),
     **dict.fromkeys(("retrieval.terms.parse", "retrieval.terms.stem_of"), (PROFILE.language,)),
     "retrieval.terms.stems": (PROFILE.language,),

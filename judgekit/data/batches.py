@@ -290,7 +290,7 @@ class BatchGateway:
         self._requests_in_making += 1
         try:
             async with self._making_slots:
-                path, body = await batches.body_of(endpoint, request, style)
+                path, body = await batches.build_request(endpoint, request, style)
         finally:
             self._requests_in_making -= 1
         if self._manifest.has(custom_id):  # another row has added it meanwhile

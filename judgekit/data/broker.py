@@ -20,7 +20,7 @@ from judgekit.judging.round import INEXACT
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Router
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.pace import AT_ONCE, PAUSED, Pace, Paces, Whom
+from judgekit.providers.pace import AT_ONCE, PAUSED, Pace, PaceKey, Paces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -56,7 +56,7 @@ class Turns(NamedTuple):
 class Orders(NamedTuple):
     """Orders for a worker: its turns at each provider, the total it may spend, and whether to stop."""
 
-    turns: dict[Whom, Turns]
+    turns: dict[PaceKey, Turns]
     cap_usd: float
     is_over: bool
     is_stopped: bool
@@ -67,8 +67,8 @@ class _Account:
     """A worker's turns and money. Until its next report, its total spending may reach `cap_usd`."""
 
     seen: float
-    held: Counter[Whom] = field(default_factory=Counter)
-    wanted: Counter[Whom] = field(default_factory=Counter)
+    held: Counter[PaceKey] = field(default_factory=Counter)
+    wanted: Counter[PaceKey] = field(default_factory=Counter)
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
     cap_usd: float = 0.0
@@ -84,7 +84,7 @@ class Broker:
     def __init__(self, max_cost_usd: float | None = None, workers: int = 1) -> None:
         self._limit = max_cost_usd
         self._workers = workers
-        self._paces: dict[Whom, Pace] = {}
+        self._paces: dict[PaceKey, Pace] = {}
         self._accounts: dict[str, _Account] = {}
         self._is_over = self._is_stopped = False
         self._job = b""
@@ -118,7 +118,11 @@ class Broker:
         return self._job
 
     def beat(
-        self, worker: str, spent_usd: float, reserved_usd: float, reports: Mapping[Whom, PaceReport]
+        self,
+        worker: str,
+        spent_usd: float,
+        reserved_usd: float,
+        reports: Mapping[PaceKey, PaceReport],
     ) -> Orders:
         """Process a worker's report, and return its orders."""
         account = self._accounts[worker]
@@ -156,7 +160,7 @@ class Broker:
         account.cap_usd = account.used_usd + lent_usd
         return account.cap_usd
 
-    def _give_turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
+    def _give_turns(self, account: _Account, whom: PaceKey, report: PaceReport) -> Turns:
         """Adjust a provider's pace to a worker's report, and give the worker turns up to its fair share."""
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
@@ -182,7 +186,7 @@ class Broker:
         lasting_turns = 0 if whom.per_minute else share
         return Turns(new_turns, lasting_turns, wait)
 
-    def _compute_share(self, whom: Whom, pace: Pace) -> int:
+    def _compute_share(self, whom: PaceKey, pace: Pace) -> int:
         """Divide a provider's turns among its users, rounded up. 0 if there are too few turns."""
         users = 0
         for account in self._accounts.values():
@@ -278,7 +282,7 @@ class SharedPace(Pace):
         if seconds:
             # Unlike our own `pause`, this doesn't report the pause back to the broker.
             super().pause(seconds, reason, message)
-        self._advance()
+        self._schedule()
 
 
 class SharedPaces(Paces):
@@ -286,7 +290,7 @@ class SharedPaces(Paces):
         super().__init__()
         self._report_now = report_now
 
-    def make_pace(self, _whom: Whom) -> SharedPace:
+    def make_pace(self, _whom: PaceKey) -> SharedPace:
         return SharedPace(self._report_now)
 
 
@@ -333,7 +337,7 @@ class BrokerClient:
             self._report_now.clear()
             await asyncio.sleep(_SOON)
 
-    def _take_reports(self) -> dict[Whom, PaceReport]:
+    def _take_reports(self) -> dict[PaceKey, PaceReport]:
         """Build a report on each provider, returning unused turns."""
         reports = {}
         for whom, pace in self.paces.items():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.config import TIERS, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.labels import agrees
-from judgekit.judging.calibration import USUALLY, Answered, Asked, Readings, together
+from judgekit.judging.calibration import DEFAULT_OPTIONS, Answered, Asked, Readings, together
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import FAILED
 from judgekit.judging.steps import CALIBRATED, Ask
@@ -72,7 +72,7 @@ def find_options(cases: Sequence[Case]) -> Asked:
             f"{problem}; a calibration is valid only for the options it was measured with"
         )
     if not option_sets:
-        return USUALLY
+        return DEFAULT_OPTIONS
     samples, criteria, rule, redact = option_sets.pop()
     return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
 

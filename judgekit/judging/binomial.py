@@ -11,20 +11,23 @@ import functools
 from math import exp, lgamma, log, log1p
 
 _HALVINGS = 60  # shrink an interval of length 1 to 1e-18
-_NEGLIGIBLE = 1e-17  # of a sum: adding it changes no digit
-_MOST = 1_000_000  # labels; nobody gives more
+_NEGLIGIBLE = 1e-17  # a term this small, relative to the sum, changes no digit
+_MOST_LABELS = 1_000_000
 
 
 def at_most(errors: int, total: int, rate: float) -> float:
-    """Compute the probability that at most `errors` occur in `total` cases, each with probability `rate`."""
+    """Return the probability of at most `errors` in `total` cases, given the error rate."""
     if errors >= total or rate <= 0:
         return 1.0
     if errors < 0 or rate >= 1:
         return 0.0
-    # Start from the logarithm of the probability of exactly `errors`, the last term of the sum.
-    ways = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
-    last_term = ways + errors * log(rate) + (total - errors) * log1p(-rate)
-    # Work down from the last term, relative to it: below the mean each term is smaller than the next.
+
+    # The last term of the sum is the probability of exactly `errors`; its logarithm can't underflow.
+    log_combinations = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
+    log_last_term = log_combinations + errors * log(rate) + (total - errors) * log1p(-rate)
+
+    # Add the other terms relative to the last one, from the last to the first. Below the mean, they only
+    # get smaller.
     term = 1.0
     relative_sum = 1.0
     for error_count in range(errors, 0, -1):
@@ -32,11 +35,14 @@ def at_most(errors: int, total: int, rate: float) -> float:
         relative_sum += term
         if term < relative_sum * _NEGLIGIBLE and error_count < total * rate:
             break
-    return min(1.0, exp(last_term + log(relative_sum)))
+    return min(1.0, exp(log_last_term + log(relative_sum)))
 
 
 def upper(errors: int, total: int, level: float) -> float:
-    """Find a rate that the true rate exceeds with a probability of at most `level`; 1 without data."""
+    """Return an upper confidence bound of an error rate; the true rate exceeds it with probability `level`.
+
+    Without data, the bound is 1.
+    """
     if not 0 <= errors <= total:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
@@ -53,34 +59,33 @@ def upper(errors: int, total: int, level: float) -> float:
 
 
 def lower(errors: int, total: int, level: float) -> float:
-    """Find the rate below which the true one lies with a probability of at most `level`."""
+    """Return a lower confidence bound of an error rate, like `upper`."""
     return 1 - upper(total - errors, total, level)
 
 
 @functools.lru_cache(maxsize=1024)
-def count_labels_needed(rate: float, level: float, share: float = 0.0) -> int | None:
-    """Compute how many labels it takes to rule out an error rate above `rate`.
+def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -> int | None:
+    """Return the number of labels needed to show that the error rate is at most `rate`.
 
-    A `share` of the labels is expected to be errors, and `level` is the probability of ruling it out
-    wrongly. None if more than a million labels are needed, or if `share` isn't below `rate`: then no number
-    of labels is enough.
+    The labels' error rate is assumed to be `expected_rate`. `level` is the probability of a wrong result. If
+    no number is enough, or it's over a million, return None.
     """
-    if share >= rate:
+    if expected_rate >= rate:
         return None
 
     def are_enough(labels: int) -> bool:
-        """Whether the expected errors among so many labels rule out the rate."""
-        return at_most(round(share * labels), labels, rate) <= level
+        return at_most(round(expected_rate * labels), labels, rate) <= level
 
-    # Double the number until it's enough, then halve the interval in which it became enough.
+    # Double the number until it's enough.
     too_few = 0
     enough = 1
     while not are_enough(enough):
         too_few = enough
         enough *= 2
-        if enough > _MOST:
+        if enough > _MOST_LABELS:
             return None
 
+    # Then bisect.
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         if are_enough(middle):

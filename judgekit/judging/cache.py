@@ -15,40 +15,40 @@ from pydantic import BaseModel, Field
 from judgekit.environment import __version__
 from judgekit.errors import KEPT, GatewayError
 from judgekit.judging.fence import without_nonce
-from judgekit.providers.base import Endpoint, Reply, Request, secret_values
+from judgekit.providers.base import Endpoint, Reply, Request, list_secrets
 from judgekit.providers.decisions import sent_questions
 from judgekit.text import strict_json
 
 MAX_DAYS = 30  # age up to which a reply is reused
 MAX_SECONDS = MAX_DAYS * 86_400.0
-# How a profile describes itself, and where an endpoint's values come from: neither affects a call.
-_DESCRIBING = {
+# Fields of a profile that don't affect a call: its description, and where an endpoint's values come from
+_FIELDS_NOT_HASHED = {
     *("title", "rank", "notes", "detect", "models", "models_env"),
     *("key", "base_env", "base_adds", "base_drops", "limits", "price", "states_cost", "batches"),
 }
-_ADDRESSES = ("URL", "BASE", "ENDPOINT")
+_ADDRESS_WORDS = ("URL", "BASE", "ENDPOINT")  # in a variable's name
 
 
-class KeptText(NamedTuple):
-    """A stored text and its age in seconds, which is negative if a clock was wrong."""
+class StoredText(NamedTuple):
+    """A stored reply's text, and its age in seconds (negative if a clock was wrong)."""
 
     text: str
     age: float
 
 
 class ReplyStore(Protocol):
-    """A store of replies' texts. Its failures are never raised: they cost a call, never a verdict."""
+    """A store of replies. It never raises, because a missing reply only costs a call."""
 
     @property
     def is_quick(self) -> bool:
-        """Whether access takes less than a millisecond, so that it may run on an event loop."""
+        """Whether access takes less than a millisecond, so that it can run on an event loop."""
 
-    def read_reply(self, key: str) -> KeptText | None: ...
+    def read_reply(self, key: str) -> StoredText | None: ...
     def write_reply(self, key: str, text: str) -> None: ...
 
 
-class _KeptReply(BaseModel):
-    """A reply as stored. Numbers must be finite; a reply with wrong types is asked for again."""
+class _StoredReply(BaseModel):
+    """A reply as stored."""
 
     text: str
     model: str
@@ -69,26 +69,24 @@ class ReplyCache:
         return self._store.is_quick
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
-        """Find the earlier reply of `endpoint` to the same request. It has no usage, because it's free now.
+        """Return the stored reply to the same request, or None if there isn't a recent valid one.
 
-        None if there's no such reply, if it's too old or invalid, or if the endpoint replays a recording.
+        Its usage is zero, because it's free now.
         """
         if endpoint.profile.kind == "replay":
             return None
-        kept_reply = self._store.read_reply(hash_of_call(endpoint, request))
-        if kept_reply is None:
+        stored = self._store.read_reply(hash_of_call(endpoint, request))
+        if stored is None:
             return None
-        # A negative age, in the future, means that the clock was wrong, so the real age is unknown.
-        if abs(kept_reply.age) >= MAX_SECONDS:
+        if (
+            abs(stored.age) >= MAX_SECONDS
+        ):  # far in the past or, if a clock was wrong, in the future
             return None
-        return _parse_reply(kept_reply.text)
+        return _parse_reply(stored.text)
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Store a reply that could be read.
-
-        Replies from a recording aren't stored, since the recording may be made anew.
-        """
-        if endpoint.profile.kind == "replay":
+        """Store a reply that could be read."""
+        if endpoint.profile.kind == "replay":  # the recording can change
             return
         text = json.dumps(
             {
@@ -103,9 +101,9 @@ class ReplyCache:
 
 
 def _parse_reply(text: str) -> Reply | None:
-    """Read a stored reply; None if it's invalid."""
-    with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors too
-        kept_reply = _KeptReply.model_validate(strict_json(text), strict=True)
+    """Parse a stored reply. An invalid one gives None."""
+    with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors
+        kept_reply = _StoredReply.model_validate(strict_json(text), strict=True)
         return Reply(
             text=kept_reply.text,
             model=kept_reply.model,
@@ -118,15 +116,13 @@ def _parse_reply(text: str) -> Reply | None:
 
 
 def hash_of_call(endpoint: Endpoint, request: Request) -> str:
-    """Hash a request and its recipient, without nonces. The hash is the reply's key in a store.
-
-    Of a command's environment, only the addresses are hashed, not the secrets.
-    """
+    """Hash a request and its recipient, without nonces and secrets. This is the reply's key in a store."""
     messages = [(message.role, without_nonce(message.content)) for message in request.messages]
-    profile_fields = endpoint.profile.model_dump(mode="json", exclude=_DESCRIBING)
+    profile_fields = endpoint.profile.model_dump(mode="json", exclude=_FIELDS_NOT_HASHED)
     if not profile_fields.get("reads_reasoning"):
-        # Left out, as before profiles had it, so that earlier replies are still found.
+        # This field was added later. Omit its default, so that older replies are still found.
         profile_fields.pop("reads_reasoning", None)
+
     recipient = [profile_fields, endpoint.api_base, endpoint.model]
     options: list[Any] = [
         endpoint.output,
@@ -143,20 +139,18 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
             instruction = without_nonce(question.instruction)
             questions.append(question._replace(instruction=instruction))
         options.append(sent_questions(questions))
+
     text = json.dumps([__version__, recipient, options, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _choose_hashed_parameters(endpoint: Endpoint) -> dict[str, str]:
-    """Return those parameters of a call that its reply depends on, without secrets.
-
-    A command's parameters are its environment, and only the addresses in it matter.
-    """
-    secrets = secret_values(endpoint)
+    """Return the parameters that a reply depends on, without secrets."""
+    secrets = list_secrets(endpoint)
     parameters = {}
     for name, value in endpoint.parameters.items():
-        if endpoint.profile.kind == "command":
-            is_hashed = any(word in name for word in _ADDRESSES)
+        if endpoint.profile.kind == "command":  # only the addresses in its environment matter
+            is_hashed = any(word in name for word in _ADDRESS_WORDS)
         else:
             is_hashed = value not in secrets
         if is_hashed:

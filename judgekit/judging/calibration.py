@@ -36,7 +36,7 @@ Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Asked(Strict):
-    """How the opinions were asked for, in the configuration's terms: other opinions need other gates."""
+    """The options with which the opinions were requested. With other options, the gates don't hold."""
 
     samples: Annotated[int, Field(ge=1)] = 1
     criteria: Literal["together", "each"] = "together"
@@ -44,7 +44,7 @@ class Asked(Strict):
     redact: bool = True
 
 
-USUALLY = Asked()
+DEFAULT_OPTIONS = Asked()
 
 
 class Promise(Strict):
@@ -134,7 +134,7 @@ class Calibration(Strict):
         default={},
         description="the model that each reply named, by tier and by the name that was asked",
     )
-    asked: Asked = USUALLY
+    asked: Asked = DEFAULT_OPTIONS
     read: Readings = {}
     asking: Asking = {}
     subjects: Subjects | None = None
@@ -150,7 +150,7 @@ class Calibration(Strict):
     saved: Annotated[Saved | None, Field(exclude_if=operator.not_)] = None
 
     def rules(self) -> FinalityRules:
-        """Convert the gates to the rules that escalation follows."""
+        """Convert the gates to rules for escalation."""
         readings = set()
         for tier, models in self.read.items():
             readings |= {(tier, model, source) for model, source in models.items()}
@@ -170,37 +170,36 @@ class Calibration(Strict):
 
 
 def together(models: Iterable[str]) -> str:
-    """Join a tier's models into one name, whatever their order."""
+    """Join a tier's models into one name that doesn't depend on their order."""
     return TOGETHER.join(sorted(models))
 
 
 def sha256(content: object) -> str:
-    """Hash any value that can be written as JSON."""
+    """Hash any JSON value."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
-    """Compute an upper bound of a gate's error rate from its counts.
+    """Return an upper bound of a gate's error rate, exceeded with a probability of at most `level`.
 
-    The true rate is above the bound with a probability of at most `level`. With a reference, the bound is
-    for how far the rate exceeds that of the reference: `gains` are the labels that only the reference got
-    wrong, and their rate is subtracted.
+    With a reference, this is the bound of the excess over the reference's error rate. `gains` are the labels
+    that only the reference got wrong.
     """
     if promise.reference is None:
         return upper(errors, labels, level)
-    # Two bounds, either of which may fail, so each gets half of the level.
+    # Either of the two bounds can fail, so each gets half of the level.
     most_errors = upper(errors, labels, level / 2)
     least_gains = lower(gains, labels, level / 2)
     return most_errors - least_gains
 
 
-_ROUNDED = 1e-6  # bounds are written with six digits
+_ROUNDING = 1e-6  # bounds are written with six digits
 Flaw: TypeAlias = tuple[str, str]
 """A wrong key, and a description of the expected value."""
 
 
-def flaws(calibration: Calibration) -> Iterator[Flaw]:
-    """Yield the keys that contradict other keys, each with the expected value; nothing if all agree."""
+def find_flaws(calibration: Calibration) -> Iterator[Flaw]:
+    """Yield each key that contradicts others, with a description of the expected value."""
     later_tiers = _list_tiers(calibration)[1:]
     reference = calibration.promise.reference
     if reference is not None and reference not in later_tiers:
@@ -209,22 +208,22 @@ def flaws(calibration: Calibration) -> Iterator[Flaw]:
         if count > max_count:
             yield key, f"expected {max_count} at most, got {count}"
     for index, gate in enumerate(calibration.gates):
-        for key, expected in _find_flaws_of_class(calibration, gate):
+        for key, expected in _find_class_flaws(calibration, gate):
             yield f"gates.{index}{key}", expected
-        for key, expected in _find_flaws_of_counts(calibration, gate):
+        for key, expected in _find_count_flaws(calibration, gate):
             yield f"gates.{index}{key}", expected
 
 
 def _list_tiers(calibration: Calibration) -> list[TierName]:
-    """List the tiers with models, in the order they're asked."""
+    """List the tiers with models, in order."""
     return [tier for tier in TIERS if tier in calibration.models]
 
 
 def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
-    """Yield the key of each count, the count itself, and the greatest value that it may have."""
+    """Yield each count's key, value and maximum."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
         for index, rule in enumerate(rules):
-            most_gains = 0  # without a reference there's nothing to gain on
+            most_gains = 0  # without a reference, there are none
             if calibration.promise.reference:
                 most_gains = rule.labels - rule.errors
             yield f"{name}.{index}.labels", rule.labels, calibration.cases
@@ -237,11 +236,8 @@ def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int
         yield f"{name}.by_gate", measured.by_gate, measured.decided
 
 
-def _find_flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in a gate's class of opinions: its tier, its outcome and the outcome before it.
-
-    A flaw is a key relative to the gate, and the expected value.
-    """
+def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
+    """Yield the flaws in a gate's tier, outcome and previous outcome, with keys relative to the gate."""
     first_tier = _list_tiers(calibration)[0]
     allowed_tiers = _list_allowed_tiers(calibration, gate)
     if gate.tier not in allowed_tiers:
@@ -254,17 +250,13 @@ def _find_flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iter
     if gate.after is not None and gate.tier == first_tier:
         yield ".after", f"expected none, because {gate.tier} is the first tier"
 
-    gates_of_class = [
-        other_gate
-        for other_gate in calibration.gates
-        if _make_class_key(other_gate) == _make_class_key(gate)
-    ]
-    if len(gates_of_class) > 1:
+    class_keys = [_make_class_key(other_gate) for other_gate in calibration.gates]
+    if class_keys.count(_make_class_key(gate)) > 1:
         yield "", "expected one gate for each class of opinions, got several"
 
 
 def _list_allowed_tiers(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
-    """List the tiers whose opinions such a gate may let through."""
+    """List the tiers that a gate like this can be for."""
     tiers = _list_tiers(calibration)
     reference = calibration.promise.reference
     if gate.stands:
@@ -278,22 +270,20 @@ def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
     return (gate.tier, gate.outcome, gate.after, gate.stands)
 
 
-def _find_flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield a flaw for each count that doesn't support a gate.
-
-    A flaw is a key relative to the gate, and the expected value.
-    """
+def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
+    """Yield the flaws in the counts that support a gate, with keys relative to the gate."""
     cases = calibration.cases
     promise = calibration.promise
-    # A tier's classes are disjoint, so together they can't have more labels than there are cases.
-    labels_of_tier = 0
+    # A case can only be in one of a tier's gates, so together they can't have more labels than there are
+    # cases.
+    tier_labels = 0
     for other_gate in calibration.gates:
         if other_gate.tier == gate.tier and not other_gate.stands:
-            labels_of_tier += other_gate.labels
-    if labels_of_tier > cases:
-        yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {labels_of_tier}"
+            tier_labels += other_gate.labels
+    if tier_labels > cases:
+        yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {tier_labels}"
 
-    # The largest share of the doubt at which a gate can have been tested.
+    # The gates share the allowed error, so none can have been tested at a higher level than this.
     level = (1 - promise.confidence) / max(1, len(calibration.gates))
     least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
     if least_bound > promise.rate:
@@ -301,5 +291,5 @@ def _find_flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Ite
         support = f"{count} does not support a rate of at most {promise.rate:g}"
         yield ".labels", f"{support}: it may be up to {least_bound:.3g}"
 
-    if not least_bound - _ROUNDED <= gate.bound <= promise.rate + _ROUNDED:
+    if not least_bound - _ROUNDING <= gate.bound <= promise.rate + _ROUNDING:
         yield ".bound", f"expected {least_bound:.6f} to {promise.rate:g}, got {gate.bound:g}"

@@ -15,7 +15,7 @@ from judgekit import environment, outputs
 from judgekit.config import locks, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
-from judgekit.judging.calibration import Calibration, flaws
+from judgekit.judging.calibration import Calibration, find_flaws
 from judgekit.judging.calibration_fit import fingerprint, misfits
 from judgekit.rubric import search_path
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 AGAIN = "make a new one with judgekit calibrate"
 MOST_TOLD = 3  # unreadable files named in a message
-# From one folder, since a clone's files are read before the judge's time limit starts.
+# Files per folder, because a clone's files are read before the judge's time limit starts
 MOST_READ = 20
-MOST_BYTES = 64_000  # of one file: several times the largest ever made
-_WAIT = 2.0  # seconds for another process that's accepting one
+MOST_BYTES = 64_000  # of a file; several times the largest one ever made
+_WAIT_SECONDS = 2.0  # for another process that's accepting a file
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
@@ -38,12 +38,11 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # the number of texts that are scored for a comparison
 ) -> tuple[FinalityRules | None, str | None]:
-    """Find the newest calibration that fits the judge. Returns its gates, or None if none fits.
+    """Return the rules of the newest calibration that fits the judge, and a warning about others; or None.
 
-    The project's calibrations come before the user's own. Also returns a line that says which calibrations
-    aren't used and why, or None.
+    The project's calibrations come before the user's own.
     """
-    # A calibration says when a text needn't go up a tier; with one tier there's nowhere to go.
+    # A calibration's gates skip later tiers, and a single tier has none.
     if len(settings.models_by_tier) <= 1:
         return None, None
     calibrations, problems = _read_folders(settings, project)
@@ -61,14 +60,14 @@ def find(
         if misfit is None:
             return calibration.rules(), "; ".join(warnings) or None
         misfit_warnings.append(f"calibration {calibration.id} not used: {misfit}; {AGAIN}")
-    # Of the calibrations that don't fit, only the first is reported.
+    # Only report the first one that doesn't fit.
     return None, "; ".join([*warnings, *misfit_warnings[:1]]) or None
 
 
 def _read_folders(
     settings: JudgeSettings, project: Path | None
 ) -> tuple[list[Calibration], list[str]]:
-    """Read the calibrations for a judge's rubric and mode from all folders, and list the problems."""
+    """Read the calibrations for a judge's rubric and mode from all folders. Return them and the problems."""
     calibrations: list[Calibration] = []
     problems: list[str] = []
     for origin, folder in search_path.folders(environment.CALIBRATIONS.name, project):
@@ -85,10 +84,9 @@ def _read_folders(
 def _read_folder(
     folder: Path, settings: JudgeSettings, *, of_project: bool
 ) -> tuple[list[Calibration], list[str]]:
-    """Read a folder's calibrations for a judge's rubric and mode, newest first, and list the problems.
+    """Read a folder's calibrations for a judge's rubric and mode, newest first. Return them and the problems.
 
-    A file is skipped if its name says that it's for another rubric or mode. An invalid file counts as a
-    problem only if it mentions both this rubric and this mode.
+    An invalid file is only a problem if it mentions this rubric and this mode.
     """
     rubric_id = settings.loaded.rubric.rubric
     mode = settings.mode
@@ -96,7 +94,7 @@ def _read_folder(
     problems = []
 
     paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric_id, mode)]
-    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)  # the last changed first
+    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
     if len(paths) > MOST_READ:
         count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
         problems.append(f"{folder}: {count}; read {MOST_READ} of them")
@@ -105,9 +103,9 @@ def _read_folder(
         try:
             calibration = read_calibration(path, of_project=of_project)
         except ConfigError as error:
-            name_and_beginning = _name_and_beginning(path)
-            is_for_judge = rubric_id in name_and_beginning and mode in name_and_beginning
-            if is_for_judge:
+            name_and_content = _read_name_and_content(path)
+            is_relevant = rubric_id in name_and_content and mode in name_and_content
+            if is_relevant:
                 first_line, _, _ = str(error).partition("\n")
                 problems.append(first_line)
             continue
@@ -118,10 +116,8 @@ def _read_folder(
 
 
 def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether a file's name allows that its calibration is for this rubric and mode.
-
-    judgekit's own names (`RUBRIC-MODE-DIGITS.json`) say it. A name that the user chose allows anything.
-    """
+    """Whether a file can be for this rubric and mode, judging by its name."""
+    # judgekit's own names are `RUBRIC-MODE-DIGITS.json`. A name that the user chose can mean anything.
     own_name = _ID.fullmatch(path.stem)
     if own_name is None:
         return True
@@ -129,10 +125,10 @@ def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
     return rubric_and_mode == f"{rubric}-{mode}"
 
 
-def _name_and_beginning(path: Path) -> str:
-    """Return the name and the beginning of a file; only its name if the file can't be read."""
+def _read_name_and_content(path: Path) -> str:
+    """Return a file's name, followed by its content if that can be read."""
     text = path.name
-    if path.is_file():  # a pipe may never end
+    if path.is_file():  # reading a pipe could block forever
         with suppress(OSError), path.open("rb") as file:
             text += file.read(MOST_BYTES).decode(errors="replace")
     return text
@@ -141,15 +137,14 @@ def _name_and_beginning(path: Path) -> str:
 def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     """Read a calibration; raises `ConfigError` if it's invalid, or if its numbers contradict each other.
 
-    A file in the project (`of_project`) may be written by anyone who writes to the project. So it also
-    raises `ConfigError` if the user hasn't accepted the file.
+    Also raises `ConfigError` if it's the project's (`of_project`), and the user hasn't accepted it.
     """
     if of_project:
-        yamlfile.is_project_file(path, _find_project(path))
+        yamlfile.is_project_file(path, _find_project(path))  # raises for a link
     calibration = yamlfile.read_model(path, Calibration, version_key="schema", most=MOST_BYTES)
     if of_project:
         _check_accepted(path)
-    first_flaw = next(flaws(calibration), None)
+    first_flaw = next(find_flaws(calibration), None)
     if first_flaw is not None:
         key, expected = first_flaw
         raise ConfigError(f"{expected}; {AGAIN}", path=path, key=key)
@@ -161,7 +156,7 @@ def _find_project(path: Path) -> Path:
 
 
 def _check_accepted(path: Path) -> None:
-    """Raise `ConfigError` unless the user has accepted a project's file with exactly these bytes."""
+    """Raise `ConfigError` unless the user has accepted a file with exactly this content."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest in _read_accepted():
         return
@@ -172,23 +167,23 @@ def _check_accepted(path: Path) -> None:
 
 
 class Accepted(Strict):
-    """Calibrations that the user accepted from projects: ids by the SHA-256 of their files."""
+    """Calibrations from projects that the user accepted: their ids by file hash (SHA-256)."""
 
     schema_: Literal["judgekit/accepted@1"] = Field("judgekit/accepted@1", alias="schema")
     calibrations: dict[str, str] = {}
 
 
 def accept(path: Path) -> None:
-    """Record that the user accepts a calibration file. That holds for these bytes, in any project.
+    """Record that the user accepts a calibration file, in any project and as long as its content is the same.
 
-    Raises `ConfigError` if the file isn't a valid calibration, `InputError` if the record can't be written.
+    Raises `ConfigError` if it isn't a valid calibration, and `InputError` if the record can't be written.
     """
     calibration = read_calibration(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     accepted_path = Path(environment.ACCEPTED.path())
     try:
         environment.private_folder(str(accepted_path.parent))
-        with locks.file_lock(accepted_path.with_suffix(".lock"), timeout=_WAIT):
+        with locks.file_lock(accepted_path.with_suffix(".lock"), timeout=_WAIT_SECONDS):
             accepted = Accepted(calibrations={**_read_accepted(), digest: calibration.id})
             text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
             outputs.write_atomically(str(accepted_path), text, private=True)
@@ -199,10 +194,7 @@ def accept(path: Path) -> None:
 
 
 def _read_accepted() -> dict[str, str]:
-    """Read which calibrations the user has accepted: their ids by the hashes of their files.
-
-    Empty if the user has never accepted any.
-    """
+    """Return the ids of accepted calibrations, by file hash."""
     path = Path(environment.ACCEPTED.path())
     if path.is_file():
         return yamlfile.read_model(path, Accepted, version_key="schema").calibrations
@@ -210,14 +202,10 @@ def _read_accepted() -> dict[str, str]:
 
 
 def check_writable(out: Path | None = None) -> None:
-    """Raise `InputError` if a calibration couldn't be written.
-
-    It would be written to `out`, or without `out` to the user's folder.
-    """
+    """Raise `InputError` if a calibration couldn't be written to `out`, by default the user's folder."""
     is_private = out is None
-    # Any name would do here, since only the user's folder matters.
-    path = out or Path(environment.CALIBRATIONS.path("new.json"))
-    problem = _write_problem(path)
+    path = out or Path(environment.CALIBRATIONS.path("new.json"))  # the name doesn't matter
+    problem = _explain_unwritable(path)
     try:
         outputs.place_of(str(path), private=is_private)
     except OSError as error:
@@ -228,11 +216,9 @@ def check_writable(out: Path | None = None) -> None:
         raise InputError(f"{named_path}: cannot be written ({problem}); {remedy}")
 
 
-def _write_problem(path: Path) -> str:
-    """Explain why a file can't be written, without trying; "" if nothing is in the way.
-
-    Missing folders would be made, so the nearest one that exists decides.
-    """
+def _explain_unwritable(path: Path) -> str:
+    """Explain why a file can't be written, without trying, or return "" if it can."""
+    # Missing folders would be created, so the nearest existing one decides.
     existing_paths = (candidate for candidate in (path, *path.parents) if candidate.exists())
     nearest = next(existing_paths, path.parent)
     if nearest != path and not nearest.is_dir():
@@ -245,7 +231,7 @@ def _write_problem(path: Path) -> str:
 
 
 def write(calibration: Calibration, out: Path | None) -> Path:
-    """Write a calibration to `out`, or without `out` to the user's folder. Returns its path.
+    """Write a calibration to `out`, or by default to the user's folder, and return its path.
 
     Raises `InputError` if it can't be written.
     """

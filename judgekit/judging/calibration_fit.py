@@ -38,7 +38,7 @@ class PanelFingerprint(NamedTuple):
 
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
-    """Describe which models a judge asks, and how it asks them and reads their answers."""
+    """Describe a judge's models, how they're queried, and how their answers are read."""
     has_scores = question_of(settings.loaded.rubric).has_scores
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
@@ -47,16 +47,17 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         names_by_tier[tier] = together(endpoint.model for endpoint in endpoints)
         sources_by_tier[tier] = {}
         profile_hashes[tier] = {}
-        # A model may appear twice, under two profiles or addresses. The order doesn't matter.
         for name in dict.fromkeys(endpoint.model for endpoint in endpoints):
-            endpoints_of_model = [endpoint for endpoint in endpoints if endpoint.model == name]
+            # A model can have multiple endpoints, with different profiles or addresses.
+            model_endpoints = [endpoint for endpoint in endpoints if endpoint.model == name]
             sources: set[ScoreSource] = set()
-            for endpoint in endpoints_of_model:
+            for endpoint in model_endpoints:
                 sources |= possible_sources(endpoint, scores=has_scores)
             sources_by_tier[tier][name] = frozenset(sources)
-            digest = _hash_profiles(endpoints_of_model)
-            if digest is not None:  # None: a recording, which has no profile
+            digest = _hash_profiles(model_endpoints)
+            if digest is not None:  # None is a recording
                 profile_hashes[tier][name] = digest
+
     asked_with = Asked(
         samples=settings.samples,
         criteria=settings.criteria,
@@ -69,10 +70,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
 
 
 def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
-    """Hash how the profiles of a model's endpoints ask it. The order of the endpoints doesn't matter.
-
-    None if all replies of the model are recorded, since recordings have no profile.
-    """
+    """Combine the profile hashes of a model's endpoints, in any order. For recordings, return None."""
     hashes = []
     for model in models:
         digest = profile_sha256(model)
@@ -86,34 +84,33 @@ def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
 
 
 def profile_sha256(endpoint: Endpoint) -> str | None:
-    """Hash everything in a profile that affects how its model is asked; None for a recording."""
+    """Hash everything in a profile that affects its model's replies. A recording gives None."""
     profile = endpoint.profile
-    how_it_asks: dict[str, object]
+    relevant_fields: dict[str, object]
     if isinstance(profile, registry.LitellmProfile):
-        how_it_asks = {
+        relevant_fields = {
             "arguments": profile.of_model(profile.arguments, endpoint.model, {}),
             "thinking": profile.of_model(profile.thinking, endpoint.model, 0),
         }
         thresholds = pointwise.thresholds(endpoint)
         if thresholds:
-            how_it_asks["thresholds"] = thresholds
+            relevant_fields["thresholds"] = thresholds
     elif isinstance(profile, registry.DecisionsProfile):
-        how_it_asks = {}
+        relevant_fields = {}
     elif isinstance(profile, registry.CommandProfile):
         keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
-        how_it_asks = profile.model_dump(include=keys)
+        relevant_fields = profile.model_dump(include=keys)
     else:
         return None
-    return sha256([how_it_asks, endpoint.output, profile.limits.context_chars])
+    return sha256([relevant_fields, endpoint.output, profile.limits.context_chars])
 
 
 def misfits(
     calibration: Calibration, loaded: LoadedRubric, panel: PanelFingerprint, subjects: int = 0
 ) -> Iterator[str]:
-    """Yield each reason why a calibration doesn't fit, in a few words; nothing if it fits.
+    """Yield each reason why a calibration doesn't fit a judge.
 
-    `subjects` is the number of texts that are scored for a comparison. It doesn't matter for a calibration
-    of single documents.
+    `subjects` is the number of compared texts, if texts are compared by their scores.
     """
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
@@ -121,7 +118,7 @@ def misfits(
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
 
-    # A calibration without a hash isn't compared. The older hash covered less, so it never matches.
+    # Older calibrations have no hash, or one of a smaller part, which never matches.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
@@ -129,10 +126,10 @@ def misfits(
         least_texts = calibration.subjects.least
         most_texts = calibration.subjects.most
         if not least_texts <= subjects <= most_texts:
-            fitting = f"{most_texts}"
+            allowed_count = f"{most_texts}"
             if least_texts < most_texts:
-                fitting = f"{least_texts} to {most_texts}"
-            yield f"it was made for {fitting} texts, not for {subjects}"
+                allowed_count = f"{least_texts} to {most_texts}"
+            yield f"it was made for {allowed_count} texts, not for {subjects}"
 
     for tier in calibration.models | panel.models:
         models_then = calibration.models.get(tier, "nobody")
@@ -151,46 +148,49 @@ def misfits(
 def _list_relevant_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
-    """Yield the names of those options in `Asked` that affect how these models are asked."""
-    # A model that answers in single tokens answers once, and about one thing at a time except in pairs.
-    sources_of_models: list[frozenset[ScoreSource]] = []
+    """Yield the names of the options in `Asked` that affect these models."""
+    all_sources: list[frozenset[ScoreSource]] = []
     for sources_by_model in panel.able.values():
-        sources_of_models += sources_by_model.values()
-    writes_no_words = all(sources in ({"points"}, {"decided"}) for sources in sources_of_models)
-    asks_alone = writes_no_words and not question_of(rubric).is_about_two
-    if not writes_no_words:
+        all_sources += sources_by_model.values()
+    # Models that don't write give the same answer each time, and (except about pairs) get each question
+    # separately anyway.
+    none_writes = all(sources in ({"points"}, {"decided"}) for sources in all_sources)
+    is_always_separate = none_writes and not question_of(rubric).is_about_two
+    if not none_writes:
         yield "samples"
-    if len(rubric.questions) > 1 and not asks_alone:
+    if len(rubric.questions) > 1 and not is_always_separate:
         yield "criteria"
     has_jury = any(TOGETHER in names for names in panel.models.values())
-    # A ranking averages scores, whatever the jury's rule elsewhere.
+    # A ranking always averages scores, so the jury rule doesn't matter there.
     if has_jury and not calibration.subjects:
         yield "jury"
     yield "redact"
 
 
 def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield a sentence for each model that's now asked differently, or whose answers are read differently."""
+    """Yield a sentence for each model that's now queried, or whose answers are now read, differently."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
+            # how its answers are read
             source_then = calibration.read.get(tier, {}).get(model)
-            words_now = SOURCE_WORDS[_find_usual_source(possible)]
+            words_now = SOURCE_WORDS[_choose_usual_source(possible)]
             if source_then is None:
                 if "expected" in possible:
                     yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
             elif source_then not in possible:
                 yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
-            # A recording has no profile and an older calibration no hash of it, so neither is compared.
+
+            # how its profile queries it; recordings and older calibrations have no hash
             hash_now = panel.asking.get(tier, {}).get(model)
             hash_then = calibration.asking.get(tier, {}).get(model)
             if hash_now and hash_then is not None and hash_then != hash_now:
                 yield f"how its provider's profile asks {model} has changed"
 
 
-def _find_usual_source(able: frozenset[ScoreSource]) -> ScoreSource:
-    """Return the most usual one of the ways in which a model's answers may be read."""
-    usual_first: tuple[ScoreSource, ...] = ("expected", "decided", "points")
-    for source in usual_first:
+def _choose_usual_source(able: frozenset[ScoreSource]) -> ScoreSource:
+    """Return the most common of the possible ways to read a model's answers."""
+    most_common_first: tuple[ScoreSource, ...] = ("expected", "decided", "points")
+    for source in most_common_first:
         if source in able:
             return source
     return "whole"

@@ -37,8 +37,8 @@ _END: Final = re.compile(
     rf"[.!?\u2026]{{1,9}}[{_CLOSING}]{{0,9}}(?=\s)"
     rf"|[\u3002\uff01\uff1f\uff61\u0964\u0965\u06d4\u061f\u1362][{_CLOSING}]{{0,9}}"
 )
-_LONGEST: Final = 12  # characters of a possible abbreviation
-_LAST_WORD: Final = re.compile(rf"[^\s(\[{{\"'\u201c\u201e]{{1,{_LONGEST}}}$")
+_LONGEST_ABBREVIATION: Final = 12
+_LAST_WORD: Final = re.compile(rf"[^\s(\[{{\"'\u201c\u201e]{{1,{_LONGEST_ABBREVIATION}}}$")
 _NEXT: Final = re.compile(r"\s*(\S?)")
 _DAY: Final = re.compile(r"\d{1,2}")  # before a dot, part of a date
 
@@ -61,10 +61,10 @@ class Claim(NamedTuple):
 
 
 def split_claims(text: str) -> list[Claim]:
-    """Split a text into its claims, in order. Nothing that has a letter or a digit is left out.
+    """Split a text into its claims, in order and without losing any word.
 
-    A lead, such as a heading, goes with every item of the list that follows it, or with the one sentence
-    that follows it. If nothing follows, the lead is a claim of its own.
+    A lead, such as a heading, belongs to all items of the next list, or else to the next sentence. If nothing
+    follows, it's a claim itself.
     """
     claims: list[Claim] = []
     lead = ""
@@ -72,11 +72,12 @@ def split_claims(text: str) -> list[Claim]:
     is_in_list = False
     for block in _split_blocks(text):
         if block.kind == "lead":
-            # A heading and the introduction after it form one lead.
+            # Join a heading with the introduction after it.
             lead = f"{lead} {block.text}" if is_lead_unused else block.text
             is_lead_unused = True
             is_in_list = False
             continue
+
         is_item = block.kind == "item"
         if is_in_list and not is_item:
             lead = ""  # the list has ended
@@ -84,8 +85,9 @@ def split_claims(text: str) -> list[Claim]:
         for sentence in _split_sentences(block):
             claims.append(Claim(sentence, lead))
             is_lead_unused = False
-            if not is_item:
+            if not is_item:  # the lead was for one sentence
                 lead = ""
+
     if is_lead_unused:
         claims.append(Claim(lead))
     return [claim for claim in claims if any(map(str.isalnum, claim.quote))]
@@ -99,10 +101,12 @@ class _Block(NamedTuple):
 
 
 def _split_blocks(text: str) -> Iterator[_Block]:
-    """Yield the blocks of a text, in order. Blank lines and horizontal rules only separate blocks."""
-    block_lines: list[str] = []  # of the current block
-    kind = "prose"  # of the current block
-    open_fence = ""  # the mark that opened the current code block, or ""
+    """Yield the blocks of a text, in order."""
+    # The current block
+    block_lines: list[str] = []
+    kind = "prose"
+    open_fence = ""  # the mark that opened a code block
+
     lines = lines_of(text)
     next_lines = [*lines, ""][1:]  # nothing comes after the last line
     for whole_line, next_line in zip(lines, next_lines, strict=True):
@@ -119,10 +123,11 @@ def _split_blocks(text: str) -> Iterator[_Block]:
 
         line = _without_mark(_QUOTING, whole_line)
         line_kind = "fence" if fence else _classify_line(line, next_line)
-        if line_kind == "prose":  # goes on with the current block, even with an item
+        if line_kind == "prose":  # continues the current block, even an item
             block_lines.append(line)
             continue
 
+        # Any other line ends the block and, unless it's a separator, starts another one.
         yield from _end_block(kind, block_lines)
         block_lines = []
         kind = "prose"
@@ -143,7 +148,7 @@ def _split_blocks(text: str) -> Iterator[_Block]:
 
 
 def _classify_line(line: str, next_line: str) -> str:
-    """Name a line's kind: `heading`, `table header`, `table row`, `list item`, `separator`, or `prose`."""
+    """Return "heading", "table header", "table row", "list item", "separator" or "prose"."""
     if _HEADING.match(line):
         return "heading"
     is_rule = _RULE.fullmatch(line) is not None
@@ -158,7 +163,7 @@ def _classify_line(line: str, next_line: str) -> str:
 
 
 def _without_mark(mark: re.Pattern[str], line: str) -> str:
-    """Remove a mark, such as the bullet of a list, from the beginning of a line, if it's there."""
+    """Remove a mark, such as a list's bullet, from the start of a line."""
     match = mark.match(line)
     if match is None:
         return line
@@ -166,10 +171,9 @@ def _without_mark(mark: re.Pattern[str], line: str) -> str:
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield the block that these lines form; nothing if the lines are blank.
+    """Yield the lines as a block, unless they're blank.
 
-    If prose ends with a colon, its last sentence introduces what follows. Then that sentence is a second
-    block, a lead.
+    If prose ends with a colon, its last sentence becomes a separate block, a lead.
     """
     text = "\n".join(lines).strip()
     if not text:
@@ -186,7 +190,7 @@ def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _split_sentences(block: _Block) -> Iterator[str]:
-    """Yield the sentences of a block, unchanged. Code isn't split."""
+    """Yield a block's sentences unchanged, or all of a code block."""
     text = block.text
     if block.kind == "code":
         yield text
@@ -202,7 +206,7 @@ def _split_sentences(block: _Block) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether the mark in `match` ends a sentence. Dots after abbreviations, initials and days don't."""
+    """Whether a mark, such as a dot, ends a sentence. Dots after abbreviations, initials and days don't."""
     mark = match[0]
     if not mark.startswith("."):
         return True
@@ -210,10 +214,10 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     next_character = next_match[1] if next_match else ""
     if next_character.islower():
         return False
-    if mark != ".":  # several dots, or a closing quotation mark
+    if mark != ".":  # an ellipsis, or a closing quotation mark
         return True
 
-    start_of_word = max(0, match.start() - _LONGEST)
+    start_of_word = max(0, match.start() - _LONGEST_ABBREVIATION)
     word_match = _LAST_WORD.search(text[start_of_word : match.start()])
     word = word_match[0].lower() if word_match else ""
     if next_character.isdigit() and word in _BEFORE_NUMBERS:  # such as "No. 7"
@@ -227,7 +231,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 
 
 def claims_dimension(rubric: ScoreRubric) -> str | None:
-    """Name the dimension of a rubric that's judged claim by claim; None if there's no such dimension."""
+    """Return the name of the rubric's dimension that's judged claim by claim, or None."""
     for name, dimension in rubric.dimensions.items():
         if dimension.check == "claims":
             return name
@@ -244,9 +248,10 @@ def claims_dimension(rubric: ScoreRubric) -> str | None:
 def claim_questions(
     dimension: str, claims: Sequence[Claim], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Build a question about each claim. A claim is fenced, because the author of the text isn't trusted."""
+    """Build a question about each claim."""
     questions = []
     for number, claim in enumerate(claims, 1):
+        # The claim comes from an untrusted text, so it's fenced.
         instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
         questions.append(
             DecisionQuestion(_name_question(dimension, number), "predicate", instruction)
@@ -257,20 +262,15 @@ def claim_questions(
 def are_all_answered(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> bool:
-    """Whether the question about each claim has an answer."""
+    """Whether all questions about claims have answers."""
     return all(_name_question(dimension, number) in answers for number in range(1, len(claims) + 1))
 
 
 def least_supported(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:
-    """Pick the probabilities for the least supported claim. They stand for the whole dimension.
-
-    A text is only as well supported as its worst claim. The score is at the top of the scale if every claim
-    is certainly supported. It's near the bottom if one claim is clearly unsupported, however many other
-    claims there are. If the score were the share of supported claims, one invention would pass among many
-    truths.
-    """
+    """Return the answer about the least supported claim, which decides the dimension's score."""
+    # An average over all claims would let one invention pass among many truths.
     answers_to_claims = []
     for number in range(1, len(claims) + 1):
         answers_to_claims.append(answers[_name_question(dimension, number)])
@@ -280,10 +280,9 @@ def least_supported(
 def unsupported_claims(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
-    """Return a finding for each claim that's more likely unsupported than supported, in the text's order.
+    """Return a finding for each claim that's probably unsupported, in the text's order.
 
-    `answers` holds the probability of each answer by the name of a claim's question. If there are more than
-    `MAX_FINDINGS` such claims, only the least supported are returned.
+    There are at most `MAX_FINDINGS`, for the least supported claims.
     """
     support_by_number = {}  # the probability that a claim is supported
     for number in range(1, len(claims) + 1):

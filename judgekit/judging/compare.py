@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class ComparisonResult(NamedTuple):
-    """A comparison's result beside the verdict: the lead, the reasons, and the reservations."""
+    """A comparison's verdict with its lead, reasoning, reservation and families."""
 
     verdict: str = "undetermined"
     lead: float | None = None
@@ -66,18 +66,18 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return subject.written_by(self.settings.author_family)
 
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
-        """Replace the secrets in the prompt and the texts. Returns the result and the number of secrets.
+        """Replace the secrets in the prompt and the texts, if redaction is on.
 
-        If redaction is off, nothing is replaced, and the number is 0.
+        Return the new subject and the number of secrets.
         """
         if not self.settings.redact:
             return subject, 0
         prompt_text, secrets = redact.redact(subject.prompt)
         files = []
         for file in subject.files:
-            redacted_file, secrets_of_file = outgoing.redact_file(file)
+            redacted_file, file_secrets = outgoing.redact_file(file)
             files.append(redacted_file)
-            secrets += secrets_of_file
+            secrets += file_secrets
         return replace(subject, prompt=prompt_text, files=tuple(files)), secrets
 
     def note_refusal_and_cuts(self, state: Compared) -> None:
@@ -92,13 +92,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         note: Reservation | None = None,
         scores: Mapping[str, SubjectScore] = {},
     ) -> Comparison:
-        """Build the record of the tiers' result. Equal texts are a tie, whatever the tiers say.
+        """Build the record of a comparison.
 
-        `scores` holds for each letter a subject's mean and the tier that gave it. `note` joins the other
-        reservations.
+        `scores` are each subject's mean and the tier that gave it, by letter. `note` is another reservation.
         """
         subject = state.subject
-        if subject.is_one_text:
+        if subject.is_one_text:  # no model was asked
             end = EQUAL_TEXTS
             result = _tie_of_equal_texts(subject)
 
@@ -109,7 +108,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             note,
             self._explain_uncalibrated(),
         ]
-        # A prompt may hold half a surrogate pair, which plain UTF-8 refuses.
+        # A prompt can contain a lone surrogate, which plain UTF-8 refuses.
         prompt_bytes = subject.prompt.encode("utf-8", "surrogatepass")
         comparison = Comparison(
             subjects=_list_contestants(subject, scores),
@@ -131,7 +130,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return comparison
 
     def _explain_not_judged(self, state: Compared) -> Reservation | None:
-        """Explain why no model was asked. None if a model was asked, or if the texts are equal."""
+        """Explain why no model was asked, or return None if one was or the texts are equal."""
         if state.rounds or state.subject.is_one_text:
             return None
         reason = state.refused or self.settings.no_model_reason
@@ -140,21 +139,18 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
 
     def _explain_uncalibrated(self) -> Reservation | None:
-        """Explain why a calibration wasn't used. None if it was used, or if there's no calibration."""
+        """Explain why a calibration wasn't used, or return None."""
         warning = self.settings.calibration_warning
         if not warning:
             return None
         return Reservation(ReservationKind.CALIBRATION, warning)
 
     def families(self, state: Compared, end: End) -> tuple[str, ...]:
-        """List the families behind an end, alphabetically."""
+        """List the families behind an outcome, alphabetically."""
         return tuple(sorted(find_families(self.evidence(state), self.rules(state), end)))
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
-        """Build the undetermined result for a win that only models of the winner's own family support.
-
-        Its reservation says so, and its families are those that support the win.
-        """
+        """Build the undetermined result for a win that only the winner's own family supports."""
         refused_end = end.overruled or end
         problem = independence_problem(self.evidence(state), self.rules(state), refused_end)
         reservation = None
@@ -168,7 +164,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
 
 def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
-    """Build the result for subjects that are all the same text."""
+    """Build the result for subjects with the same text."""
     texts = "two texts" if len(subject.files) == LEAST_TEXTS else "texts"
     return ComparisonResult(verdict=TIE, lead=0.0, reasoning=f"The {texts} are the same.")
 
@@ -176,7 +172,7 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 def _list_contestants(
     subject: ComparisonInput, scores: Mapping[str, SubjectScore]
 ) -> list[Contestant]:
-    """Build the record's list of the compared texts. A text without a score has no tier either."""
+    """List the compared texts for the record, with their scores, if any."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
@@ -205,10 +201,12 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
-        """Build the question for a tier; the tiebreaker also sees the other tiers' opinions."""
+        """Build the question for a tier."""
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
+
+        # The tiebreaker also sees the other tiers' opinions.
         answered_tiers = [opinion for opinion in state.opinions.values() if opinion.votes]
         earlier_opinions: list[EarlierOpinion] = []
         for opinion in answered_tiers:
@@ -216,13 +214,14 @@ class PairJudge(ComparisonJudge[CompareRubric]):
                 label = None if vote.word == TIE else question.label(vote.word)
                 reasoning = redact.words(vote.reasoning)
                 earlier_opinions.append(EarlierOpinion(label, reasoning))
-        # Without a disagreement, the tiebreaker replaces the deep tier and gets its instructions.
+        # If there's only one opinion, there's nothing to settle, and the tiebreaker replaces the deep tier.
         instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
     def evidence(self, state: Compared) -> Evidence:
-        """Read the tiers' votes. A family that wrote only one of the two texts may favour it."""
+        """Read the tiers' votes."""
         subject = state.subject
+        # A family that wrote only one of the two texts may favour it.
         favouring_families: dict[str, set[str]] = {}
         for letter in WINS:
             families = set(subject.families(letter)) & set(subject.families_of_some_texts)
@@ -234,11 +233,8 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
-        """Return the rules for pairs, with the authors of the text that each outcome favours.
-
-        An acceptance favours the text that the first tier with a winner prefers, and a rejection favours
-        the other text.
-        """
+        """Return the rules for pairs, with the authors of the text that each outcome favours."""
+        # An acceptance is a win for the first winner, and a rejection is a win for the other text.
         authors: dict[Outcome, Sequence[str]] = {}
         first_winner = favourite(state.opinions)
         if first_winner is not None:
@@ -247,7 +243,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(self.settings.escalation_rules("pair"), authors=authors)
 
     def record(self, state: Compared, end: End) -> Comparison:
-        """Build the record of a comparison from the tiers' votes. If texts were cut, a note says which."""
+        """Build the record of a comparison, noting which texts were cut."""
         votes: dict[TierName, TierVote] = state.opinions
         cuts = []
         for tier, letters in self.cut_texts(state).items():
@@ -259,14 +255,14 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._build_result(state, end), note)
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the result from the vote of the tier that decided. If no tier did, the result has no lead."""
+        """Build the result from the vote of the deciding tier, if any."""
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
             refused_end = end.overruled
             was_cut = refused_end is not None and refused_end.tier in state.cut
             return self.refused_result(state, end, truncated=was_cut)
 
-        if end.tier is None:
+        if end.tier is None:  # no tier decided
             return ComparisonResult(
                 verdict=end.verdict,
                 reservation=NOT_WHOLE if end.because == CUT_TEXTS else None,
@@ -275,7 +271,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             )
 
         vote = votes[end.tier]
-        # Labels are the same in all tiers, so any tier's question can translate them.
+        # All tiers have the same labels, so any tier's question can translate them.
         reasoning = self.question("quick", state).readable(vote.reasoning)
         return ComparisonResult(
             verdict=word_of_end(end, favourite(votes)),
@@ -286,10 +282,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Map each tier to the texts that some model of it sees cut, such as "A and B".
-
-        Tiers whose models all see both texts whole are left out.
-        """
+        """Return the texts that some model sees cut, such as "A and B", by tier. Skip tiers without any."""
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
             question = CompareQuestion(self.settings, state.subject, tier)
@@ -309,11 +302,8 @@ NOT_WHOLE = Reservation(
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:
-    """Translate how the judging of a pair ended into the letter of the better text, or "tie".
-
-    Any other end keeps its own word. The end is seen from the side of the first winner. "accept" means that
-    the first winner is better, "reject" that the other text is.
-    """
+    """Translate an end's verdict into the better text's letter or "tie". Other verdicts stay as they are."""
+    # "accept" means that the first winner is better, and "reject" that the other text is.
     word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
         word_by_verdict["accept"] = first_winner

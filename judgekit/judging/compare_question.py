@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from judgekit.judging.questionnaire import Answers
     from judgekit.judging.settings import JudgeSettings
 
-LEAST_LEANING = 0.55  # probability at which a text counts as preferred
-# The names of the two texts, in the order of a prompt, for models that write nothing about them.
+LEAST_LEANING = 0.55  # the least probability of a preferred text
+# The names of the two texts, in the order of a prompt, for models that don't write
 POINTS = ("1", "2")
-_BETTER = "better"  # the name of the only question
+_BETTER = "better"  # the only question's name
 
 
 class EarlierOpinion(NamedTuple):
@@ -72,10 +72,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return (LEAST_LEANING,)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build a questionnaire for each part of the rubric in each order of the texts.
-
-        `rounds` relies on the sequence of these questionnaires.
-        """
+        """Build a questionnaire for each part of the rubric, in each order of the texts."""
+        # `rounds` relies on this order.
         questionnaires = []
         for (criterion, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
             questionnaires.append(self._build_questionnaire(rubric, criterion, order, endpoint))
@@ -84,7 +82,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def _build_questionnaire(
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
-        """Build the questionnaire about the two texts, shown in an order ("AB" or "BA")."""
+        """Build the questionnaire about the two texts, in the order "AB" or "BA"."""
+        # names for the texts
         if kind_of(endpoint).names_texts:
             name_by_letter = {letter: self.label(letter) for letter in order}
             hash_by_name = {label: sha256 for sha256, label in self._label_by_hash.items()}
@@ -113,23 +112,19 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def _describe_earlier_opinions(self) -> list[str]:
-        """Put earlier opinions into words, in an order that doesn't reveal which model gave which."""
+        """Describe earlier opinions, in an order that doesn't reveal which model gave which."""
 
         def sorting_key(opinion: EarlierOpinion) -> tuple[str, str]:
-            """Sort by the preferred text, then by the reasoning."""
             return (opinion.better or "", opinion.reasoning)
 
-        # Sorted first, since the order in which a jury's models are configured mustn't matter.
+        # Sort before shuffling, so that the order of the configured models doesn't matter.
         opinions: list[EarlierOpinion] = sorted(self.earlier_opinions, key=sorting_key)
         seed = "".join(sorted(self._label_by_hash.values()))
         random.Random(seed).shuffle(opinions)  # noqa: S311 - an order, not a secret
         return [f"better: {opinion.better or TIE}\n{opinion.reasoning}" for opinion in opinions]
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
-        """Translate a model's answer into a vote for a letter, or for a tie.
-
-        The answer is the name of a text, or a probability for each name.
-        """
+        """Translate a model's answer, a text's name or probabilities by name, into a vote."""
         letter_by_hash: dict[str, PairWord] = {}
         for letter in WINS:
             letter_by_hash[self.subject.file(letter).sha256] = letter
@@ -149,7 +144,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return Vote(word)
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
-        """Combine a model's calls into one vote; None if too few samples are complete."""
+        """Combine a model's calls into one vote, or None if too few samples are complete."""
         votes: list[Vote | None] = []
         for sample in samples:
             votes += sample
@@ -159,7 +154,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return combine_votes(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> PairOpinion:
-        """Convert an opinion to the form that it has in the record of a round."""
+        """Convert an opinion to its form in a round's record."""
         probabilities = {}
         if opinion.probabilities:
             probabilities = decisions.rounded({_BETTER: opinion.probabilities})
@@ -172,13 +167,13 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
         """Build a round for each call, numbered from `first`."""
         rounds: list[CompareRound] = []
-        calls_of_sample = len(self.rubrics_by_part) * len(ORDERS)
+        calls_per_sample = len(self.rubrics_by_part) * len(ORDERS)
         for turn in turns:
-            samples = len(turn.calls) // calls_of_sample
+            samples = len(turn.calls) // calls_per_sample
             sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
             if samples > 1:
                 sample_numbers = range(1, samples + 1)
-            # The calls were made in this order: sample by sample, then part by part, then in both orders.
+            # The calls were made in this order.
             call_parts = product(sample_numbers, self.rubrics_by_part, ORDERS)
             for (sample, criterion, order), answer in zip(call_parts, turn.calls, strict=True):
                 row = CompareRound(
@@ -194,7 +189,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return rounds
 
     def readable(self, text: str) -> str:
-        """Replace the labels in a model's text by the letters that users know, such as A."""
+        """Replace the labels in a model's text with the letters A and B."""
         letter_by_label = {self.label(letter): letter for letter in WINS}
         alternatives = "|".join(re.escape(label) for label in letter_by_label)
         any_label = re.compile(rf"\b({alternatives})\b")
@@ -205,18 +200,18 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     @property
     def _label_by_hash(self) -> dict[str, str]:
-        """The label of each text by its hash: the same in both orders and in every tier."""
+        """The texts' labels by hash, the same in both orders and all tiers."""
         return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
 
     def visible_file(self, endpoint: Endpoint | None, letter: str, label: str) -> VisibleFile:
-        """Return one of the texts as a model sees it: under a label, and cut to half of its characters."""
+        """Return a text as a model sees it, cut to half of the characters that the model may see."""
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
         return VisibleFile(label, file.text[:limit], file.total)
 
 
 def _list_criteria(rubric: CompareRubric) -> str:
-    """List a rubric's criteria for models, with a line for each criterion."""
+    """List a rubric's criteria, one per line, for models."""
     criteria_lines = ["Questions, the most important first:"]
     for name, text in rubric.criteria.items():
         criteria_lines.append(f"- {name}: {text}")
@@ -224,7 +219,7 @@ def _list_criteria(rubric: CompareRubric) -> str:
 
 
 def _find_preferred(shares: Mapping[str, float]) -> PairWord:
-    """Name the text whose probability is at least `LEAST_LEANING`; "tie" if neither text's is."""
+    """Return the text with a probability of at least `LEAST_LEANING`, or "tie"."""
     for letter in WINS:
         if shares[letter] >= LEAST_LEANING:
             return letter

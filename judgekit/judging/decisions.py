@@ -48,7 +48,7 @@ Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
 _TOO_MANY = re.compile(
     r"too many|too large|at most|max|limit|exceed|no more than|up to|fewer|less than", re.IGNORECASE
 )
-# By address and model, for this process only, since servers get upgraded.
+# Limits of questions per request, by address and model. They aren't stored, because servers get upgraded.
 _most_by_server: dict[tuple[str | None, str], int] = {}
 
 
@@ -63,7 +63,7 @@ class Decider:
         return (EVEN,)  # a claim below it is a finding
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
-        """Show people the one request, in a list."""
+        """Return the request in a form for people."""
         claims_by_name = _split_claims(questionnaire)
         questions = _make_questions(questionnaire, claims_by_name, fence)
         return [shown(_make_state(questionnaire, fence), questions)]
@@ -74,10 +74,7 @@ class Decider:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask all questions at once. If the text would be cut, that's a failure, and no call is made.
-
-        A question that's asked claim by claim has no answer if any of its claims gets none.
-        """
+        """Ask all questions at once. A text that would be cut is a failure without a call."""
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
@@ -97,15 +94,12 @@ class Decider:
         answers = None
         if answer.value:
             answers = _read_distributions(questionnaire, claims_by_name, answer.value)
-        # Some questions may have failed although others have answers.
+        # Some questions can fail while others are answered.
         return merge_answers([answer], answers, started, keep_failure=True)
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
-    """Map the name of each question that's asked claim by claim to its claims.
-
-    Questions about the whole text are left out, and so are questions about a text without claims.
-    """
+    """Return the claims for each question that's asked claim by claim, if there are any."""
     claims_by_name = {}
     for name, question in questionnaire.questions.items():
         if question.split_claims is None:
@@ -119,10 +113,9 @@ def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
 def _make_questions(
     questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Convert the questions to the form that decision models take.
+    """Convert the questions to decision models' form.
 
-    In a listing of candidates, each question is asked about each candidate, by its label. Otherwise a
-    question is asked once, or about each of its claims. Questions about claims come last.
+    In a listing, each question is about each candidate. Otherwise, it's about the text or each of its claims.
     """
     questions = []
     if questionnaire.is_listing:
@@ -141,7 +134,7 @@ def _make_questions(
 
 
 def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
-    """Translate a question into a form that decision models take: yes or no, a scale, or a choice."""
+    """Convert a question to decision models' form."""
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
     if question.kind == "score":
@@ -155,7 +148,7 @@ def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
 
 
 def _make_state(questionnaire: Questionnaire, fence: Fence) -> State:
-    """Build the part of a request that's the same for all of its questions."""
+    """Build the part of a request that all its questions share."""
     return State(
         system=questionnaire.guarded_system(fence),
         context=questionnaire.context(fence),
@@ -168,13 +161,10 @@ def _read_distributions(
     claims_by_name: Mapping[str, Sequence[Claim]],
     distributions: Distributions,
 ) -> Answers:
-    """Convert a decision model's probabilities to the answers of the questionnaire.
-
-    A question that was asked claim by claim gets the answer to its worst claim, and a finding for each
-    unsupported claim. If any claim has no answer, the question has none.
-    """
-    shares: dict[str, Mapping[str, float]] = {}  # the probability of each answer, by question
+    """Convert a decision model's probabilities to the questionnaire's answers."""
+    shares: dict[str, Mapping[str, float]] = {}  # probabilities by question
     findings: list[Finding] = []
+    # A question about claims gets the answer about its worst claim, but only if all claims have answers.
     for name, text_claims in claims_by_name.items():
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)
@@ -189,13 +179,13 @@ def _read_distributions(
 
 
 def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
-    """Show the state and the questions to people, as they're sent."""
+    """Return the state and the questions in a form for people."""
     text = json.dumps(sent_questions(questions), ensure_ascii=False, indent=2)
     return (*state.messages, Message("user", f"The questions:\n{text}"))
 
 
 def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Round probabilities for the record of a round."""
+    """Round probabilities for a round's record."""
     rounded_by_name = {}
     for name, shares in distributions.items():
         rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
@@ -203,7 +193,7 @@ def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
 
 
 def unproven_reason(models: Iterable[str]) -> str:
-    """Explain why an acceptance by these decision models alone doesn't count in strict mode."""
+    """Explain why these decision models can't accept alone in strict mode."""
     names = ", ".join(dict.fromkeys(models))
     return (
         f"{names} would accept, but in strict mode a decision model does not accept alone: learn from labels "
@@ -213,7 +203,7 @@ def unproven_reason(models: Iterable[str]) -> str:
 
 
 def uncalibrated_reason(models: Iterable[str]) -> str:
-    """Warn that nothing shows yet how far to trust an acceptance by these decision models."""
+    """Warn that an acceptance by these decision models isn't backed by a calibration."""
     names = ", ".join(dict.fromkeys(models))
     return (
         f"accepted by {names} without a calibration, so nothing shows how far to believe it: learn that from "
@@ -225,7 +215,7 @@ def uncalibrated_reason(models: Iterable[str]) -> str:
 
 
 class State(NamedTuple):
-    """The input to a decision model: trusted words, the fenced text, and the call's key."""
+    """The input to a decision model: the trusted system message, the fenced text, and the call's key."""
 
     system: str
     context: str
@@ -243,11 +233,10 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Ask any number of questions. Returns the probabilities of those answered, and the first failure.
+    """Ask any number of questions, and return the probabilities by question and the first failure.
 
-    If there are more questions than a request may hold, several requests run at once within the same
-    `timeout` seconds. If a scale has more points than decision models take, that's a failure, and no call
-    is made.
+    Multiple requests, if necessary, run at once within the same `timeout` seconds. A scale that's too long
+    for decision models is a failure without a call.
     """
     started = time.monotonic()
     scale_problem = _find_scale_problem(questions)
@@ -275,10 +264,9 @@ async def _ask_in_chunks(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> list[Answer[Distributions]]:
-    """Ask questions in chunks as large as the server allows. Returns the answer to each chunk.
+    """Ask questions in chunks as large as the server allows, and return the answers to the chunks.
 
-    If a server refuses a chunk as too large, it's asked again in smaller chunks, and its limit is
-    remembered.
+    A limit that the server's refusal reveals is remembered, and the questions are asked again.
     """
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions
@@ -296,17 +284,16 @@ async def _ask_in_chunks(
 
         largest_chunk = len(chunks[0])
         learned_size = _find_limit([answer.failure for answer in answers], largest_chunk)
-        # A size that the user configured isn't changed.
+        # Never override the user's configuration.
         if learned_size is None or configured_size:
             return answers
         _most_by_server[server] = learned_size
 
 
 def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
-    """Read from a server's refusal how many questions it takes at once, if `count` were too many.
+    """Return the server's limit of questions if it refused `count` as too many, or None.
 
-    The limit is the largest number below `count` in the server's message, or else half of `count`. None if
-    no failure is such a refusal, or if there was only one question.
+    That's the largest smaller number in its message, or else half of `count`.
     """
     if count == 1:
         return None
@@ -325,7 +312,7 @@ def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
 
 
 def _find_scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
-    """Explain which question's scale is too long for a decision model; None if no scale is."""
+    """Explain which scale is too long for a decision model, or return None."""
     for question in questions:
         levels = len(question.options)
         if question.kind == "score" and levels > MOST_LEVELS:
@@ -343,10 +330,9 @@ async def _ask_once(
     call_key: CallKey,
     timeout: float,
 ) -> Answer[Distributions]:
-    """Make one request. Returns the probabilities of the questions that got an answer.
+    """Make one request, and return the probabilities by question and the first unanswered one's failure.
 
-    If some got none, the failure is the first one's problem. A session never makes the same request twice.
-    A reply that answers every question is stored for later sessions.
+    A complete reply is stored for later sessions.
     """
     started = time.monotonic()
     try:
@@ -386,7 +372,7 @@ async def _ask_once(
 async def _ask_or_remember(
     session: Session, endpoint: Endpoint, request: Request
 ) -> tuple[Reply, bool]:
-    """Return the reply to a request, and if the reply is new: a session never asks the same twice."""
+    """Return the reply to a request, and `True` unless it was already made in this session."""
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False

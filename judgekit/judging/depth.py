@@ -28,16 +28,17 @@ def choose(
     lines: int,
     signatures: Sequence[str] = (),
 ) -> Depth:
-    """Choose the depth for a file with `lines` changed lines, going by two configurations.
+    """Choose the depth for a file with `lines` changed lines.
 
-    `users_rules` are the user's own. `rules` may come from a project, so they can't go deeper than the
-    user's limit. The deeper result counts. `signatures` are the change's authors (`Name <address>`) and
-    trailers.
+    `users_rules` are the user's own, and `rules` can come from a project. `signatures` are the change's
+    authors (`Name <address>`) and trailers.
     """
     depth = _apply_first_rule(rules, path, lines, signatures)
     has_same_rules = (users_rules.depth, users_rules.review) == (rules.depth, rules.review)
     if has_same_rules:
         return depth
+
+    # A project can't exceed the user's limit, and can't go below the user's own rules.
     limit = users_rules.depth_limit
     if _position_of(depth) > DEPTHS.index(limit):
         rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"
@@ -47,12 +48,12 @@ def choose(
 
 
 def _position_of(depth: Depth) -> int:
-    """Return a depth's position in the order from the shallowest to the deepest."""
+    """Return a depth's position in the order from shallow to deep."""
     return DEPTHS.index(depth.depth)
 
 
 def _apply_first_rule(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
-    """Return the depth of the first rule that fits a file; `tiers` if no rule fits."""
+    """Return the depth of the first rule that matches a file, by default `tiers`."""
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:
@@ -60,21 +61,21 @@ def _apply_first_rule(gate: GateConfig, path: str, lines: int, signatures: Seque
         is_short_enough = rule.most_lines is None or lines <= rule.most_lines
         if not (is_long_enough and is_short_enough):
             continue
-        if _fits_path(rule, path) and _fits_people(rule, signatures):
+        if _matches_path(rule, path) and _matches_author(rule, signatures):
             return Depth(depth=rule.depth, rule=rule.name)
     return Depth(depth="tiers", rule="no rule fits")
 
 
-def _fits_path(rule: DepthRule, path: str) -> bool:
-    """Whether a path matches the rule, regardless of case. A rule without paths fits every path."""
+def _matches_path(rule: DepthRule, path: str) -> bool:
+    """Whether a path matches a rule, ignoring case. A rule without paths matches all."""
     if not rule.paths:
         return True
     lower_patterns = [pattern.lower() for pattern in rule.paths]
     return Patterns(lower_patterns).match(path.lower())
 
 
-def _fits_people(rule: DepthRule, signatures: Sequence[str]) -> bool:
-    """Whether one of a change's signatures matches the rule. A rule without authors fits every change."""
+def _matches_author(rule: DepthRule, signatures: Sequence[str]) -> bool:
+    """Whether one of a change's signatures matches a rule. A rule without authors matches all."""
     if not rule.authors:
         return True
     for pattern in rule.authors:

@@ -66,16 +66,16 @@ class VisibleFile:
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """Read a person's list of families, separated by commas. A model's name stands for its family.
+    """Parse a comma-separated list of model families or model names into families.
 
-    Empty if the text names no family, or says "none", which means that people wrote the text.
+    "none", which stands for a person, is skipped.
     """
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
     families = []
     for list_item in (text or "").split(","):
         name = list_item.strip().casefold()
-        if not name or name == "none":  # "none" means a person
+        if not name or name == "none":
             continue
         family = family_by_name(name)
         families.append(name if family == UNKNOWN_FAMILY else family)
@@ -135,9 +135,9 @@ class SentComparison(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file: its path, its beginning, the SHA-256 of its bytes, its full length in characters.
+    """A file: its path, the start of its text, its SHA-256, and its full length in characters.
 
-    An `alias` replaces the path.
+    Models see the `alias`, if any, in place of the path.
     """
 
     path: str
@@ -165,7 +165,7 @@ class File:
 
 
 def file_of(path: str, text: str) -> File:
-    """Make a file of a text. A very long one keeps just its beginning, but the whole text's hash."""
+    """Make a file from a text. A very long text is cut, but the hash is of the full text."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return File(path, text[:CONTEXT_CHARS], digest, len(text))
 
@@ -183,14 +183,14 @@ class Document:
 
     @property
     def sha256(self) -> str:
-        """A hash of all files. If there's only one file, it's the hash of that file."""
+        """The hash of the only file, or a hash of all files."""
         if len(self.files) == 1:
             return self.files[0].sha256
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
-        """Build the request to an engine or to a team's server. `clean_name` is applied to all names."""
+        """Build the request to an engine or a team's server. `clean_name` is applied to all names."""
         body: SentDocument = {
             "files": [file.body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
@@ -202,7 +202,7 @@ class Document:
             },
             "commit": self.commit,
         }
-        # Only sent if set: older servers refuse keys they don't know.
+        # Only sent if set, because older servers refuse unknown keys.
         if self.task.reference:
             body["reference"] = self.task.reference
         return body
@@ -219,7 +219,7 @@ class Document:
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
-        """Name in one line what a rubric needs and the caller didn't give; None if nothing is missing."""
+        """Describe in one line what the rubric needs and the document lacks, or return None."""
         given_roles: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
             given_roles[role] = getattr(self.task, role).strip()
@@ -229,11 +229,7 @@ class Document:
         return None
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
-        """Return the files as a model of a tier sees them.
-
-        All files together have at most as many characters as the model may see, so the last files may be
-        cut, or even empty.
-        """
+        """Return the files as a model of a tier sees them, cut to its limit of characters in total."""
         characters_left = characters_seen(tier, endpoint)
         files = []
         for file in self.files:
@@ -244,15 +240,12 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return the greatest number of characters of a subject that a model of this tier is sent.
-
-    Some kinds of models must see everything. They're only limited by their own context, not by the tier.
-    """
+    """Return the maximum number of a subject's characters that a model of a tier is sent."""
     tier_limit = tier.max_chars or CONTEXT_CHARS
     if endpoint is None:
         return min(tier_limit, CONTEXT_CHARS)
     context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-    if kind_of(endpoint).sees_all:
+    if kind_of(endpoint).sees_all:  # the tier's limit doesn't apply
         return context_limit
     return min(tier_limit, context_limit)
 
@@ -308,7 +301,7 @@ class ComparisonInput:
         return len(self.distinct) == 1
 
     def author(self, letter: str) -> str | None:
-        # There may be fewer authors than letters, or none.
+        # There can be fewer authors than letters.
         return dict(zip(LETTERS, self.authors, strict=False)).get(letter)
 
     def families(self, letter: str) -> tuple[str, ...]:
@@ -322,10 +315,7 @@ class ComparisonInput:
 
     @property
     def author_families(self) -> tuple[str, ...]:
-        """The families that wrote any of the texts.
-
-        "unknown" is added if the author of some text isn't given.
-        """
+        """The families that wrote any of the texts, and "unknown" if only some authors are given."""
         families: list[str] = []
         for letter in self.letters:
             families += self.families(letter)
@@ -335,7 +325,7 @@ class ComparisonInput:
 
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
-        """The families that wrote some of the texts, but not all: their models may have a favourite."""
+        """The families that wrote some, but not all of the texts, and so may favour these."""
         text_counts: Counter[str] = Counter()
         for letter in self.letters:
             text_counts.update(self.families(letter))
@@ -347,7 +337,7 @@ class ComparisonInput:
         return tuple(families)
 
     def shown_sha256(self, order: str) -> str:
-        """Hash the prompt and the subjects in the order shown; a recorded reply is found by it."""
+        """Hash the prompt and the subjects in this order. Recorded replies are found by this hash."""
         hashes = [self.file(letter).sha256 for letter in order]
         text = "\0".join([self.prompt, *hashes])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -401,20 +391,20 @@ class Candidates(NamedTuple):
 
 MAX_BYTES = 64_000_000
 STDIN = "-"
+# Files that a shell has opened for us
 _OPENED_BY_SHELL = (
     "/dev/fd/",
     "/dev/stdin",
     "/proc/self/fd/",
-)  # files that a shell has opened for us
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's marks start with these too
-_SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as in git
+)
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's start like these
+_SNIFFED_BYTES = 8192  # a NUL in these means that a file is binary, as in git
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths. A folder is replaced by the text files in it that git doesn't ignore.
+    """Yield the paths, replacing each folder with its text files that git doesn't ignore.
 
-    A folder without any text file is yielded itself, so that reading it reports the problem. Raises
-    `UsageError` for an empty path.
+    Raises `UsageError` for an empty path.
     """
     all_paths = list(paths)
     if "" in all_paths:
@@ -425,27 +415,28 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             continue
         refuse_link_out(path)
         text_files = (str(file) for file in _list_files(Path(path)) if _is_text(file))
-        yield next(text_files, path)  # the first file, or else the folder itself
+        # Without any text file, yield the folder itself, so that reading it reports the problem.
+        yield next(text_files, path)
         yield from text_files
 
 
 def is_folder(path: str) -> bool:
-    """Whether there's a folder at `path`. False for a path that can't exist."""
+    """Whether there's a folder at `path`, which can be invalid."""
     try:
         return Path(path).is_dir()
-    except (OSError, ValueError):  # too long, or with a NUL: reading it reports that
+    except (OSError, ValueError):  # too long, or with a NUL; reading it reports the problem
         return False
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:
-    """Read one file, or standard input for `-`; raises `InputError` with a one-line message."""
+    """Read a file, or standard input for `-`; raises `InputError` with a one-line message."""
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
     if is_folder(path):
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     refuse_link_out(path)
     try:
-        # Only read something that ends: a regular file, or a shell's `<(…)` and `/dev/stdin`.
+        # A device could be endless, so only read regular files, and a shell's `<(…)` and `/dev/stdin`.
         is_file = stat.S_ISREG(Path(path).stat().st_mode)
         is_from_shell = str(Path(path)).startswith(_OPENED_BY_SHELL)
         if not is_file and not is_from_shell:
@@ -461,15 +452,15 @@ def read_file(path: str, stdin: BinaryIO) -> File:
 
 
 def decode(path: str, data: bytes, name: str | None = None) -> File:
-    """Decode `data` as a file, called `name` in errors; raises `InputError` with a one-line message."""
+    """Decode a file's `data`; raises `InputError` with a one-line message that mentions `name`."""
     printable_name = encodable(name or path)
     if len(data) > MAX_BYTES:
         raise InputError(
             f"{printable_name}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it"
         )
-    if data.startswith(_UTF_16):
+    if data.startswith(_UTF_16_MARKS):
         raise InputError(f"{printable_name}: this is UTF-16; save it as UTF-8")
-    if b"\0" in data[:_SNIFFED]:
+    if b"\0" in data[:_SNIFFED_BYTES]:
         raise InputError(f"{printable_name}: a binary file; judgekit judges only text")
     try:
         text = data.decode("utf-8-sig")
@@ -488,10 +479,9 @@ def document(
     task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
-    """Make one subject of several files. `family` is the family of the author.
+    """Make a subject from files, written by a model `family`.
 
-    Without a `task_id`, the subject is named after the first file, as `PATH@HASH` with the beginning of
-    that file's hash.
+    By default, its `task_id` is `PATH@HASH` of the first file.
     """
     name = encodable(task_id or "")
     if not name:
@@ -502,15 +492,12 @@ def document(
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file holds UTF-8 text, going by its beginning. A blank file doesn't.
-
-    A file that can't be read counts as text, so that reading it reports the problem.
-    """
+    """Whether a file contains UTF-8 text, judging by its start."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         with path.open("rb") as file:
-            text = decoder.decode(file.read(_SNIFFED))  # the last character may be cut
-    except OSError:
+            text = decoder.decode(file.read(_SNIFFED_BYTES))  # the last character may be cut
+    except OSError:  # reading the file later reports the problem
         return True
     except UnicodeDecodeError:
         return False
@@ -518,10 +505,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _list_files(folder: Path) -> list[Path]:
-    """List the files in a folder that git tracks or would track, sorted.
-
-    Without git, they're all files that aren't hidden. Links, and files in linked folders, are left out.
-    """
+    """List a folder's files, without links and without ignored files (or hidden files if there's no git)."""
     try:
         paths = _list_with_git(folder)
     except GitError:
@@ -531,14 +515,14 @@ def _list_files(folder: Path) -> list[Path]:
     for path in paths:
         if not path.is_file():
             continue
-        # A link in the path leads somewhere other than the name says.
+        # Skip links, and files in linked folders.
         if path.resolve() == real_folder / path.relative_to(folder):
             files.append(path)
     return sorted(files)
 
 
 def _list_with_git(folder: Path) -> set[Path]:
-    """List the files in a folder that git tracks or would track; raises `GitError` outside a repository."""
+    """List the files in a folder that git doesn't ignore; raises `GitError` outside a repository."""
     listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     return {folder / os.fsdecode(name) for name in listed.split(b"\0") if name}
 
@@ -547,7 +531,7 @@ def _list_visible(folder: Path) -> set[Path]:
     """List the files in a folder that are neither hidden nor in a hidden folder."""
     paths: set[Path] = set()
     for base, folders, names in os.walk(folder):
-        # Changed in place, because os.walk then enters only these.
+        # Changed in place, so that os.walk skips hidden folders.
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths.update(Path(base) / name for name in names if not name.startswith("."))
     return paths

@@ -119,9 +119,9 @@ TABLE: list[Row] = [
 
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
-    """Decide the next step of a judging by the rows of `TABLE`: the tier to ask now, or the end.
+    """Decide the next step by the rows of `TABLE`: the tier to ask now, or the end.
 
-    The first row that applies gives the step. If that's an end, later rows may overrule it.
+    The first row that applies gives the step. If it's an end, later rows can overrule it.
     """
     situation = Situation(evidence_by_tier, rules)
     step: Step | None = None
@@ -135,37 +135,36 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
             step = _note_reason(row, row.come_to(situation))
     assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
     if isinstance(step, End):
-        return replace(step, consensus=_count_agreement(situation, step))
+        return replace(step, consensus=_rate_consensus(situation, step))
     return step
 
 
 def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
-    """Note in an end which row came to it, and the end that this row overruled. An `Ask` stays as it is."""
+    """Add the row's name, and the end that it overruled, to an end. An `Ask` stays as it is."""
     if isinstance(step, Ask):
         return step
     return replace(step, because=row.name, overruled=overruled)
 
 
-def _count_agreement(now: Situation, end: End) -> Consensus:
-    """Say how far the models behind an end agree. One model alone is `single`, in however many tiers.
-
-    Unless the evidence says more, it's the consensus that the end's own row gave.
-    """
+def _rate_consensus(now: Situation, end: End) -> Consensus:
+    """Rate the consensus of the models behind an end: by default, as the end's row did."""
     if end.tier is None:
         return end.consensus
 
+    # A single model can't agree with anyone, even if it was asked in multiple tiers.
     models: set[str] = set()
     for evidence in now.evidence.values():
         models |= evidence.models
     if len(models) == 1:
         return "single"
     if now.rules.task == "ranking":
-        return _count_leaders(now, end)
+        return _rate_ranking_consensus(now, end)
 
-    evidence_of_end = now.evidence[end.tier]
-    agreement = evidence_of_end.agreement
-    if evidence_of_end.is_divided and agreement == "none":
-        return "single"  # it only gives reasons for another tier's outcome
+    # A divided jury has its own consensus.
+    last_evidence = now.evidence[end.tier]
+    agreement = last_evidence.agreement
+    if last_evidence.is_divided and agreement == "none":
+        return "single"  # this tier only gives reasons for another tier's outcome
     if agreement is not None:
         return agreement
 
@@ -177,18 +176,18 @@ def _count_agreement(now: Situation, end: End) -> Consensus:
     if now.rules.task == "document" and end.consensus == "single" and len(models) > 1:
         answered = [tier for tier, evidence in now.evidence.items() if evidence.outcome is not None]
         if answered == [end.tier]:
-            return "unanimous"  # the tier is a jury by itself, and all of it agrees
+            return "unanimous"  # this tier is a jury, and isn't divided
     return end.consensus
 
 
-def _count_leaders(now: Situation, end: End) -> Consensus:
-    """Say how far a ranking's tiers agree on the best subject. One tier alone is `single`."""
+def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
+    """Rate the consensus of a ranking's tiers on the best subject."""
     standings = [evidence.standing for evidence in now.complete if evidence.standing]
     if len(standings) == 1:
         return "single"
     has_best = end.verdict == "accept" or end.because == COPIED
     if not has_best:
-        return "majority"
+        return "majority"  # without a best subject, the tiers can't be unanimous about it
     best = standings[-1].order[0]
     leaders = {standing.leader for standing in standings}
     return "unanimous" if leaders == {best} else "majority"

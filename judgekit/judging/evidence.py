@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """The subjects ordered by all tiers so far, the best first."""
+    """The subjects ordered by all tiers so far, best first."""
 
     order: tuple[str, ...]
     near: int
@@ -100,10 +100,10 @@ def read_document(
     sees_all: bool = True,
     speakers: Speakers = NOBODY,
 ) -> TierEvidence:
-    """Read a tier's opinion about a document. The opinion is None if the tier failed.
+    """Read a tier's opinion about a document, or None if the tier failed.
 
-    `decides` says that the tier's models are decision models, which give probabilities without reasons.
-    `speakers` are the models that answered.
+    `decides` if its models are decision models, which give probabilities without reasons. `speakers` are the
+    models that answered.
     """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
@@ -126,9 +126,9 @@ def read_document(
 def read_candidate(
     mark: Mark | None, *, decides: bool = False, sees_all: bool = True
 ) -> TierEvidence:
-    """Read a tier's mark on a candidate: kept means accepted, dropped means rejected.
+    """Read a tier's mark on a candidate, or None if the tier failed.
 
-    The mark is None if the tier failed. `decides` says that it's a decision model's, so it has a leaning.
+    `decides` if it's a decision model's mark, so that it has a leaning.
     """
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
@@ -151,10 +151,9 @@ def read_pair(
     cut: Collection[TierName] = (),
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read the votes of all tiers on a pair, from the side of the first winner.
+    """Read all tiers' votes on a pair, from the first winner's side.
 
-    `favouring_families` are, for each text, the families that wrote this text but not the other, so that
-    their models may favour it.
+    `favouring_families` are the families that wrote only this text, and so may favour it, by letter.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}
@@ -180,22 +179,19 @@ def read_ranking(
     margins: Margins,
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read the tiers' rankings of several texts. Each tier's scores are pooled with those of earlier tiers.
-
-    If one text leads, that's an acceptance. Texts within a tier's margin of the best are passed on with it.
-    """
+    """Read the tiers' rankings of texts. A leading text is an acceptance."""
     evidence = {}
     for ranked in tiers:
         if not ranked.means:
             evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut)
             continue
 
-        order = contending(ranked.means, float("inf"))  # all subjects, the best first
+        order = contending(ranked.means, float("inf"))  # all subjects, best first
         near_best = contending(ranked.means, margins.get(ranked.tier, 0.0))
         equal_to_best = contending(ranked.means, 0.0)
         models = frozenset(voter.model for voter in ranked.voters)
         families = frozenset(voter.family for voter in ranked.voters)
-        best_texts_families = set(favouring_families.get(order[0], ()))
+        winners_families = set(favouring_families.get(order[0], ()))
         margin = None
         if ranked.lead and ranked.is_known and not ranked.is_cut:
             margin = ranked.lead
@@ -203,7 +199,7 @@ def read_ranking(
             outcome="accept" if ranked.lead else "improve",
             margin=margin,
             sees_all=not ranked.is_cut,
-            is_own_family=families <= best_texts_families,
+            is_own_family=families <= winners_families,
             models=models,
             families=families,
             standing=Standing(
@@ -218,7 +214,7 @@ def read_ranking(
 
 
 def _read_agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - an opinion's field
-    """Say how many families of a jury agree, by its opinion's `divided`; None if all do."""
+    """Convert an opinion's `divided` to the agreement of its jury's families, or None if all agree."""
     if divided is None:
         return None
     return "majority" if divided else "none"
@@ -227,12 +223,12 @@ def _read_agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 -
 def measure_margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Compute by how many points the scores would have to change for another outcome.
+    """Return the points by which the scores would have to change for another outcome.
 
-    With `signed`, compute instead how far they are above the threshold of acceptance: below it, the result
-    is negative.
+    If `signed`, return their distance from acceptance instead, which is negative below the threshold.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
+    # The lowest score and, if the rubric demands it, the mean must be high enough.
     lowest_score = min(scores[name] for name in rubric.dimensions)
     above_acceptance = lowest_score - rule.accept.each
     if rule.accept.mean is not None:
@@ -245,7 +241,7 @@ def measure_margin(
     distance_by_outcome = {
         "accept": above_acceptance,
         "reject": below_rejection,
-        # Between both thresholds, the nearer one counts.
+        # the nearer of the two thresholds
         "improve": min(-below_rejection, -above_acceptance),
     }
     outcome = rubric.decide(scores, mode)
@@ -253,7 +249,7 @@ def measure_margin(
 
 
 def certainty(probability: float | None) -> float:
-    """Compute a candidate's distance from one half, by its probability; 0 if there is none."""
+    """Return a candidate's distance from even odds. Without a probability, that's 0."""
     if probability is None:
         return 0.0
     return round(abs(probability - 0.5), DIGITS)

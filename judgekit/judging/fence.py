@@ -32,8 +32,8 @@ _DATA: Final = environment.table(__file__, "fence.toml")
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64
-_LONGEST_INSIDE: Final = 200  # a mark may hold a tool's name and parameters
-# The bracket that opens a chat template's mark; followed by a blank, it's just text.
+_LONGEST_INSIDE: Final = 200  # a mark can contain a tool's name and parameters
+# The bracket that opens a chat template's mark. Followed by a blank, it would just be text.
 _OPENING: Final = re.compile(
     rf"[<\u2039](?=/?[{_BAR}](?:[^\s<>]{{1,{_LONGEST}}}|[A-Za-z][^<>\u203a\n]{{0,{_LONGEST_INSIDE}}}"
     rf"[^\s<>\u203a])[>\u203a])"
@@ -59,17 +59,16 @@ _SPELT: Final = "".join(char + _OVER_LETTERS for char in _WORD)
 _WORD_BEFORE_NONCE: Final = re.compile(rf"{_SPELT}(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
-# Equal to \b in front, but it starts with letters that a search can skip to.
+# The lookbehind does the same as a \b in front, but a search can skip to the first letters.
 _TAG: Final = re.compile(rf"{_WORD}-(?<!\w{_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
-_TRIES: Final = (
-    50  # labels that may stand in what is shown: a text that holds more than that holds them all
-)
+# Labels that may occur in the text. A text that contains more of them contains all of them.
+_MOST_LABEL_TRIES: Final = 50
 _SECRET_BYTES: Final = 32
 
 
 class Fence:
-    """One fence for all untrusted parts of a prompt, with a nonce of 64 random bits in letters."""
+    """A fence for all untrusted parts of a prompt, with a nonce of 64 random bits in letters."""
 
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
@@ -78,10 +77,9 @@ class Fence:
         self.guard = _GUARD.format(tag=self.tag)
 
     def around(self, text: str, **attributes: str) -> str:
-        """Put `text` between this fence's tags, with `attributes` in the opening one.
+        """Put `text` between this fence's tags, with `attributes` in the opening tag.
 
-        Invisible and lookalike characters are replaced. The marks of chat templates, and the tag's own word,
-        are broken up by a blank, so that nothing inside can end the fence or pass for a turn.
+        The text is made harmless, so that nothing inside can end the fence or pass for a turn.
         """
         written_attributes = ""
         for name, value in attributes.items():
@@ -92,20 +90,20 @@ class Fence:
 
 
 def _draw_nonce() -> str:
-    """Draw a random number of 64 bits, and write it in letters: in base 26, the last digit first."""
+    """Draw 64 random bits, and write them in letters."""
     number = int(secrets.token_hex(_NONCE_BYTES), 16)
     letters = []
     for _ in range(_NONCE_LETTERS):
-        number, digit = divmod(number, len(ascii_lowercase))
+        number, digit = divmod(number, len(ascii_lowercase))  # base 26
         letters.append(ascii_lowercase[digit])
     return "".join(letters)
 
 
 def _break_tags(text: str) -> str:
-    """Insert a blank after each occurrence of the tags' own word, also if it's in lookalike characters."""
+    """Insert a blank after each occurrence of the tag's word, even if it's written with lookalikes."""
     text_pieces = []
     start = 0
-    # A skeleton has the same length as its text, so positions in one hold in the other.
+    # A skeleton has the same positions as its text.
     for match in _WORD_BEFORE_NONCE.finditer(skeleton(text)):
         text_pieces.append(text[start : match.end()])
         start = match.end()
@@ -119,18 +117,18 @@ def _break_marks(text: str) -> str:
 
 
 def without_nonce(text: str) -> str:
-    """Replace the nonces in a prompt's fences, so that equal prompts have equal texts."""
+    """Replace the nonces in a prompt's fences, so that prompts can be compared."""
     return _TAG.sub(_WORD, text)
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Give each id a label of four letters that nobody can guess, in a shuffled order.
+    """Map each id, in shuffled order, to an unpredictable label of four letters that isn't in `shown`.
 
-    The labels come from an HMAC under this installation's secret, so the same query and ids always get the
-    same ones. No label occurs in `shown`, unless that text holds too many possible labels.
+    The same query and ids always get the same labels on this installation.
     """
+    # The labels are from an HMAC with this installation's secret.
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
-    key = hmac.digest(_secret(), context, "sha256")
+    key = hmac.digest(_load_secret(), context, "sha256")
     digests = {}
     for name in ids:
         digests[name] = hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256")
@@ -138,32 +136,31 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     shown_in_capitals = shown.upper()
     labels: dict[str, str] = {}
     for name in sorted(ids, key=digests.__getitem__):
-        # Four of 26 letters collide once in 4,000 prompts of 15 candidates; then take the next four.
+        # In one of 4,000 prompts with 15 candidates, two have the same label, so the second gets another.
         drawn_labels = _draw_labels(digests[name])
         free_labels = (label for label in drawn_labels if label not in labels.values())
         unseen_labels = (
-            label for label in islice(free_labels, _TRIES) if label not in shown_in_capitals
+            label
+            for label in islice(free_labels, _MOST_LABEL_TRIES)
+            if label not in shown_in_capitals
         )
         labels[name] = next(unseen_labels, None) or next(free_labels)
     return labels
 
 
 def _draw_labels(drawn: bytes) -> Iterator[str]:
-    """Yield groups of four capital letters without end. The same bytes always give the same groups."""
+    """Yield an endless sequence of labels, which only depends on the given bytes."""
     while True:
         text = base64.b32encode(drawn).decode()
-        letters = "".join(filter(str.isalpha, text))  # a label with digits might pass for a number
+        letters = "".join(filter(str.isalpha, text))  # a label with digits could pass for a number
         for start in range(len(letters) - 3):
             yield letters[start : start + 4]
         drawn = hashlib.sha256(drawn).digest()
 
 
 @functools.cache
-def _secret() -> bytes:
-    """Load this installation's secret. It's made on first use.
-
-    If it can't be stored, the secret is only for this process.
-    """
+def _load_secret() -> bytes:
+    """Load this installation's secret, making it on first use. If it can't be stored, it's temporary."""
     path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
         environment.private_folder(str(path.parent))

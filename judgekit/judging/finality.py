@@ -51,18 +51,15 @@ class FinalityRules:
     """The model that answered under each name, by tier; empty if that doesn't matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
-        """Whether the calibration covers a tier's opinions, going by how each model's were read.
-
-        A calibration that doesn't say how opinions were read covers all opinions.
-        """
-        if not self.read:
+        """Whether the calibration covers a tier's opinions, given how each model's were read."""
+        if not self.read:  # an older calibration covers all
             return True
         return all((tier, model, source) in self.read for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
-        """Report that another model answered than the one that the rules were learned from.
+        """Explain that another model answered than in the calibration, or return "".
 
-        "" if none did. Each of `answers` is the name that was asked, and the name that answered.
+        Each of `answers` is a requested model name, and the name in the reply.
         """
         for asked_name, answering_name in answers:
             earlier_names = set()
@@ -75,15 +72,15 @@ class FinalityRules:
         return ""
 
     def has_rule(self, tier: TierName, outcome: Outcome) -> bool:
-        """Whether a tier's opinions with this outcome may be final."""
+        """Whether a tier's opinions with this outcome can be final."""
         return any(rule.tier == tier and rule.outcome == outcome for rule in self.rules)
 
     def has_leaning_rule(self, tier: TierName) -> bool:
-        """Whether a tier's opinions are final by their leaning, whatever the outcome of their scores."""
+        """Whether a tier's opinions can be final by their leaning, regardless of their scores."""
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
     def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
-        """Return the outcome that a tier leans to far enough to decide; None if there's none."""
+        """Return the outcome that a tier's leaning decides, or None."""
         if tier not in leanings:
             return None
         for rule in self.rules:
@@ -94,7 +91,7 @@ class FinalityRules:
         return None
 
     def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
-        """Whether a tier's opinion is final: always, or because a rule lets it through."""
+        """Whether a tier's opinion is final."""
         if seen[tier] is None:
             return False
         return tier == self.last or self._allows(tier, seen, margins.get(tier), stands=None)
@@ -102,7 +99,7 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier before `tier`, if its win stands against the tie of `tier`; else None."""
+        """Return the tier before `tier` if its win stands against the tie of `tier`, or None."""
         winner = _find_tier_before(tier, seen)
         if winner is None or seen[winner] != "accept":
             return None
@@ -113,10 +110,9 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
-        """Whether a rule for opinions like that of `tier` accepts its margin.
+        """Whether a rule for this class of opinions accepts the margin.
 
-        `margin` is that of the opinion, or that of the win which `stands` against the opinion. Without a
-        margin (None), no rule accepts it.
+        The margin is that of the tier's opinion, or of the win by the tier `stands` against it.
         """
         if margin is None:
             return False
@@ -124,7 +120,7 @@ class FinalityRules:
         outcome_before = seen[tier_before] if tier_before else None
         opinion_class = (tier, seen[tier], outcome_before, stands)
         for rule in self.rules:
-            if rule.leaning is not None:  # a rule by leaning has no margin
+            if rule.leaning is not None:  # it's a rule for leanings, not margins
                 continue
             rule_class = (rule.tier, rule.outcome, rule.after, rule.stands)
             if rule_class == opinion_class and margin >= rule.least_margin:
@@ -133,7 +129,7 @@ class FinalityRules:
 
 
 def _find_tier_before(tier: TierName, seen: Seen) -> TierName | None:
-    """Return the tier that was asked before another tier; None if that one was the first."""
+    """Return the tier that was asked before `tier`, or None if that was the first."""
     tiers = list(seen)
     position = tiers.index(tier)
     if position == 0:
@@ -142,7 +138,7 @@ def _find_tier_before(tier: TierName, seen: Seen) -> TierName | None:
 
 
 def towards(outcome: Outcome, leaning: float) -> float:
-    """Compute how far a leaning is on the side of an outcome; negative if it's on the other side."""
+    """Return a leaning's distance towards an outcome, which is negative on the other side."""
     if outcome == "accept":
         return leaning
     return -leaning

@@ -18,16 +18,13 @@ MAX_FINDINGS = 50  # in one reply
 
 
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
-    """Read up to `MAX_FINDINGS` findings from a reply.
+    """Read up to `MAX_FINDINGS` findings from a reply, skipping those without an issue or suggestion.
 
-    Findings without an issue or a suggestion are left out.
-
-    If only one dimension was asked about, `part` is its name, and all findings get it. Otherwise `part` is
-    "".
+    If the question was about one dimension only, `part` is its name, which all findings get.
     """
     findings = []
     for replied_finding in replied:
-        # These words reach terminals and JSON, so no escapes and no lone surrogates.
+        # They're shown in terminals and written as JSON, so remove escapes and lone surrogates.
         fields = {name: visible(text) for name, text in replied_finding.items()}
         fields["issue"] = fields["issue"] or fields["suggestion"]
         fields["dimension"] = part or fields["dimension"]
@@ -37,11 +34,8 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
-    """Give each finding a dimension of the rubric: the one it names, or else the one it mentions most.
-
-    If there's no such dimension, the finding's own stays unchanged.
-    """
-    # If two names have the same stems, the first wins, so it's written last.
+    """Assign each finding to the rubric's dimension that it names, or else mentions most, if any."""
+    # Of two names with the same stems, the first wins, so it must come last here.
     names_by_stems = {_stem_words(name): name for name in reversed(rubric.dimensions)}
     placed_findings = []
     for finding in findings:
@@ -53,25 +47,23 @@ def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Fi
 
 
 def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
-    """Find the dimension that a finding mentions more than any other; None if there's no such dimension.
-
-    Words in the finding's quote don't count.
-    """
+    """Return the dimension that a finding mentions more than any other, or None."""
+    # Its quote doesn't count, because that's the judged text.
     counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
     most_mentions = max(counts.values(), default=0)
-    names_of_best = [name for name, count in counts.items() if count == most_mentions]
-    if len(names_of_best) == 1:
-        return names_of_best[0]
+    leading_names = [name for name, count in counts.items() if count == most_mentions]
+    if len(leading_names) == 1:
+        return leading_names[0]
     return None
 
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
-    """Count how many different terms of each dimension a text has. Dimensions without any are left out."""
+    """Count the different terms of each dimension in a text. Skip dimensions without any."""
     stems = _stem_words(text)
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
         terms = {_stem_words(term) for term in (name, *dimension.terms)}
-        phrases: set[tuple[str, ...]] = set()  # in the text, as long as a term
+        phrases: set[tuple[str, ...]] = set()  # all phrases of the text with the length of a term
         for length in {len(term) for term in terms}:
             starts = range(len(stems) - length + 1)
             phrases |= {stems[start : start + length] for start in starts}

@@ -14,7 +14,7 @@ _MOST_CHARS = 300  # in a cell or a line
 
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
-    """Render the lines of a text, the first line bold. Below them, render issues with their quotes."""
+    """Render a text with its first line in bold, and a list of findings (issue and quote)."""
     headline, *more_lines = map(_escape_line, lines_of(text))
     html = "<br>".join([f"<b>{headline}</b>", *more_lines])
     items = []
@@ -29,7 +29,7 @@ def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
 
 
 def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Render rows with the same keys as a table."""
+    """Render rows, which have the same keys, as a table."""
     rows = list(rows)
     if not rows:
         return ""
@@ -42,7 +42,7 @@ def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _format_cell(value: object) -> str:
-    """Format a value for a cell of a table; None is an empty cell."""
+    """Format a value for a table cell. None becomes an empty cell."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -51,5 +51,5 @@ def _format_cell(value: object) -> str:
 
 
 def _escape_line(text: str) -> str:
-    """Put a text on one line without invisible characters, shorten it, and escape it for HTML."""
+    """Shorten a text to one line without invisible characters, and escape it for HTML."""
     return escape(short_line(visible(text), _MOST_CHARS))

@@ -13,32 +13,28 @@ if TYPE_CHECKING:
 Independence: TypeAlias = Literal["prefer", "require"]
 
 
-def is_independent(author_families: Collection[str], judged: Collection[str]) -> bool | None:
-    """Whether a family other than the author's is behind the outcome; None if that isn't known.
-
-    `judged` are the families behind the outcome. Any of them, or of the author's, may be unknown.
-    """
+def is_independent(
+    author_families: Collection[str], judging_families: Collection[str]
+) -> bool | None:
+    """Whether an outcome is supported by a family other than the author's, or None if that isn't known."""
     known_authors = set(author_families) - {UNKNOWN_FAMILY}
-    if not known_authors or not judged:
+    if not known_authors or not judging_families:
         return None
-    if set(judged) <= known_authors:
+    if set(judging_families) <= known_authors:
         return False
-    known_others = set(judged) - known_authors - {UNKNOWN_FAMILY}
+    known_others = set(judging_families) - known_authors - {UNKNOWN_FAMILY}
     if known_others and UNKNOWN_FAMILY not in author_families:
         return True
     return None
 
 
 def independence_problem(
-    independence: Independence, author_families: Sequence[str], judged: Collection[str]
+    independence: Independence, author_families: Sequence[str], judging_families: Collection[str]
 ) -> str | None:
-    """Explain in one line why an acceptance by the families in `judged` may not stand; None if it may.
-
-    It may if independence is only preferred, no author's family is known, or another family is behind it.
-    """
+    """Explain in one line why an acceptance by these families isn't independent enough, or return None."""
     if independence == "prefer" or not author_families:
         return None
-    if is_independent(author_families, judged):
+    if is_independent(author_families, judging_families):
         return None
     families = ", ".join(author_families)
     return (

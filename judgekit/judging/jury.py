@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 JuryRule: TypeAlias = Literal["mean", "majority"]
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 Value = TypeVar("Value")
-EVEN = 0.5  # a candidate is kept if that's more likely right than not
+EVEN = 0.5  # a candidate with a higher probability is kept
 DIGITS = 4  # of a probability
 
 
 def has_quorum(answered: int, asked: int) -> bool:
-    """Whether enough of a jury answered for it to count: more than half."""
+    """Whether more than half of a jury answered, so that it counts."""
     return 2 * answered > asked
 
 
 def voter(model: str, family: str) -> str:
-    """Name the voter behind a model: its family, or the model itself if the family is unknown."""
+    """Return the voter that a model belongs to: its family or, if that's unknown, only itself."""
     if family == UNKNOWN_FAMILY:
         return f"model {model}"
     return f"family {family}"
 
 
 def group_by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
-    """Group models' answers by family. A model of an unknown family is a group of its own."""
+    """Group models' answers by family. A model of unknown family is its own group."""
     values_by_voter: defaultdict[str, list[Value]] = defaultdict(list)
     for endpoint, value in voices:
         name = voter(endpoint.model, endpoint.family)
@@ -45,7 +45,7 @@ def group_by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value
 
 
 def _find_division(outcome: Outcome, family_outcomes: Sequence[Outcome]) -> bool | None:
-    """Say if most families came to `outcome`; None if all families came to the same one."""
+    """Return True if most families came to `outcome`, False if not, or None if all agree."""
     if len(set(family_outcomes)) == 1:
         return None
     return has_quorum(family_outcomes.count(outcome), len(family_outcomes))
@@ -78,15 +78,13 @@ def combine_opinions(
 ) -> Opinion:
     """Combine a jury's opinions into one, with one vote per family.
 
-    If all families share an outcome, that's the outcome. If they differ, `rule` decides: by the mean
-    scores, or by a majority. The reasoning comes from the model whose scores are nearest to the result. The
-    findings come from all models.
+    The reasoning is that of the model whose scores are nearest to the result. The findings are all models'.
     """
     if len(voices) == 1:
         _, only_opinion = voices[0]
         return only_opinion
 
-    # Pooled twice, first within each family, so that a family with many models has one vote.
+    # Pool within each family first, so that a family with many models has one vote.
     family_opinions = [
         _pool_opinions(opinions, rule, decide) for opinions in group_by_family(voices)
     ]
@@ -107,11 +105,10 @@ def combine_opinions(
 
 
 def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
-    """Combine opinions into one outcome, with their mean scores.
+    """Combine opinions into one outcome with mean scores.
 
-    If the outcomes differ, the rule `mean` lets `decide` find the outcome of the mean scores. The rule
-    `majority` takes the outcome of more than half of the opinions, or `improve` if there's none. Then the
-    scores are the mean of the opinions with the chosen outcome, or of all opinions if none has it.
+    If the outcomes differ, `rule` decides: by the mean scores, or by a majority. Without a majority, it's
+    `improve`. With one, the scores are the mean of its opinions only.
     """
     outcomes = [opinion.outcome for opinion in opinions]
     averaged_opinions = opinions
@@ -131,21 +128,18 @@ def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) 
 
 
 def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
-    """Average each score over opinions with the same dimensions."""
+    """Average the opinions' scores by dimension."""
     return {
         name: fmean(opinion.scores[name] for opinion in opinions) for name in opinions[0].scores
     }
 
 
 def find_nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
-    """Pick the opinion whose scores are nearest to those of `to`.
-
-    An opinion with the same outcome as `to` comes before all others.
-    """
+    """Return the opinion with the nearest scores `to` another one, preferring those with its outcome."""
 
     def distance(opinion: Opinion) -> tuple[bool, float]:
         differences = [abs(opinion.scores[name] - to.scores[name]) for name in to.scores]
-        has_other_outcome = opinion.outcome != to.outcome  # False sorts before True
+        has_other_outcome = opinion.outcome != to.outcome  # False sorts first
         return (has_other_outcome, sum(differences))
 
     return min(opinions, key=distance)
@@ -160,7 +154,7 @@ class Mark(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """The probability that the candidate is kept; 1 or 0 if the model gave none."""
+        """The probability that the candidate is kept, or 1 or 0 if the model gave none."""
         if self.probability is None:
             return float(self.outcome == "accept")
         return self.probability
@@ -170,49 +164,46 @@ Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round br
 
 
 def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Combine a jury's marks into one mark for each candidate.
+    """Combine a jury's marks into one mark per candidate.
 
-    `voices` are the marks of the models that answered, and `asked` is how many models were asked. If no
-    more than half of these marked a candidate, its mark is None. If only one model was asked, its marks
-    count as they are.
+    `voices` are the marks of the models that answered, out of the number `asked`. A candidate that at most
+    half of them marked has the mark None.
     """
     if asked == 1:
         if not voices:
             return {}
-        _, marks_of_only_model = voices[0]
-        return marks_of_only_model
+        _, only_marks = voices[0]
+        return only_marks
 
     marks_by_candidate: defaultdict[str, list[tuple[Endpoint, Mark]]] = defaultdict(list)
-    for endpoint, marks_of_model in voices:
-        for candidate, mark in marks_of_model.items():
-            marks_of_candidate = marks_by_candidate[candidate]  # there even if nobody marked it
+    for endpoint, model_marks in voices:
+        for candidate, mark in model_marks.items():
+            candidate_marks = marks_by_candidate[candidate]  # exists even if no model marked it
             if mark is not None:
-                marks_of_candidate.append((endpoint, mark))
+                candidate_marks.append((endpoint, mark))
 
     jury_marks: Marks = {}
-    for candidate, marks_of_candidate in marks_by_candidate.items():
+    for candidate, candidate_marks in marks_by_candidate.items():
         jury_marks[candidate] = None
-        if has_quorum(len(marks_of_candidate), asked):
-            jury_marks[candidate] = _combine_candidate_marks(marks_of_candidate, rule)
+        if has_quorum(len(candidate_marks), asked):
+            jury_marks[candidate] = _combine_candidate_marks(candidate_marks, rule)
     return jury_marks
 
 
 def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    """Combine the marks of one candidate, with one vote per family.
-
-    If every model gave a probability, the mark has one too: the mean of the families' means.
-    """
+    """Combine a candidate's marks, with one vote per family."""
     chances_by_family = []
-    for marks_of_family in group_by_family(marks):
-        chances_by_family.append([mark.chance for mark in marks_of_family])
+    for family_marks in group_by_family(marks):
+        chances_by_family.append([mark.chance for mark in family_marks])
 
-    family_shares = [_combine_chances(chances, rule) for chances in chances_by_family]
-    family_outcomes = [leaning(share) for share in family_shares]
+    family_chances = [_combine_chances(chances, rule) for chances in chances_by_family]
+    family_outcomes = [leaning(chance) for chance in family_chances]
     if len(set(family_outcomes)) == 1:
         outcome = family_outcomes[0]
     else:
-        outcome = leaning(_combine_chances(family_shares, rule))
+        outcome = leaning(_combine_chances(family_chances, rule))
 
+    # The mark only has a probability if every model gave one.
     probability = None
     if all(mark.probability is not None for _, mark in marks):
         family_means = [fmean(chances) for chances in chances_by_family]
@@ -221,23 +212,20 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
 
 
 def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
-    """Combine chances of keeping a candidate into one number from 0 to 1.
-
-    The rule `mean` averages them. With `majority`, it's the share of votes for keeping it, and an even chance
-    counts as half a vote.
-    """
+    """Combine chances of keeping a candidate into their mean, or the fraction of votes for keeping it."""
     if rule == "mean":
         return fmean(chances)
-    vote_of_outcome = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    votes = [vote_of_outcome[leaning(chance)] for chance in chances]
+    # An even chance is half a vote.
+    vote_by_outcome = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
+    votes = [vote_by_outcome[leaning(chance)] for chance in chances]
     return fmean(votes)
 
 
-def leaning(share: float) -> Outcome:
-    """Turn the chance of keeping a candidate into an outcome; exactly one half is `improve`."""
-    if share > EVEN:
+def leaning(chance: float) -> Outcome:
+    """Turn the chance of keeping a candidate into an outcome. An even chance gives `improve`."""
+    if chance > EVEN:
         return "accept"
-    if share < EVEN:
+    if chance < EVEN:
         return "reject"
     return "improve"
 
@@ -247,11 +235,11 @@ WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
 SAME = "The answer changed with the order of the two texts, and that counts as a tie."
 SPLIT = "Asked several times, it did not prefer one of the two more often."
-_SHARE_DIGITS = 9  # sums of the same shares in another order must come out equal
+_SHARE_DIGITS = 9  # rounding makes sums in different orders equal
 
 
 def word_of(lean: float) -> PairWord:
-    """Name the text that a lean favours: A above 0, B below."""
+    """Return the text that a lean favours: A above 0, B below, or a tie."""
     if lean > 0:
         return "A"
     if lean < 0:
@@ -265,7 +253,7 @@ class Vote(NamedTuple):
     word: PairWord
     reasoning: str = ""
     share: float = 1.0
-    """The share of the model's replies by which the word leads."""
+    """The fraction of the model's replies by which the word leads."""
     probabilities: Mapping[str, float] = {}
     """A decision model's probabilities, by letter."""
 
@@ -281,7 +269,7 @@ class TierVote(NamedTuple):
     word: PairWord | None = None
     """None if too few models have one."""
     lead: float = 0.0
-    """The share of the families by which the word leads."""
+    """The fraction of the families by which the word leads."""
     reasoning: str = ""
     agreement: Consensus | None = None
     """How many families agree with the word; None if all do."""
@@ -294,10 +282,9 @@ class TierVote(NamedTuple):
 
 
 def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
-    """Combine one model's votes on a pair that was shown in both orders.
+    """Combine a model's votes on a pair in both orders. If they differ, it's a tie.
 
-    If both votes agree, the result is the first one. If they differ, it's a tie. None if a call failed, or
-    if there are no votes.
+    If a vote is missing, return None.
     """
     answers = [vote for vote in votes if vote is not None]
     has_failure = len(answers) < len(votes)
@@ -310,10 +297,9 @@ def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
 
 
 def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
-    """Combine a model's calls into a vote; None if no more than half of its samples are complete.
+    """Combine a model's calls into a vote, or None unless more than half of its samples are complete.
 
-    The answers are sorted by sample, then by criterion, then by order of the texts. Within a sample, the
-    first criterion with a winner decides. A sample without such a criterion is a tie.
+    The answers must be sorted by sample, then criterion, then order of the texts.
     """
     votes = [combine_orders(both_orders) for both_orders in _cut_into_chunks(answers, len(ORDERS))]
     samples = _cut_into_chunks(votes, criteria)
@@ -322,6 +308,7 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
         criterion_votes = [vote for vote in sample if vote is not None]
         is_complete = len(criterion_votes) == criteria
         if is_complete:
+            # The first criterion with a winner decides.
             wins = [vote for vote in criterion_votes if vote.word in WINS]
             deciding_vote = wins[0] if wins else criterion_votes[0]
             sample_votes.append(deciding_vote)
@@ -330,34 +317,32 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
 
     lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
     word = word_of(lean)
-    # Samples that split evenly make a tie that none of them voted for.
+    # If the samples split evenly, it's a tie that none of them voted for.
     reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
-    # A tie has no lead to measure, so the model's whole voice counts for it.
-    share = 1.0 if lean == 0 else abs(lean)
+    share = 1.0 if lean == 0 else abs(lean)  # a tie has no lead
     return Vote(word, reasoning, share)
 
 
 def _cut_into_chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
-    """Cut a sequence into pieces of `size` values; the last one may be shorter."""
+    """Cut a sequence into chunks of `size` values. The last one can be shorter."""
     return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def combine_votes(
     voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean"
 ) -> TierVote:
-    """Combine the votes of a tier's models, with one voice per family.
+    """Combine a tier's votes, with one vote per family.
 
-    By the rule `majority`, a text wins if more than half of the families vote for it. By the rule `mean`,
-    the text with the larger mean share wins. If no more than half of the models have a vote, the tier's
-    vote is empty.
+    Under `majority`, a text wins if more than half of the families vote for it, and under `mean`, if the mean
+    lean favours it. Unless more than half of the models have a vote, the result is empty.
     """
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
 
     family_leans = []
-    for votes_of_family in group_by_family(answered):
-        family_lean = fmean(vote.lean for vote in votes_of_family)
+    for family_votes in group_by_family(answered):
+        family_lean = fmean(vote.lean for vote in family_votes)
         family_leans.append(round(family_lean, _SHARE_DIGITS))
     family_words = [word_of(lean) for lean in family_leans]
     tier_lean = fmean(family_leans)
@@ -376,7 +361,7 @@ def combine_votes(
         word=word,
         lead=abs(tier_lean),
         reasoning=reasons[0] if reasons else "",
-        agreement=_count_agreement(family_words, word),
+        agreement=_rate_agreement(family_words, word),
         families=frozenset(families),
         models=frozenset(endpoint.model for endpoint, _ in answered),
         votes=tuple(vote for _, vote in answered),
@@ -384,19 +369,15 @@ def combine_votes(
 
 
 def _measure_majority_lean(words: Sequence[PairWord]) -> float:
-    """Compute the families' mean lean, from A (1) to B (-1); 0 if neither text has a majority of them."""
+    """Return the families' mean lean, from A (1) to B (-1), or 0 if neither text has a majority."""
     has_majority = any(has_quorum(words.count(letter), len(words)) for letter in WINS)
     if not has_majority:
         return 0.0
     return fmean(Vote(word).lean for word in words)
 
 
-def _count_agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
-    """Say how many families agree with their tier's word; None if all families have the same word.
-
-    "majority" is more than half of the families, and "single" is just one family. Any other number is
-    "none".
-    """
+def _rate_agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
+    """Rate the families' agreement with their tier's word, or return None if all agree."""
     if len(set(words)) == 1:
         return None
     families_for_word = words.count(word)
@@ -408,7 +389,7 @@ def _count_agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | N
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
-    """Return the text preferred by the first tier with a winner; None if no tier has one."""
+    """Return the text that the first tier with a winner prefers, or None."""
     for vote in votes.values():
         if vote.word in WINS:
             return vote.word
@@ -416,14 +397,13 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Translate each tier's vote into an outcome, as seen from the side of the first winner.
+    """Translate each tier's vote into an outcome, from the first winner's side.
 
-    A vote for the first winner is an acceptance, a vote for the other text is a rejection, and a tie is an
-    `improve`. For a tier without a vote, the outcome is None.
+    A vote for the first winner is `accept`, and a vote for the other text is `reject`.
     """
-    outcome_of_word: dict[PairWord | None, Outcome | None] = {
+    outcome_by_word: dict[PairWord | None, Outcome | None] = {
         favourite(votes): "accept",
         "tie": "improve",
-        None: None,  # last, because without a winner `favourite` is None too
+        None: None,  # last, to override the first entry if there's no winner
     }
-    return {tier: outcome_of_word.get(vote.word, "reject") for tier, vote in votes.items()}
+    return {tier: outcome_by_word.get(vote.word, "reject") for tier, vote in votes.items()}

@@ -49,7 +49,7 @@ KINDS = (WRITES, DECIDES, READS_TOKENS)
 
 
 def kind_of(endpoint: Endpoint | None) -> ModelKind:
-    """Return the kind of a model. Without a model (None), it's the kind that writes."""
+    """Return a model's kind, by default (None) the kind that writes."""
     if endpoint is None or endpoint.writes:
         return WRITES
     if endpoint.decides:

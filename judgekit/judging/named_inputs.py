@@ -47,7 +47,7 @@ class NamedInputs:
             raise InputError(f"{printable_name} is not UTF-8 (byte {error.start})") from None
 
     def _find_file(self, name: str) -> Path:
-        """Find a file and resolve its links; raises `InputError` unless the file is in the base folder."""
+        """Return a file's path without links; raises `InputError` unless the file is in the base folder."""
         base = self.base.resolve()
         is_outside = False
         for folder in dict.fromkeys((self.base, self.folder)):
@@ -67,9 +67,9 @@ class NamedInputs:
 
     @cached_property
     def _tracked(self) -> frozenset[Path] | None:
-        """The files in the base folder that git tracks; None if the folder isn't in a checkout.
+        """The files in the base folder that git tracks, or None outside of a checkout.
 
-        Raises `InputError`.
+        Raises `InputError` if git fails.
         """
         base = self.base.resolve()
         if find_checkout(base) is None:
@@ -83,13 +83,13 @@ class NamedInputs:
 
 
 def tracked_files(folder: Path) -> frozenset[Path]:
-    """List the files that git tracks in a folder (a path without links); raises `GitError`."""
+    """List the files that git tracks in a folder, whose path has no links; raises `GitError`."""
     listed = Repository(folder).ask("ls-files", "-z", "--cached")
     return frozenset(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
 
 
 def find_checkout(path: Path) -> Path | None:
-    """Find the nearest git checkout at or above an absolute path."""
+    """Return the nearest git checkout at or above an absolute path, or None."""
     for folder in (path, *path.parents):
         if os.path.lexists(folder / _GIT):
             return folder
@@ -97,12 +97,8 @@ def find_checkout(path: Path) -> Path | None:
 
 
 def refuse_link_out(path: str) -> None:
-    """Raise `InputError` if a link leads out of its checkout, or to a file that git doesn't track there.
-
-    A link such as `CLAUDE.md -> AGENTS.md` is followed. So is a link that git doesn't track, since only the
-    user can have made it.
-    """
-    if "\0" in path:  # no file has such a name; reading it reports that
+    """Raise `InputError` if a link leads out of its checkout, or from a tracked file to an untracked one."""
+    if "\0" in path:  # not a valid path; reading it reports the problem
         return
     absolute_path = Path(path).absolute()
     checkout = find_checkout(absolute_path.parent)
@@ -112,7 +108,7 @@ def refuse_link_out(path: str) -> None:
     real_path = Path(path).resolve()  # resolved as the system does, including `link/../file`
     real_checkout = checkout.resolve()
     path_in_checkout = absolute_path.relative_to(checkout)
-    if real_path == real_checkout / path_in_checkout:  # there's no link in it
+    if real_path == real_checkout / path_in_checkout:  # not a link
         return
     if not real_path.is_relative_to(real_checkout):
         raise InputError(
@@ -132,13 +128,15 @@ def _refuse_link_to_untracked(
     except GitError as error:
         raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
 
-    # The link may be the path itself, or a folder on the way.
+    # The link is the path itself, or one of its folders. If git doesn't track it, it didn't come with the
+    # clone, so the user made it.
     possible_links = (path_in_checkout, *path_in_checkout.parents)
     came_with_clone = any(
         real_checkout / possible_link in tracked for possible_link in possible_links
     )
     if not came_with_clone:
         return
+
     ends_at_tracked = real_path in tracked or any(
         file.is_relative_to(real_path) for file in tracked
     )
@@ -149,8 +147,8 @@ def _refuse_link_to_untracked(
 
 
 def _read_regular_file(path: Path) -> bytes:
-    """Read a file, but don't wait for a pipe or a device; raises `OSError`."""
-    # Some systems lack some of these flags.
+    """Read a file without ever waiting for a pipe or a device; raises `OSError`."""
+    # Not every system has all flags.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:

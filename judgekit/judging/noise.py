@@ -43,11 +43,11 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Add the measured noise to a verdict, if its scores are within the noise; raises `ConfigError`."""
+    """Add the measured noise to a verdict whose scores are within it; raises `ConfigError`."""
     folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
-    # Without the models of the author's family, the judge is a different one.
+    # Without the author's family, it's a different judge.
     path = folder / _name_file(judge.for_subject(document))
     if not path.is_file():
         return verdict
@@ -59,7 +59,7 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
 
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
-    """Store how many `points` a judge's scores vary by, measured on `cases`. Returns the file's path.
+    """Store a judge's noise in points, measured on a number of `cases`, and return the file's path.
 
     Raises `InputError` if the file can't be written.
     """
@@ -85,11 +85,9 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 
 def _name_file(judge: DocumentJudge) -> str:
-    """Name the file for a judge's noise. Judges that may differ in noise get different names.
-
-    The name covers everything that a calibration depends on, and the settings that choose which tiers are
-    asked.
-    """
+    """Return a file name that's different for judges whose noise may differ."""
+    # It depends on everything that a calibration depends on, and on the settings that decide which tiers are
+    # asked.
     settings = judge.settings
     rubric = judge.rubric
     panel = fingerprint(settings)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-_MOST_ROWS = 100  # in a table, since a notebook stores its output
+_MOST_ROWS = 100  # in a table, because notebooks store their output
 
 
 class Verdicts(list[Verdict]):
     """A list of verdicts, with a short form for a notebook and a data frame."""
 
     def __repr__(self) -> str:
-        """Count the verdicts by their word."""
+        """Summarize the verdicts, such as `<3 verdicts: 2 accept, 1 reject>`."""
         counts = Counter(verdict.verdict for verdict in self)
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         about = f": {words}" if words else ""
@@ -44,9 +44,9 @@ class Verdicts(list[Verdict]):
         return [verdict.to_dict() for verdict in self]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Build a data frame with a row for each verdict and a column for each score.
+        """Build a data frame with a row per verdict and a column per score.
 
-        Raises `UsageError` without pandas.
+        Raises `UsageError` if pandas is missing.
         """
         rows = []
         for verdict in self:
@@ -58,7 +58,7 @@ class Verdicts(list[Verdict]):
 
 
 def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Build a data frame of rows; raises `UsageError` without pandas."""
+    """Build a data frame; raises `UsageError` if pandas is missing."""
     try:
         import pandas as pd  # noqa: PLC0415 - the user may not have it
     except ImportError:
@@ -67,7 +67,7 @@ def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _summarise(verdict: Verdict) -> dict[str, Any]:
-    """Pick the values of a verdict that a row of a notebook's table shows."""
+    """Pick a verdict's values for a row in a notebook's table."""
     return {
         "id": verdict.name,
         "verdict": verdict.verdict,

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 async def judge_first(
     tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared document by one tier alone. A promise may make its opinion final.
+    """Judge a prepared document by one tier, whose opinion a promise of agreement can make final.
 
-    If the opinion may be final at all, the verdict's `because` is `PROMISED`, and it has a margin.
+    If the opinion qualifies, the verdict's `because` is `PROMISED`, and it has a margin.
     """
-    judge_of_first = judge_of_tier(tier, judge).with_settings(is_promised=True)
-    verdict = await judge_of_first.run(state)
-    evidence = judge_of_first.evidence(state).get(tier)
+    first_judge = judge_of_tier(tier, judge).with_settings(is_promised=True)
+    verdict = await first_judge.run(state)
+    evidence = first_judge.evidence(state).get(tier)
     margin = None
     if evidence is not None:
         margin = evidence.margin
@@ -31,10 +31,7 @@ async def judge_first(
 
 
 def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge with only the models of one tier, if that tier has any.
-
-    The judge has no calibration, since a calibration covers several tiers.
-    """
+    """Build a judge with only one tier's models, and without a calibration, which covers multiple tiers."""
     models_by_tier = {}
     if tier in judge.models_by_tier:
         models_by_tier[tier] = judge.models_by_tier[tier]
@@ -44,13 +41,13 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Add the promise to the strong judge's verdict, and the rounds, time and cost of the first opinion."""
+    """Add the promise, and the first verdict's rounds, time and cost, to the strong judge's verdict."""
     rounds = list(first.rounds)
     for row in strong.rounds:
         next_number = len(rounds) + 1
         rounds.append(row.model_copy(update={"round": next_number}))
     cost_usd, cost_source = add_up_costs([row.usage for row in rounds])
-    if cost_usd is not None:  # None: no call's cost is known
+    if cost_usd is not None:
         cost_usd = round(cost_usd, 6)
     return strong.model_copy(
         update={

@@ -53,7 +53,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     cache: ReplyCache | None = None
     instead: Callable[[Any, JudgingState[Any]], Awaitable[Any]] | None = None
 
-    # --- For each task to define
+    # --- Defined by each task
 
     def attributed(self, subject: Subject) -> Subject:
         """Add the authors' families named in the configuration to the subject."""
@@ -61,10 +61,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     @abstractmethod
     def redacted(self, subject: Subject) -> tuple[Subject, int]:
-        """Remove the subject's secrets; returns their number too."""
+        """Remove the subject's secrets. Return the new subject and their number."""
 
     def note_refusal_and_cuts(self, state: JudgingState[Subject]) -> None:
-        """Note in the state why the subject is refused, and the tiers that don't see all of it."""
+        """Set the state's reason to refuse the subject, and the tiers that see it cut, if any."""
 
     @abstractmethod
     def evidence(self, state: JudgingState[Subject]) -> Evidence:
@@ -91,11 +91,11 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     # --- The loop
 
     async def judge(self, subject: Subject) -> Record:
-        """Judge a subject and return its record. A failure is part of the record, and never raised."""
+        """Judge a subject and return its record. Failures are part of the record, and never raised."""
         attributed = self.attributed(subject)
         judge = self
         if self.models_by_tier and attributed.author_families:
-            # In a thread: it may ask local servers, or a proxy, for their models.
+            # In a thread, because it may query local servers or a proxy for their models.
             judge = await running.run_in_thread(partial(self.for_subject, attributed))
 
         state = JudgingState(attributed, judge.session())
@@ -126,9 +126,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
         """Ask a tier's models, and add their turns and opinions to the state.
 
-        The models' opinions become `voices` only if the tier has an opinion. Returns the judge to go on
-        with: this one, or one without the calibration, if the calibration doesn't cover the models that
-        answered.
+        Return the judge for the next step, which is without the calibration if that doesn't cover the models
+        that answered.
         """
         question = self.question(tier, state)
         calls = []
@@ -142,18 +141,15 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         state.turns[tier] = turns
         state.opinions[tier] = opinion
         state.rounds += question.rounds(len(state.rounds) + 1, turns)
-        if opinion:
+        if opinion:  # otherwise too few models answered
             for turn in turns:
                 if turn.answer.value:
                     state.voices.append((tier, turn.endpoint, turn.answer.value))
         return judge
 
     def _drop_misfit_calibration(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge without its calibration if a tier's replies came from models it doesn't cover.
-
-        A provider may let another model answer under the same name, which only the replies show. If the
-        models are the same, or if there's no calibration, returns this judge.
-        """
+        """Return the judge, without its calibration if other models answered than those it was made for."""
+        # A provider can let another model answer under the same name. Only the replies show that.
         finality = self.settings.finality
         if finality is None:
             return self
@@ -167,7 +163,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return self.with_settings(finality=None, calibration_warning=warning)
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
-        """Build the record of a subject that no model was asked about, with the reason."""
+        """Build the record of a subject that no model judged, with the reason."""
         state.refused = why
         judge = self.with_settings(finality=None, calibration_warning=None)
         return judge.record(state, UNASKED)
@@ -177,21 +173,18 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
-        """Build the prompts for `endpoint`, or else for the tier's first model, as if nobody was asked yet.
-
-        There are no prompts if the text is refused because of its secrets.
-        """
+        """Build the prompts for an endpoint (by default the tier's first model) if it was asked first."""
         redacted, secrets = self.redacted(subject)
-        if self.settings.refusal(secrets):
+        if self.settings.refusal(secrets):  # the subject would be refused because of its secrets
             return []
         asked_endpoint = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
         question = self.question(tier, JudgingState(redacted, self.session()))
         return question.prompts(asked_endpoint, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
-        """List each tier's models by name, with their prompts; without models, one row for each tier.
+        """List the tier, name and prompts of each model. Without models, list each tier's prompts.
 
-        The judge must have been made for this subject (`for_subject`).
+        The judge must have been adapted to the subject with `for_subject`.
         """
         if not self.models_by_tier:
             return [(tier, "no model is set up", self.prompts(tier, subject)) for tier in TIERS]
@@ -228,7 +221,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return kind(self.gateway, self.settings, self.cache)
 
     def for_subject(self, subject: Subject) -> Self:
-        """Drop the models of those families that wrote the subject, if other models are available."""
+        """Drop the models of the subject's author families, if others are available."""
         attributed = self.attributed(subject)
         settings = panel.without_authors(
             self.settings, attributed.author_families, attributed.families_of_some_texts
@@ -236,7 +229,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return replace(self, settings=settings)
 
     def session(self) -> Session:
-        """Open a session for the calls of one judgement, with its limits of time and cost."""
+        """Open a session for one judgement, with its limits of time and cost."""
         return Session(
             gateway=self.gateway,
             timeout=self.settings.timeout,

@@ -17,13 +17,13 @@ _FIELDS_FROM_MODELS: Final = frozenset({"reasoning", "findings", "review", "roun
 
 
 def redact_document(document: Document) -> tuple[Document, int]:
-    """Replace the secrets in a document's files and in its task. Also returns the number of secrets."""
+    """Replace the secrets in a document's files and task. Return the new document and their number."""
     files = []
     secrets = 0
     for file in document.files:
-        redacted_file, secrets_of_file = redact_file(file)
+        redacted_file, file_secrets = redact_file(file)
         files.append(redacted_file)
-        secrets += secrets_of_file
+        secrets += file_secrets
     task_texts = []
     for text in astuple(document.task):
         redacted = redact(text)
@@ -34,11 +34,7 @@ def redact_document(document: Document) -> tuple[Document, int]:
 
 
 def redact_file(file: File) -> tuple[File, int]:
-    """Replace a file's secrets. Also returns the number of secrets.
-
-    The file's `total` changes by as many characters as its text, so that a cut file is still recognised as
-    cut.
-    """
+    """Replace a file's secrets. Return the new file and their number."""
     text = file.text
     if len(text) != file.total:  # it was cut when read
         text = _drop_last_word(text)
@@ -46,30 +42,31 @@ def redact_file(file: File) -> tuple[File, int]:
     redacted_path, path_secrets = redact(file.path)
     alias, alias_secrets = redact(file.alias)
     if not alias and path_secrets:
-        # Only a path with a secret gets an alias; other paths must match earlier recordings.
+        # Other paths get no alias, because they must match earlier recordings.
         alias = redacted_path
+    # The total changes by as many characters as the text, so that a cut file is still recognized as cut.
     total = file.total + len(redacted_text) - len(file.text)
     redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
     return redacted_file, text_secrets + path_secrets + alias_secrets
 
 
 def _drop_last_word(text: str) -> str:
-    """Drop the last word of a text that was cut. It may be half of a secret, which wouldn't be recognised.
+    """Drop the last word of a cut text, because half of a secret wouldn't be recognized.
 
-    If the last `MARGIN` characters have no blank, all of these characters are dropped.
+    If the last `MARGIN` characters have no blank, drop all of them.
     """
     start = max(len(text) - MARGIN, 0)
     last_blank = max(text.rfind(blank, start) for blank in " \n\t")
-    if last_blank == -1:  # there's none
+    if last_blank == -1:
         return text[:start]
     return text[: last_blank + 1]
 
 
 def redact_replies(record: Record) -> Record:
-    """Remove the secrets from the replies in a record: a model may have pieced a secret together."""
+    """Remove secrets from the replies in a record, because a model can piece a secret together."""
     replies = record.model_dump(by_alias=True, include=set(_FIELDS_FROM_MODELS))
     clean_replies = without_secrets(replies)
-    if clean_replies is replies:  # there was no secret
+    if clean_replies is replies:  # there are no secrets
         return record
     fields = record.model_dump(by_alias=True, include=set(type(record).model_fields))
     return type(record).model_validate({**fields, **clean_replies})

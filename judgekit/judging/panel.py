@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 _AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
-# Trailers of people who helped to write; reviewers and testers didn't.
-_WROTE = re.compile(
+# The keys of trailers that name writers, rather than reviewers or testers
+_WRITER_KEY = re.compile(
     r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*"
 )
 
@@ -36,29 +36,29 @@ _WROTE = re.compile(
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """List the model families of the agents that wrote a change.
 
-    Agents are looked for in `people` (`Name <address>`), and in those of the commit's `trailers` that name
-    writers, such as `Co-authored-by`.
+    `people` are `Name <address>`. Of the `trailers`, only those that name writers count, such as
+    `Co-authored-by`.
     """
     writers = list(people)
     for trailer in trailers:
-        key = _WROTE.match(trailer)
+        key = _WRITER_KEY.match(trailer)
         if key:
             writers.append(trailer[key.end() :])
 
-    families: dict[str, None] = {}  # each once, in order
+    families: dict[str, None] = {}  # a set that keeps the order
     for writer in writers:
-        family = _find_family_of_agent(writer.strip().casefold())
+        family = _find_agent_family(writer.strip().casefold())
         if family is not None:
             families[family] = None
     return tuple(families)
 
 
-def _find_family_of_agent(writer: str) -> str | None:
-    """Return the model family of an agent, by its `name <address>` in lower case; None for a person."""
+def _find_agent_family(writer: str) -> str | None:
+    """Return the model family of an agent, given as `name <address>` in lower case. A person gives None."""
     for family, patterns in _AGENTS.items():
         is_agent = any(re.match(pattern, writer) for pattern in patterns)
         if is_agent and family == UNKNOWN_FAMILY:
-            # An agent that works with several families may have a model in its name.
+            # An agent for multiple families can have a model in its name.
             name, _, _ = writer.partition(" <")
             return family_by_name(name)
         if is_agent:
@@ -69,21 +69,19 @@ def _find_family_of_agent(writer: str) -> str | None:
 def replace_families(
     panel: Tiers, author_families: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Choose each tier's models to judge a text, at most as many as before.
+    """Replace each tier's models of the author's families, with at most as many models.
 
-    These come into question, and the first that exist are chosen: the tier's own models that aren't of the
-    author's families, then the nearest tier's models of other known families, models of `others`, the
-    nearest tier's models even of unknown families, and last the original models. In a `mixed` panel,
-    `others` come second, and a family that the panel lacks comes first among them.
+    `others` are other providers' panels, which a `mixed` panel prefers to the panel's own other tiers.
     """
     unfit_families = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _drop_families(panel, set(author_families) - {UNKNOWN_FAMILY})
     of_known_families = _drop_families(panel, unfit_families)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
+        # the tier's own models of other families
         replacements = of_other_families[tier]
         if mixed and not replacements:
-            # Families that tiers before this one were given count as there, too.
+            # Prefer families that the panel, with its replacements so far, doesn't have.
             families_on_panel = _list_families(models_by_tier)
             replacements = _pick_from_others(tier, others, {*unfit_families, *families_on_panel})
             replacements = replacements or _pick_from_others(tier, others, unfit_families)
@@ -91,7 +89,7 @@ def replace_families(
             replacements = (
                 nearest(tier, of_known_families)
                 or _pick_from_others(tier, others, unfit_families)
-                or nearest(tier, of_other_families)
+                or nearest(tier, of_other_families)  # even of unknown families
                 or models
             )
         models_by_tier[tier] = replacements[: len(models)]
@@ -99,7 +97,7 @@ def replace_families(
 
 
 def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Fill in the families of models behind a proxy. Only the proxy knows these families."""
+    """Fill in the families of models behind a proxy, which only the proxy knows."""
     panel = {}
     for tier, models in models_by_tier.items():
         panel[tier] = tuple(with_family(model) for model in models)
@@ -109,25 +107,25 @@ def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]
 def without_authors(
     settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
-    """Drop the models of a subject's `author_families` from the settings, if others are available.
+    """Drop the models of a subject's author families from the settings, if others are available.
 
-    `families_of_some_texts` wrote only some of several texts, and would favour those.
+    `families_of_some_texts` wrote some of the compared texts, and would favour these.
     """
     if not author_families:
         return settings
     panel_before = with_families(settings.models_by_tier)
-    panel = _replace_families_of(settings, panel_before, author_families)
-    panel = _replace_families_of(settings, panel, families_of_some_texts)
+    panel = _replace_with_settings(settings, panel_before, author_families)
+    panel = _replace_with_settings(settings, panel, families_of_some_texts)
 
+    # A calibration only holds for the models it was made with.
     finality = settings.finality
     warning = settings.calibration_warning
     if finality is not None and _list_names(panel) != _list_names(panel_before):
         families_gone = _list_families(panel_before).keys() - _list_families(panel).keys()
-        authors = dict.fromkeys([*author_families, *families_of_some_texts])  # each once
+        authors = dict.fromkeys([*author_families, *families_of_some_texts])
         authors_gone = ", ".join(family for family in authors if family in families_gone)
         reason = f"{authors_gone} wrote this text, so other models judge it"
         misfit = f"calibration {finality.id} not used: {reason}"
-        # A calibration only holds for the models it was learned from.
         finality = None
         warning = "; ".join(filter(None, (misfit, warning)))
     return replace(
@@ -139,15 +137,16 @@ def without_authors(
     )
 
 
-def _replace_families_of(
+def _replace_with_settings(
     settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Replace each tier's models that are of these families, if others can take their places."""
-    # No other provider gets a text because of a family that only a project names.
-    may_go_elsewhere = set(families) - settings.project_named_families
-    others = settings.others
-    panel = replace_families(models_by_tier, may_go_elsewhere, others, mixed=settings.is_mixed)
-    # All of the families, now without other providers: only other tiers' models take their places.
+    """Replace the models of these families, with other providers' only if the settings allow that."""
+    # A project alone can't send texts to other providers by naming a family.
+    families_named_by_user = set(families) - settings.project_named_families
+    panel = replace_families(
+        models_by_tier, families_named_by_user, settings.others, mixed=settings.is_mixed
+    )
+    # The project's families can only be replaced with other tiers' models.
     return replace_families(panel, families)
 
 
@@ -164,10 +163,7 @@ def _list_providers(models_by_tier: Tiers) -> frozenset[str]:
 def _pick_from_others(
     tier: TierName, others: Others, unfit: Collection[str]
 ) -> tuple[Endpoint, ...]:
-    """Return the models nearest to a tier, from the first of the other panels that has fit families.
-
-    Empty if there's no such panel.
-    """
+    """Return the models nearest to a tier in the first other panel that has fit families, or ()."""
     for panel in others():
         models = nearest(tier, _drop_families(panel, unfit))
         if models:
@@ -184,10 +180,9 @@ def model_of_each_family(
 ) -> tuple[Endpoint, ...]:
     """Pick one model of each known family that isn't the author's, at most as many as there are tiers.
 
-    The panel's own models come first, and those of `others` last. Among a panel's models, those of the deep
-    tier come first.
+    Prefer the panel's own models to those of `others`.
     """
-    tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
+    tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")  # by preference
     unfit_families = {*author_families, UNKNOWN_FAMILY}
     model_by_family: dict[str, Endpoint] = {}
     for models_by_tier in (panel, *others()):
@@ -200,7 +195,7 @@ def model_of_each_family(
 
 
 def _drop_families(panel: Tiers, families: Collection[str]) -> Tiers:
-    """Keep each tier's models that aren't of these families."""
+    """Drop the models of these families."""
     models_by_tier = {}
     for tier, models in panel.items():
         models_by_tier[tier] = tuple(model for model in models if model.family not in families)
@@ -208,7 +203,7 @@ def _drop_families(panel: Tiers, families: Collection[str]) -> Tiers:
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"
-ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # set by --model, so that the engine gets it too
+ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # set by --model, to pass it on to the engine
 _VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
 
 
@@ -218,10 +213,7 @@ def requested_panel(
     environ: Variables | None = None,
     model: str | None = None,
 ) -> PanelRequest:
-    """Collect the names of the models that the user wants to judge, for `resolve` to find them.
-
-    The `model` of a call comes before variables, and variables come before files.
-    """
+    """Collect the user's choice of models for `resolve`: the call's `model`, variables, or files."""
     if environ is None:
         environ = environment.environ()
     allow = config.providers.allow
@@ -234,13 +226,13 @@ def requested_panel(
             names_by_tier[tier] = [encodable(only_model)]
         return PanelRequest(names_by_tier, allow, order, by="named by --model")
 
-    # `resolve` reads these variables itself.
+    # `resolve` reads the variables itself.
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
 
     projects_tiers = settings.list_tiers_of_project(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
-        # Only the user may name the models at an address the user set.
+        # At an address that the user set, only the user may choose the models.
         config = settings.load(None, environ)
         projects_tiers = frozenset()
     for tier in TIERS:
@@ -253,7 +245,7 @@ def requested_panel(
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
-    """Find each tier's models. Also returns a line about them, or about why there are none."""
+    """Return each tier's models, and a line about them or about why there are none."""
     if environ is None:
         environ = environment.environ()
     panel = resolve(requested_panel(config, project, environ), environ)
@@ -261,10 +253,7 @@ def resolve_panel(
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
-    """Yield the models that judge, by the family of the author.
-
-    The first are those for an unknown family (""). Each family on the panel follows.
-    """
+    """Yield the author's family and the models that would judge: first for an unknown family ("")."""
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
     panel = with_families(resolved.endpoints)
@@ -277,13 +266,16 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """List the families that only a project names. They don't let texts go to other providers."""
+    """List the author families that only a project names, if the user has chosen models.
+
+    Because of these, texts don't go to other providers.
+    """
     environ = environment.environ()
-    is_asked = model is not None
+    has_chosen_models = model is not None
     if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):
-        is_asked = True
+        has_chosen_models = True
     users_config = settings.load(None)
-    if project is None or not (is_asked or settings.names_models(users_config)):
+    if project is None or not (has_chosen_models or settings.names_models(users_config)):
         return frozenset()
     families = documents.named(config.judge.author_family)
     users_families = documents.named(users_config.judge.author_family)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Failure
 
 ALTERNATIVES = 20  # the most that OpenAI's API allows
-LEAST_MASS = 0.2  # below it, the model was answering something else
+LEAST_MASS = 0.2  # of the possible answers; with less, the model was answering something else
 IDLE = "How long is the river Danube?"
 """A request that hardly any memory answers: a likely yes even here isn't due to the request."""
 
@@ -49,25 +49,24 @@ IDLE_MEMORY = PromptCandidate(
 )
 """A memory that answers hardly any request: a likely yes even here is due to the conversation."""
 
-_UNSEEN = 1e-6  # the probability of an answer missing from the alternatives
-_AROUND = " \t\r\n*_`\"'.:"  # characters a token may have around its word
+_UNSEEN = 1e-6  # the probability of an answer that's missing from the alternatives
+_AROUND_WORDS = " \t\r\n*_`\"'.:"  # characters that a token can have around its word
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Compute the probability of each of the `tokens` as a reply's first one. They're scaled to add up to 1.
+    """Return each token's probability to be the first in a reply, scaled so that they add up to 1.
 
-    Raises `GatewayError` if a reply has no probabilities, or if these tokens have less than `LEAST_MASS` in
-    total.
+    Raises `GatewayError` if the reply has no probabilities, or their sum is less than `LEAST_MASS`.
     """
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
 
     mass = dict.fromkeys(tokens, 0.0)
-    logprobs_of_first_token = reply.logprobs[0]
-    for text, logprob in logprobs_of_first_token.items():
+    first_logprobs = reply.logprobs[0]
+    for text, logprob in first_logprobs.items():
         # "Yes", " yes" and "yes." are all the same answer.
-        token = text.strip(_AROUND).lower()
+        token = text.strip(_AROUND_WORDS).lower()
         if token in mass:
             mass[token] += math.exp(logprob)
 
@@ -80,39 +79,37 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
-    """Discount the probability of yes by the part that isn't earned. The result is never higher than `yes`.
+    """Reduce the probability of yes by the bias measured with an unrelated request or memory (`idle`).
 
-    `idle` is the probability of yes for an unrelated request or memory. If its odds are nearly as high as
-    those of `yes`, something else causes the yes. If the odds of `yes` are `least` times those of `idle`,
-    the result is one half. Measuring a prompt's own bias with an empty input is from "Calibrate Before Use"
-    (Zhao et al. 2021, arXiv:2102.09690).
+    If the odds of `yes` are `least` times those of `idle`, the result is one half. The idea is from
+    "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
     """
     gain = _compute_odds(yes) / _compute_odds(idle)
     return min(yes, gain / (gain + least))
 
 
 def _compute_odds(probability: float) -> float:
-    """Compute the odds of an answer; finite even if the other answer wasn't seen at all."""
+    """Return the odds of an answer, which are finite even for a probability of 1."""
     bounded = min(max(probability, _UNSEEN), 1 - _UNSEEN)
     return bounded / (1 - bounded)
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return the probabilities of yes at which a local model is undecided, by rubric and by mode.
+    """Return the probabilities of yes at which a model is undecided, by rubric and mode.
 
-    They were measured for the models that judgekit itself fetches. Other models have none.
+    Only the local models that judgekit fetches have them.
     """
     is_local = endpoint.model.startswith("local/")
     if kind_of(endpoint) is not READS_TOKENS or not is_local:
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - loaded only for a local model
 
-    model = local.known(endpoint.model.removeprefix("local/"))
+    model = local.recognize_model(endpoint.model.removeprefix("local/"))
     return model.thresholds if model else {}
 
 
 def centred(yes: float, threshold: float) -> float:
-    """Shift yes so that the `threshold`, at which the model is undecided, becomes 0.5."""
+    """Shift a probability of yes so that the `threshold`, at which the model is undecided, becomes 0.5."""
     odds = _compute_odds(yes) * (1 - threshold) / threshold
     return odds / (1 + odds)
 
@@ -120,10 +117,9 @@ def centred(yes: float, threshold: float) -> float:
 def earned_scores(
     scores: Mapping[str, float], idle: float, bar: float, span: float
 ) -> dict[str, float]:
-    """Return the scores. If the text didn't earn them, lower them below `bar`.
+    """Lower the scores below `bar` unless their mean is clearly above `idle`, an unrelated subject's score.
 
-    The text earned them if their mean is far enough above `idle`, the score of an unrelated subject. `span`
-    is the length of the scale.
+    `span` is the length of the scale.
     """
     least_lead = LEAST_LEAD * span
     lead = fmean(scores.values()) - idle
@@ -134,7 +130,7 @@ def earned_scores(
 
 
 class PointwiseQuestions(NamedTuple):
-    """Questions by name about one context, the possible answers (`tokens`), and answered examples."""
+    """Questions by name about a context, with the possible answers (`tokens`) and answered examples."""
 
     system: str
     context: str
@@ -144,7 +140,7 @@ class PointwiseQuestions(NamedTuple):
     examples: Sequence[tuple[str, str]] = ()
 
     def prompts(self) -> list[Messages]:
-        """Build a prompt for each question: the system message, the examples, then the question itself."""
+        """Build a prompt for each question."""
         prompts = []
         for question in self.questions.values():
             messages = [Message("system", self.system)]
@@ -160,10 +156,10 @@ class PointwiseQuestions(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Ask one question after another, for the probability of each token.
+    """Ask one question after another, and return each token's probability by question.
 
-    After the first failure, no other question is asked, and the answer has no value. A session never asks
-    the same question twice. All questions together may take `timeout` seconds times their number.
+    The first failure ends this, so that the answer has no value. The `timeout` is for an average question, in
+    seconds.
     """
     started = time.monotonic()
     usage = Usage()
@@ -189,7 +185,7 @@ async def ask_pointwise(
             model = reply.model
             answers[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
-        # Include the cost of the questions before it.
+        # The usage includes earlier questions.
         usage = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
 
@@ -199,7 +195,7 @@ async def ask_pointwise(
 
 
 def _refuse_long_numbers(tokens: Sequence[str]) -> Failure | None:
-    """Explain why one token can't give every possible answer: some number has more than one digit."""
+    """Refuse a scale with a number of multiple digits, because an answer is a single token."""
     long_numbers = [token for token in tokens if token.isdecimal() and len(token) > 1]
     if not long_numbers:
         return None
@@ -215,7 +211,7 @@ async def _ask_question(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Ask one question. If this session has asked the model the same before, the reply is free."""
+    """Ask one question, unless this session has already asked the model the same."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
@@ -238,14 +234,14 @@ async def _ask_question(
 
 
 class TokenReader:
-    """Asks a model each question alone, and then those of controls while they matter."""
+    """Asks a model each question separately, followed by controls as long as they matter."""
 
     @property
     def bars(self) -> Sequence[float]:
         return (LEAST_MASS, LEAST_LEAD, LEAST_GAIN, LEAST_GAIN_OVER_MEMORY, ALTERNATIVES)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
-        """Build the prompts for people to read: the questions', then those of controls that are shown."""
+        """Build the human-readable prompts: first for the questions, then for any visible controls."""
         prompts = _make_questions(questionnaire, fence).prompts()
         for control in questionnaire.controls:
             if control.is_shown:
@@ -253,7 +249,7 @@ class TokenReader:
         return prompts
 
     def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
-        """List the prompts and possible answers of the questionnaire and its controls, to be hashed."""
+        """Return the prompts and possible answers of the questionnaire and its controls, to be hashed."""
         words = []
         questionnaires = [questionnaire]
         questionnaires += [control.questionnaire for control in questionnaire.controls]
@@ -265,10 +261,9 @@ class TokenReader:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask the questions and then their controls. Returns the points that the subject earns.
+        """Ask the questions and their controls, and return the points that the subject earns.
 
-        A control is asked only as long as the points are high enough to matter. The answer has no value if
-        a call failed.
+        If a call fails, the answer has no value.
         """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
@@ -283,11 +278,11 @@ class TokenReader:
         points = _average_points(questionnaire, shares)
         earned_points = points
         for control in questionnaire.controls:
-            if not control.is_needed(earned_points):
+            if not control.is_needed(earned_points):  # the points are too low to matter
                 break
 
             control_questions = _make_questions(control.questionnaire, session.fence)
-            # A control may have fewer kinds of questions, but its probabilities have to be comparable.
+            # A control can have fewer kinds of questions, but the probabilities must be comparable.
             control_questions = control_questions._replace(tokens=questions.tokens)
             control_answer = await ask_pointwise(session, endpoint, control_questions, timeout)
             answers.append(control_answer)
@@ -303,7 +298,7 @@ class TokenReader:
 
 
 def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
-    """Phrase a questionnaire's questions for answers of one token, and list the possible answers."""
+    """Phrase a questionnaire's questions for one-token answers, and list the possible answers."""
     number_tokens: list[str] = []
     word_tokens: list[str] = []
     questions = {}
@@ -313,7 +308,7 @@ def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQues
             word_tokens += question.values
         else:
             number_tokens += question.values
-    tokens = dict.fromkeys([*number_tokens, *word_tokens])  # each once, in order
+    tokens = dict.fromkeys([*number_tokens, *word_tokens])  # without duplicates
     examples = [(context(fence), answer) for context, answer in questionnaire.turns]
     return PointwiseQuestions(
         system=questionnaire.guarded_system(fence),
@@ -326,7 +321,7 @@ def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQues
 
 
 def _phrase_question(question: TypedQuestion) -> str:
-    """Phrase a question for a one-token answer: short, with a scale's two end labels."""
+    """Phrase a question for a one-token answer, with only the labels of a scale's ends."""
     if question.kind == "predicate":
         return f"{question.ideal}\nAnswer with one word, yes or no."
     if question.kind == "choice":
@@ -339,7 +334,7 @@ def _phrase_question(question: TypedQuestion) -> str:
 
 
 def _average_points(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
-    """Average each answer's points by the probabilities in `shares`."""
+    """Average each answer's points, weighted by the probabilities in `shares`."""
     points = {}
     for name in questionnaire.names_of_answers():
         points[name] = mean_points(shares[name], questionnaire.points_of_words)

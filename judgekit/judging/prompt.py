@@ -33,11 +33,8 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Fence the task, the sources and the document, in this order, under the headings of `given`.
-
-    If a rubric has sources, the first file is the document, and the other files are the sources. Otherwise
-    all files are the document. A part of the task without a heading isn't shown.
-    """
+    """Write the task, the sources and the document, each fenced and under the rubric's heading."""
+    # A part of the task without a heading isn't shown.
     blocks = []
     for role in TASK_ROLES:
         text = getattr(task, role)
@@ -45,6 +42,7 @@ def document_context(
         if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
 
+    # If the rubric has sources, only the first file is the document.
     judged_files = files
     if given.sources:
         judged_files = files[:1]
@@ -58,7 +56,7 @@ def document_context(
 
 
 def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
-    """Yield each file, fenced. If a file is cut, a sentence before it gives the position of the cut."""
+    """Yield each file in a fence, after a sentence about the cut if it's cut."""
     for file in files:
         if len(file.text) < file.total:
             yield f"The next text is cut after {len(file.text)} of its {file.total} characters."
@@ -66,7 +64,7 @@ def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) 
 
 
 def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]) -> list[str]:
-    """Describe a review's result: the findings that were upheld, and those nobody checked."""
+    """Describe a review's result: the upheld and the unchecked findings."""
     blocks = [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
     if unchecked:
         blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
@@ -84,7 +82,7 @@ def review_messages(
     task: TaskDescription,
     findings: Mapping[int, str],
 ) -> tuple[Message, ...]:
-    """Write the prompt that asks a model to check other models' `findings` about a document, by number."""
+    """Write the prompt that asks a model to check other models' numbered findings about a document."""
     fence = Fence()
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     blocks = [
@@ -117,7 +115,7 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
-    """Write a heading and each of a rubric's examples with its scores; an empty list without examples."""
+    """Write a heading, followed by the rubric's examples with their scores, or [] if there are none."""
     if not rubric.prompt.examples:
         return []
     given = rubric.given
@@ -138,7 +136,7 @@ def rated_examples(rubric: ScoreRubric) -> list[str]:
 
 
 def candidates_context(fence: Fence, query: Query, listing: str) -> str:
-    """Write the request, followed by the candidates as `listed_candidates` lists them."""
+    """Write the request, followed by the listing from `listed_candidates`."""
     blocks = [
         query_context(fence, query),
         "The memories, each after its label in brackets:",
@@ -150,16 +148,16 @@ def candidates_context(fence: Fence, query: Query, listing: str) -> str:
 def listed_candidates(
     query: Query, candidates: Sequence[PromptCandidate]
 ) -> tuple[str, dict[str, str]]:
-    """List the candidates in one text, each after its label. Also returns the labels by id."""
+    """List the candidates in one text, each after its label. Return it and the labels by id."""
     candidate_texts = {}
     for candidate in candidates:
         harmless_text = visible(plain(candidate_text(candidate)))
         first_line, *more_lines = harmless_text.split("\n")
-        # Later lines are indented, so that none can pass for the next candidate.
+        # Indent later lines, so that none can pass for the next candidate.
         indented_lines = [f"  {line}".rstrip() for line in more_lines]
         candidate_texts[candidate.id] = "\n".join([first_line, *indented_lines])
 
-    # No label may occur in anything that's shown, or the text could pass for another candidate.
+    # A label that occurs in a text would let that text pass for another candidate.
     shown_text = "\n".join([query.text, *query.turns, *candidate_texts.values()])
     labels_by_id = labels(query.text, list(candidate_texts), shown_text)
     listing = "\n\n".join(
@@ -169,7 +167,7 @@ def listed_candidates(
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
-    """Write the fenced prompt, if there is one, and the texts that answer it. Their paths are labels."""
+    """Write the prompt, if any, and the texts that answer it, with labels as their paths."""
     blocks = []
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.around(question)]
@@ -189,7 +187,7 @@ def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
 
 def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
     """Write a rubric for candidates, with its rule, for an agent that judges by itself."""
-    # The agent reads once and nothing confirms it: the deep instruction would hide memories.
+    # In lenient mode, the deep instructions would hide memories, because nothing confirms the agent.
     instructions = rubric.prompt.instructions.deep
     if mode == "lenient":
         instructions = rubric.prompt.instructions.quick
@@ -217,7 +215,7 @@ def _join_agent_text(
 
 
 def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
-    """Put the questions that must be answered yes to keep a memory into words."""
+    """Name the questions whose answer must be yes to keep a memory."""
     if len(rubric.criteria) == 1:
         return "the question"
     if getattr(rubric.modes, mode).keep == "all":
@@ -226,7 +224,7 @@ def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
-    """Put a rubric's scale, its thresholds and the shape of an answer into words, for an agent."""
+    """Describe a rubric's scale, its thresholds and the shape of an answer to an agent."""
     scale = ["Scale, the same for every dimension:"]
     for value, label in sorted(rubric.scale.labels.items()):
         scale.append(f"{value}: {label}")
@@ -249,7 +247,7 @@ def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
 
 
 def _describe_weights(rubric: ScoreRubric) -> str:
-    """Put the weights of scores into words, between commas; "" if they're all equal."""
+    """Describe the scores' weights, between commas, or return "" if they're equal."""
     weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
     if set(weights.values()) == {1}:
         return ""
@@ -258,7 +256,7 @@ def _describe_weights(rubric: ScoreRubric) -> str:
 
 
 def query_context(fence: Fence, query: Query) -> str:
-    """Write the request, after the conversation so far if there is one."""
+    """Write the conversation so far, if any, and the request."""
     blocks = []
     if query.turns:
         talk = "\n".join(short_line(turn, TURN_CHARS) for turn in query.turns)
@@ -268,13 +266,14 @@ def query_context(fence: Fence, query: Query) -> str:
 
 
 def candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) -> str:
-    """Write one candidate and then the request: pointwise models read them best in this order."""
+    """Write a candidate and the request."""
+    # Pointwise models read them best in this order.
     memory = fence.around(candidate_text(candidate))
     return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query)}"
 
 
 def candidate_text(candidate: PromptCandidate) -> str:
-    """Write a candidate's heading, and its text if there is any."""
+    """Write a candidate's heading, and its text, if any."""
     head = short_line(candidate.title, TITLE_CHARS)
     if candidate.category:
         head = f"{short_line(candidate.category, 40)}: {head}"
@@ -288,10 +287,8 @@ def candidate_text(candidate: PromptCandidate) -> str:
 def messages(
     system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
 ) -> tuple[Message, ...]:
-    """Put trusted text into the system message, and all other text into the user's message.
-
-    The nonce comes last in the system message, so that servers can cache what's before it.
-    """
+    """Put trusted text into the system message, and all other text into the user's message."""
+    # The guard with its nonce comes last, so that servers can cache everything before it.
     trusted = "\n\n".join([system, *rules]) + "\n\n"
     system_message = Message("system", f"{trusted}{fence.guard}", len(trusted))
     return system_message, Message("user", "\n\n".join(blocks))

@@ -48,10 +48,7 @@ class ModelTurn(Generic[Opinion]):
     answer: Answer[Opinion]
 
     def answering_names(self) -> set[str]:
-        """Return the names of the models that answered.
-
-        The name in a reply may differ from the name that was asked, because that name may be an alias.
-        """
+        """Return the names of the models that answered. The requested name can be an alias."""
         names = set()
         for answer in (*self.calls, self.answer):
             if answer.value:
@@ -60,7 +57,7 @@ class ModelTurn(Generic[Opinion]):
 
 
 def answering_models(turns: Sequence[ModelTurn[Any]]) -> set[tuple[str, str]]:
-    """Pair the name of each model that was asked with the names of those that answered it."""
+    """Return pairs of a requested model name and a name that answered."""
     models = set()
     for turn in turns:
         models |= {(turn.endpoint.model, name) for name in turn.answering_names()}
@@ -121,9 +118,9 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """List the samples to ask for by number, and then the samples to add if those aren't enough.
+        """Return the sample numbers to ask for, followed by those to add if the first aren't enough.
 
-        Samples count from 1. A single 0 means that the model is asked once.
+        Samples start at 1. A single 0 means that the model is asked once.
         """
         # Probabilities don't vary between samples.
         if not kind_of(endpoint).gives_reasons or self.settings.samples == 1:
@@ -145,7 +142,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return False
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
-        """Ask one model, and ask for further samples only if the first aren't enough."""
+        """Ask one model, with additional samples if the first aren't enough."""
         started = time.monotonic()
         answers_by_sample: list[list[Answer[Value]]] = []
         opinion = None
@@ -153,14 +150,15 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
             new_answers = await self._ask_samples(endpoint, session, samples)
             answers_by_sample += new_answers
             new_values = []
-            for answers_of_sample in new_answers:
-                new_values.append([answer.value for answer in answers_of_sample])
-            opinion = self.opinion(new_values)  # from these samples alone
+            for sample_answers in new_answers:
+                new_values.append([answer.value for answer in sample_answers])
+            opinion = self.opinion(new_values)  # without earlier samples
             if self.is_enough(opinion):
                 break
 
         all_answers = list(chain.from_iterable(answers_by_sample))
-        # Of several samples some may fail. A single one may lack a part, and the rest still counts.
+        # Among multiple samples, a failure doesn't matter if there's an opinion. But a single sample may have
+        # failed in part.
         is_single = len(answers_by_sample) == 1
         joint_answer = merge_answers(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)
@@ -168,7 +166,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     async def _ask_samples(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int]
     ) -> list[list[Answer[Value]]]:
-        """Make the calls of all samples, at once if possible; returns the answers sample by sample."""
+        """Make the calls for all samples, at once if possible, and return the answers by sample."""
         calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
         all_calls = list(chain.from_iterable(calls_by_sample))
         if self.asks_in_order(endpoint):
@@ -222,16 +220,13 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         return prompts
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
-        """Build a call for each questionnaire.
-
-        For some kinds of models, the call's key holds a hash of the exact words, so that a recorded reply to
-        other words isn't found.
-        """
+        """Build a call for each questionnaire."""
         kind = kind_of(endpoint)
         calls: Calls[Value] = []
         for questionnaire in self.questionnaires(endpoint):
             questionnaire_to_ask = questionnaire
             if kind.is_bound_by_words:
+                # With a hash of the words in the key, recorded replies to other words don't match.
                 words = self.words_sha256(kind)[:_WORDS_DIGITS]
                 key = questionnaire.call_key.within(f"words-{words}")
                 questionnaire_to_ask = replace(questionnaire, call_key=key)
@@ -243,10 +238,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     async def _ask_and_read(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
-        """Ask one endpoint, and read its answers.
-
-        The value is None if the call failed, or if an answer is missing.
-        """
+        """Ask one endpoint, and read its answers. A failed call or a missing answer gives no value."""
         asker = ASKERS[kind_of(endpoint)]
         answer = await asker.ask(session, endpoint, questionnaire, sample)
         value = None
@@ -255,15 +247,15 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         return Answer(value, answer.failure, answer.usage, answer.latency_ms, answer.model)
 
     def words_sha256(self, kind: ModelKind) -> str:
-        """Hash everything a kind of model is asked under the rubric, and how the answers are read."""
-        usual = JudgeSettings(loaded=self.settings.loaded, mode=self.mode)
-        return hash_words(type(self), usual, kind)
+        """Hash the questions to a kind of model under this rubric, and the thresholds for its answers."""
+        default_settings = JudgeSettings(loaded=self.settings.loaded, mode=self.mode)
+        return hash_words(type(self), default_settings, kind)
 
 
 def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Hash what a kind of model is told about a fixed subject, with the thresholds for its answers."""
+    """Hash the questions to a kind of model about a fixed subject, and the thresholds for its answers."""
     key = (question, settings.loaded.sha256, settings.mode, kind)
     if key not in _hashes:
         _hashes[key] = _compute_words_hash(question, settings, kind)
@@ -273,7 +265,7 @@ def hash_words(
 def _compute_words_hash(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Hash everything that models of a kind are told, so that a change of the words changes the hash."""
+    """Compute the hash for `hash_words`."""
     asker = ASKERS[kind]
     model = example_of(kind)
     fence = Fence("nonce")
@@ -291,6 +283,6 @@ def _compute_words_hash(
 
 
 def example_of(kind: ModelKind) -> Endpoint:
-    """Build a stand-in model of a kind, to see how one would be asked; nothing can call it."""
+    """Build an example model of a kind, to see its prompts. It can't be called."""
     model = replay.recorded_model("m", registry.UNKNOWN_FAMILY)
     return replace(model, decides=kind is DECIDES, pointwise=kind is READS_TOKENS)

@@ -92,20 +92,15 @@ class Questionnaire:
     controls: Sequence[Control] = ()
 
     def guarded_system(self, fence: Fence) -> str:
-        """Write the text before the subject: the system prompt, the examples, and the fence's guard.
-
-        The guard names the fence's random nonce. It comes last, so that a server can cache everything
-        before it.
-        """
+        """Write the system prompt, the examples, and the fence's guard."""
+        # The guard with its nonce comes last, so that servers can cache everything before it.
         if not self.examples:
             return f"{self.system} {fence.guard}"
         return "\n\n".join([self.system, *self.examples, fence.guard])
 
     def names_of_answers(self) -> Iterator[str]:
-        """Yield the name of each answer that has points: in a listing, one for each label and question.
-
-        A choice between texts has no points.
-        """
+        """Yield the name of each answer with points: in a listing, for each label and question."""
+        # A choice between texts has no points.
         names = [name for name, question in self.questions.items() if question.kind != "choice"]
         if not self.is_listing:
             yield from names
@@ -151,10 +146,9 @@ class Answers:
 def mean_points(
     probabilities: Mapping[str, float], points_of_words: Mapping[str, int] = {}
 ) -> float:
-    """Average the points of the possible answers, weighted by their probabilities.
+    """Average the possible answers' points, weighted by their probabilities.
 
-    `points_of_words` gives the points of answers such as yes and no. Any other answer is itself a number of
-    points.
+    `points_of_words` are the points of answers such as yes and no. Other answers are numbers.
     """
     weighted_points = []
     for answer, probability in probabilities.items():

@@ -23,5 +23,5 @@ _QUESTION_BY_TASK: Mapping[str, type[AnyQuestion]] = {
 
 
 def question_of(rubric: Rubric) -> type[AnyQuestion]:
-    """Return the kind of question that models are asked under a rubric."""
+    """Return the question class for a rubric's task."""
     return _QUESTION_BY_TASK[rubric.task]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def hash_questions(loaded: LoadedRubric, mode: ModeName) -> str:
-    """Hash the questions to models of every kind under a rubric in a mode."""
+    """Hash the questions to all kinds of models under a rubric and a mode."""
     settings = JudgeSettings(loaded=loaded, mode=mode)
     question = question_of(loaded.rubric)
     return sha256([hash_words(question, settings, kind) for kind in KINDS])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _NOT_WHOLE = Reservation(
     ReservationKind.CUT, "no model saw the whole of the best texts, so the result is open"
 )
-NAME = "text"  # the name models see, because a path may reveal the author
+NAME = "text"  # the name that models see, because a path could reveal the author
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +53,13 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         """Build the question about one subject, under a neutral name."""
         file = replace(self.subject.file(letter), alias=NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
-        # There's no disagreement to settle, so other tiers' opinions aren't shown.
+        # Other tiers' opinions aren't shown, so there's nothing to settle.
         instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
         return ScoreQuestion(self.settings, document, self.tier, instructions, compared=True)
 
     @property
     def is_cut(self) -> bool:
-        """Whether some model of the tier sees a subject cut."""
+        """Whether any of the tier's models sees a subject cut."""
         for letter in self.letters:
             document = self.score_question(letter).subject
             for model in self.models:
@@ -75,12 +75,12 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return prompts
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Plan a single sample, since the question about each subject plans its own samples."""
+        """Plan a single sample, because each subject's question plans its own."""
         del endpoint
         return [[0]]
 
     def calls_in_one(self, endpoint: Endpoint) -> int:
-        """Count the calls that the question about one subject makes at once."""
+        """Return the number of calls that a subject's question makes at once."""
         if not kind_of(endpoint).gives_reasons:
             return 1
         return self.settings.calls_at_once(len(self.rubric.dimensions))
@@ -92,18 +92,18 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     async def _ask_about(
         self, endpoint: Endpoint, session: Session, letter: str
     ) -> Answer[Opinion]:
-        """Ask about one subject, in a session of its own. The cost is added to `session`."""
+        """Ask about one subject in its own session, and add its cost to `session`."""
         spent_before = session.spent_usd
-        # A model mustn't remember other subjects.
+        # Subjects don't share a fence, nor remembered replies.
         own_session = replace(session, fence=Fence(), remembered={})
         turn = await self.score_question(letter).ask(endpoint, own_session)
-        # Other subjects may have been asked about meanwhile, so add just this one's cost.
+        # Only add this subject's cost, because others may have been added meanwhile.
         session.spent_usd += own_session.spent_usd - spent_before
         session.unpriced |= own_session.unpriced
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
-        """Map the letter of each text to a model's opinion of it. Texts without an opinion are left out."""
+        """Return a model's opinions by letter, skipping texts without one."""
         opinions = {}
         (only_sample,) = samples  # as `sample_plans` plans it
         for letter, opinion in zip(self.letters, only_sample, strict=True):
@@ -113,7 +113,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
         """Pool the models' scores with those of earlier tiers into a ranking."""
-        sources = set()  # each model, and the way its scores were read
+        sources = set()  # each model with the way its scores were read
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinion_by_letter in voices:
             if not opinion_by_letter:
@@ -138,7 +138,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
-        """Build a round for each subject and model, subject by subject."""
+        """Build a round for each model's call about each subject, numbered from `first`."""
         rounds: list[CompareRound] = []
         for position, letter in enumerate(self.letters):
             for turn in turns:
@@ -156,22 +156,19 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
 @dataclass(frozen=True, slots=True)
 class RankingJudge(ComparisonJudge[ScoreRubric]):
-    """Ranks subjects by their scores; a model listed several times in a tier is asked as often."""
+    """Ranks subjects by their scores."""
 
     def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
-        """Refuse the comparison if its texts lack an input that the rubric needs."""
+        """Refuse a comparison that lacks an input that the rubric needs."""
         ComparisonJudge.note_refusal_and_cuts(self, state)
         tier = next(iter(self.models_by_tier), None)
         if tier is not None and not state.refused:
-            # A rubric for documents may need something that a comparison doesn't have.
+            # A rubric for documents can need inputs that comparisons don't have.
             document = self.question(tier, state).score_question("A").subject
             state.refused = document.lacks(self.rubric) or ""
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
-        """Build the question for a tier.
-
-        The first tier is asked about all subjects, later tiers about those that are still in question.
-        """
+        """Build the question for a tier: about all subjects, or in later tiers about the contenders."""
         letters = state.subject.distinct
         if state.opinions:
             step = self.step(state)
@@ -187,8 +184,9 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
-        """Read how the subjects rank. A family that wrote all subjects favours none of them."""
+        """Read the tiers' rankings."""
         subject = state.subject
+        # A family that wrote all subjects favours none of them.
         favouring_families = {}
         for letter in subject.letters:
             families = set(subject.families(letter)) & set(subject.families_of_some_texts)
@@ -221,13 +219,14 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         end: End,
         scores: Mapping[str, SubjectScore],
     ) -> ComparisonResult:
-        """Build the result of the winner: its lead, and the models behind it."""
+        """Build the result: the winner or a tie, with its lead and the families behind it."""
         if end.because == CUT_TEXTS:
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY:
             return self.refused_result(state, end, truncated=False)
         if end.tier is None:
             return ComparisonResult()
+
         best = _find_best(state)
         reasons = []
         if end.verdict == "accept" or end.because == COPIED:
@@ -236,7 +235,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
                 if row.opinion and row.order == [best]:
                     reasons.append(row.opinion.reasoning)
 
-        # Subjects that left early have means from earlier tiers, so the winner's lead may be 0.
+        # Subjects that dropped out have means from earlier tiers, so the winner's lead can be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
             verdict=best if end.verdict == "accept" and best is not None else TIE,
@@ -247,28 +246,21 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
 
 def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
-    """Return the letter of the subject that the latest tier ranks first.
-
-    None if no tier was asked yet, or too few of its models answered.
-    """
+    """Return the letter of the latest tier's best subject, or None if there's no ranking yet."""
     ranked_tiers: list[RankedTier] = list(state.opinions.values())
     if not ranked_tiers:
         return None
     means = ranked_tiers[-1].means
-    if not means:
+    if not means:  # too few models answered
         return None
-    leaders = contending(means, 0.0)  # within 0 points of the best
+    leaders = contending(means, 0.0)
     return leaders[0]
 
 
 def _collect_last_scores(
     subject: ComparisonInput, tiers: Iterable[RankedTier]
 ) -> dict[str, SubjectScore]:
-    """Map each subject's letter to its last mean, and to the tier that gave this mean.
-
-    Subjects without a mean are left out. A copy has the score of its original, since models score each text
-    once.
-    """
+    """Return each subject's last mean and its tier, by letter. A copy has its original's score."""
     score_of_original: dict[str, SubjectScore] = {}
     for ranked in tiers:
         if ranked.means:

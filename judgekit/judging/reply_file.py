@@ -13,28 +13,29 @@ from typing import Any, NamedTuple
 
 from judgekit import environment
 from judgekit.config import locks
-from judgekit.judging.cache import MAX_SECONDS, KeptText
+from judgekit.judging.cache import MAX_SECONDS, StoredText
 from judgekit.providers.per_process import PerProcess
 
 MAX_BYTES = 100_000_000  # of the file
 _WAIT = 1.0  # seconds for another process that's writing
-_SLOW = 0.5  # seconds after which a statement must have waited; a busy machine may take a tenth
+_SLOW_SECONDS = (
+    0.5  # a statement this slow had to wait; even on a busy machine, others take a tenth
+)
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
 _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
     WHERE total > ?)"""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_FILE_ENDS = ("", "-wal", "-shm")  # SQLite keeps two more files beside the main one
-# One statement at a time. The thread running it may close another store's file, if it holds that
-# store's last reference.
+_FILE_SUFFIXES = ("", "-wal", "-shm")  # SQLite has two more files next to the main one
+# For one statement at a time. It's reentrant, because garbage collection can close another store meanwhile.
 _turn = PerProcess(threading.RLock)
-# The parent process's connections: after a fork, SQLite doesn't even let the child close them.
+# The parent process's connections, which a forked child must not even close
 _inherited: list[sqlite3.Connection] = []
 
 
 class CacheState(NamedTuple):
-    """A store's path, size in bytes, number of replies, and the times of the first and last one (s)."""
+    """A store's path, size in bytes, number of replies, and the times of the oldest and newest (s)."""
 
     path: Path
     bytes: int
@@ -55,31 +56,29 @@ class ReplyFile:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a statement takes only SQLite's own time, well below a millisecond.
-
-        The first statements don't, because removing old replies reads the whole file. Later statements do,
-        until one of them has to wait.
-        """
+        """Whether a statement takes well below a millisecond."""
+        # Not until old replies have been removed, which reads the entire file. And no longer once a statement
+        # had to wait for another process.
         return self._is_trimmed and not self._has_waited
 
-    def read_reply(self, key: str) -> KeptText | None:
-        """Read the text under a key; None if there's no text, or if reading fails."""
+    def read_reply(self, key: str) -> StoredText | None:
+        """Return the text under a key, or None if it's missing or can't be read."""
         if not self._path.is_file():
             return None
         row = self._execute("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
-        return None if row is None else KeptText(text=row[0], age=row[1])
+        return None if row is None else StoredText(text=row[0], age=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
-        """Store a text under a key; failures are ignored. The first call also removes outdated texts."""
+        """Store a text under a key, ignoring failures. The first call also removes expired texts."""
         now_s = time.time()
         self._execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:
-            # `abs`, so that texts from the future go, too: the clock may have been set back since.
+            # `abs` also removes texts from the future, written before the clock was set back.
             self._execute("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
             self._is_trimmed = True
 
     def state(self) -> CacheState:
-        """Describe the stored replies. If there's no file, or if it's damaged, the state is empty."""
+        """Describe the stored replies. A missing or damaged file gives an empty state."""
         row = None
         if self._path.is_file():
             row = self._execute("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
@@ -101,18 +100,17 @@ class ReplyFile:
                 self._execute(statement)
 
     def _list_files(self) -> list[Path]:
-        """List the paths of all files that SQLite may have."""
-        return [Path(f"{self._path}{end}") for end in _FILE_ENDS]
+        """List the paths of SQLite's files, which may not exist."""
+        return [Path(f"{self._path}{suffix}") for suffix in _FILE_SUFFIXES]
 
     def _execute(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
-        """Execute a statement, and return its first row; None if there's no row, or on failure.
+        """Execute a statement, and return its first row, or None if there's none or it fails.
 
-        A failure is ignored, since a reply that isn't stored is only asked for again. If the file is full,
-        old replies make room for new ones. If it's damaged, it's removed.
+        Failures are ignored, because a reply that isn't stored only costs another call.
         """
         turn = _turn.get()
         started = time.monotonic()
-        # Whoever has the turn may wait `_WAIT` seconds for another process.
+        # The thread that has the turn can wait `_WAIT` seconds for another process.
         if not turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
@@ -128,25 +126,25 @@ class ReplyFile:
             pass
         finally:
             turn.release()
-            if self._is_trimmed and time.monotonic() - started > _SLOW:
+            if self._is_trimmed and time.monotonic() - started > _SLOW_SECONDS:
                 self._has_waited = True
         return row
 
     def _repair(
         self, error: sqlite3.Error, statement: str, values: tuple[str | float, ...]
     ) -> None:
-        """Make room in a full file and execute the statement again, or remove a damaged file."""
+        """Make room in a full file and repeat the statement, or remove a damaged file."""
         code = _read_error_code(error)
         if code == sqlite3.SQLITE_FULL and self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                # Only writes fill it, and return no row.
+                # Only a write can find the file full, and it has no result row.
                 self._opened.execute(statement, values)
         elif code in _DAMAGED:
             self._remove_damaged()
 
     def _open(self) -> sqlite3.Connection:
-        """Connect to the file, creating it if need be; the connection is closed with this store.
+        """Connect to the file, creating it if necessary, until this store is collected.
 
         Raises `OSError` or `sqlite3.Error`.
         """
@@ -176,12 +174,13 @@ class ReplyFile:
         return connection
 
     def _remove_damaged(self) -> None:
-        """Remove the file if it's still damaged. Another process may have replaced it meanwhile."""
+        """Remove the file if it's damaged."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
             self._opened = None
         with suppress(OSError), locks.file_lock(self._path.with_suffix(".lock"), timeout=_WAIT):
+            # Check again, because another process may have replaced the file meanwhile.
             try:
                 with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
                     is_damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
@@ -193,7 +192,7 @@ class ReplyFile:
 
 
 def _close(connection: sqlite3.Connection, opened_by: int) -> None:
-    """Close a connection, unless it belongs to the parent process, and a fork copied it."""
+    """Close a connection, unless it's a fork's copy of the parent's."""
     if opened_by != os.getpid():
         _inherited.append(connection)
         return
@@ -202,5 +201,5 @@ def _close(connection: sqlite3.Connection, opened_by: int) -> None:
 
 
 def _read_error_code(error: sqlite3.Error) -> int:
-    """Return the primary code of an SQLite error, 0 if it has none."""
+    """Return an SQLite error's primary code, or 0 if it has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

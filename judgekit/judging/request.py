@@ -14,7 +14,7 @@ from judgekit.config import AnyDepth, ModeName
 
 
 def _check_text(value: object) -> str:
-    """Return a text unchanged; raises `ValueError` for any other value."""
+    """Return a string unchanged; raises `ValueError` for any other value."""
     if not isinstance(value, str):
         raise ValueError("expected a text")  # noqa: TRY004 - what pydantic turns into a message
     return value

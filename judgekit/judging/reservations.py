@@ -47,7 +47,7 @@ class Reservation:
 
 
 def in_words(reservations: Iterable[Reservation]) -> str | None:
-    """Join reservations for a record's `degraded`; None if there are none."""
+    """Join reservations for a record's `degraded`, or return None if there are none."""
     return _BETWEEN.join(reservation.text for reservation in reservations) or None
 
 
@@ -56,7 +56,7 @@ def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool
 
 
 def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
-    """Add a reservation to a verdict, after the existing ones. With `first`, put it before them."""
+    """Add a reservation to a verdict, after (or with `first`, before) the existing ones."""
     reservation_texts = [verdict.degraded, reservation.text]
     if first:
         reservation_texts.reverse()
@@ -65,22 +65,21 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
 
 
 def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
-    """List the tiers that failed, with the reasons. Tiers that failed for the same reason share a line.
-
-    If a model failed several times in the same way within a tier, only its first failure counts.
-    """
-    # A dict of tiers, since it keeps each once, in order.
+    """List the reasons for which tiers failed, each with all its tiers."""
+    # The inner dict is a set that keeps the order of the tiers.
     tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
     failures_seen = set()
     for row in rounds:
         if row.failure is None:
             continue
+        # Of a model's failures of the same kind, only list the first.
         failure = (row.tier, row.model, row.failure.kind)
         if failure in failures_seen:
             continue
         failures_seen.add(failure)
         reason = f"{row.failure.kind} ({row.failure.message})"
         tiers_by_reason[reason][row.tier] = None
+
     reservations = []
     for reason, tiers in tiers_by_reason.items():
         text = f"{', '.join(tiers)}: {reason}"

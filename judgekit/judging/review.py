@@ -49,13 +49,13 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 async def judge_at_depth(
     choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared text at the depth that `choose` returns for it. A text that's refused has no depth."""
+    """Judge a prepared document at the depth that `choose` returns for it."""
     judge.note_refusal_and_cuts(state)
-    if state.refused:
+    if state.refused:  # the verdict has no depth
         return await judge.run(state)
     document = state.subject
     find_models = partial(with_depth, judge, choose(document), document)
-    judge, depth = await running.run_in_thread(find_models)  # may ask servers for their models
+    judge, depth = await running.run_in_thread(find_models)  # it may query servers for their models
     if depth.depth == "peers":
         verdict = await _judge_with_review(judge, state)
     else:
@@ -66,10 +66,9 @@ async def judge_at_depth(
 def with_depth(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
-    """Give the judge the models for a depth. Also returns the depth that it really judges at.
+    """Give the judge the models for a depth. Return it and the actual depth.
 
-    A review by peers needs models of two families. Without a second family, the judge stays as it is, and
-    the depth is `tiers`.
+    If there's no second family of models, the actual depth is `tiers`.
     """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
@@ -80,7 +79,7 @@ def with_depth(
         models_by_tier = {"quick": settings.models_by_tier["quick"]}
     else:
         models = _choose_panel(settings, subject)
-        if len(models) < 2:  # noqa: PLR2004 - one finds, another checks
+        if len(models) < 2:  # noqa: PLR2004 - one model finds, another checks
             rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
             return judge, Depth(depth="tiers", rule=rule)
         models_by_tier = {"deep": models}
@@ -97,23 +96,18 @@ def with_depth(
 
 
 def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
-    """Pick a model from each family that didn't write the subject.
-
-    In a mixed panel, models of other providers may be picked, too.
-    """
+    """Pick a model from each family that didn't write the subject."""
     models_by_tier = panel.with_families(settings.models_by_tier)
-    if settings.is_mixed:
-        find_others = settings.others
-    else:
-        find_others = tuple  # there are none
+    # Only a mixed panel can have models of other providers.
+    find_others = settings.others if settings.is_mixed else tuple
     return panel.model_of_each_family(models_by_tier, find_others, subject.author_families)
 
 
 @dataclass
 class _RaisedFinding:
-    """A finding, the families that raised it, and other families' checks of it with their quotes.
+    """A finding with the families that raised it, and other families' checks by family.
 
-    `dropped` is the reason it isn't reviewed, or "". It's `checked` once another family has answered.
+    `dropped` is the reason why it isn't reviewed, or "". `checked` if another family has answered.
     """
 
     finding: Finding
@@ -123,15 +117,11 @@ class _RaisedFinding:
     checked: bool = False
 
     def is_for(self, family: str) -> bool:
-        """Whether a family is asked to check the finding."""
+        """Whether a family should check the finding."""
         return not self.dropped and family not in self.by
 
     def record(self) -> ReviewedFinding:
-        """Build the record of a finding.
-
-        A finding is upheld if another family confirmed it, or if two families raised it with the same
-        quote. A finding that was dropped isn't upheld.
-        """
+        """Build the finding's record, which tells if it's upheld."""
         confirmed_by = []
         refuted_by = []
         quotes = {}
@@ -141,6 +131,7 @@ class _RaisedFinding:
                 confirmed_by.append(family)
             else:
                 refuted_by.append(family)
+        # Families that raised it with the same quote confirm each other.
         was_raised_twice = self.finding.quote != "" and len(self.by) > 1
         is_supported = bool(confirmed_by) or was_raised_twice
         return ReviewedFinding(
@@ -156,22 +147,22 @@ class _RaisedFinding:
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Judge, have each finding checked by the families that didn't raise it, and score again."""
+    """Judge, have other families check each finding, and score again."""
     first_verdict = await judge.run(state)
     text = _normalise("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
     families = {endpoint.family for _, endpoint, _ in state.voices}
-    if len(families) == 1 or not raised:  # nobody to check a finding, or nothing to check
+    if len(families) == 1 or not raised:  # there's no other family, or nothing to check
         return first_verdict
 
-    # Shuffled, so that the order doesn't reveal who raised a finding.
+    # Shuffle them, so that the order doesn't reveal who raised a finding.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
     await _check_findings(raised, text, judge, state)
     review = [finding.record() for finding in raised]
     if any(finding.checked or finding.dropped for finding in review):
         verdict = await _score_again(judge, state, review)
     else:
-        verdict = await judge.run(state)  # asks no model, since the tier has its opinion already
+        verdict = await judge.run(state)  # asks no model, because the tier already has an opinion
         verdict = with_reservation(verdict, _NOT_CHECKED)
 
     findings = _list_findings_to_report(review)
@@ -182,7 +173,7 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
 
 
 def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
-    """List the findings that were upheld and those that nobody checked, without their reviews."""
+    """List the upheld and the unchecked findings, without their reviews."""
     findings = []
     for finding in review:
         is_unchecked = not (finding.checked or finding.dropped)
@@ -193,17 +184,14 @@ def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Collect the findings of all families, each finding once. Those that won't be reviewed are dropped.
-
-    A finding is dropped if its quote isn't in `text`, or if there are `MOST_REVIEWED` findings before it.
-    """
+    """Collect all families' unique findings. Drop those with a wrong quote, or beyond `MOST_REVIEWED`."""
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
             key = (finding.dimension, _normalise(finding.issue), _normalise(finding.quote))
             if key not in findings_by_key:
                 findings_by_key[key] = _RaisedFinding(finding)
-            raised_by = findings_by_key[key].by  # a dict keeps each family once, in order
+            raised_by = findings_by_key[key].by  # a set that keeps the order
             raised_by[endpoint.family] = None
 
     findings = list(findings_by_key.values())
@@ -224,9 +212,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Ask each model to check the findings of other families, and note its checks in `raised`.
+    """Have each model check other families' findings, and add the checks to `raised`.
 
-    The time and the cost of these reviews are added to the rounds in `state`.
+    The reviews' time and cost are added to the rounds in `state`.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -234,26 +222,23 @@ async def _check_findings(
     turns_with_reviews = []
     for turn, review in zip(turns, reviews, strict=True):
         if review.value:
-            _note_checks(raised, turn.endpoint.family, review.value.checks, text)
+            _add_checks(raised, turn.endpoint.family, review.value.checks, text)
         turns_with_reviews.append(_add_cost(turn, review))
     state.rounds = [*judge.question("deep", state).rounds(1, turns_with_reviews)]
 
 
-def _note_checks(
+def _add_checks(
     raised: Sequence[_RaisedFinding], family: str, checks: Iterable[CheckReply], text: str
 ) -> None:
-    """Note how one family checked the findings of other families, in `raised`.
-
-    A check counts only if it has a quote from the text. It doesn't count if the family both confirms and
-    refutes the finding. If no check has such a quote, nothing is noted.
-    """
+    """Add a family's checks to other families' findings, if they quote the text and don't contradict."""
     findings = _number_findings_for(family, raised)
-    confirmations: dict[int, CheckReply] = {}  # the first one of each finding, by its number
+    # The first confirmation and refutation of each finding, by its number
+    confirmations: dict[int, CheckReply] = {}
     refutations: dict[int, CheckReply] = {}
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
-            same_answers = confirmations if check.holds else refutations
-            same_answers.setdefault(check.finding, check)
+            checks_by_number = confirmations if check.holds else refutations
+            checks_by_number.setdefault(check.finding, check)
     if not confirmations and not refutations:
         return
 
@@ -263,30 +248,27 @@ def _note_checks(
         refutation = refutations.get(number)
         if confirmation and refutation:
             continue  # the family contradicts itself
-        check_that_counts = confirmation or refutation
-        if check_that_counts:
-            finding.checks[family] = check_that_counts
+        family_check = confirmation or refutation
+        if family_check:
+            finding.checks[family] = family_check
 
 
 def _number_findings_for(
     family: str, raised: Sequence[_RaisedFinding]
 ) -> dict[int, _RaisedFinding]:
-    """Map numbers, from 1, to the findings that models of a family are asked about."""
+    """Return the findings that a family should check, by number."""
     return {number: finding for number, finding in enumerate(raised, 1) if finding.is_for(family)}
 
 
 def is_quoted(quote: str, text: str) -> bool:
-    """Whether a quote is long enough, and each of its parts between ellipses occurs in the text.
-
-    The text must already be normalised by `_normalise`. The quote is normalised here.
-    """
+    """Whether a quote is long enough, and all its parts between ellipses occur in the normalised text."""
     quote_parts = [_normalise(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
     length = sum(len(part) for part in quote_parts)
     return length >= LEAST_QUOTE and all(part in text for part in quote_parts)
 
 
 def _normalise(text: str) -> str:
-    """Normalise a text, so that quotes with other capitals, blanks or lookalike letters are found in it."""
+    """Normalise case, blanks and lookalike letters, so that inexact quotes are found."""
     plain_text = text
     if not text.isascii():
         plain_text = folded(text).replace("\0", "")
@@ -300,10 +282,9 @@ async def _ask_for_checks(
     turn: ModelTurn[Any],
     raised: Sequence[_RaisedFinding],
 ) -> Answer[ReviewReply]:
-    """Have a model check the findings of other families.
+    """Have a model check other families' findings.
 
-    The answer has neither a value nor a failure if there's nothing to check, if the model gave no opinion
-    before, or if it gives no reasons.
+    If there's nothing to check, or the model can't, the answer has neither a value nor a failure.
     """
     endpoint = turn.endpoint
     document = state.subject
@@ -334,7 +315,7 @@ async def _ask_for_checks(
 
 
 def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Return a model's turn with the time and the cost of its review, and the review's failure, if any."""
+    """Add a review's time and cost, and its failure, if any, to a model's turn."""
     first_answer = turn.answer
     failure = first_answer.failure
     if review.failure:
@@ -350,7 +331,7 @@ def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[An
 
 
 def _write_finding(finding: Finding) -> str:
-    """Write a finding for models, without secrets: dimension, location, issue, and any quote."""
+    """Write a finding for models, without secrets."""
     heading = ", ".join(filter(None, (finding.dimension, finding.location)))
     text = f"{heading}: {finding.issue}"
     if finding.quote:
@@ -361,10 +342,9 @@ def _write_finding(finding: Finding) -> str:
 async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
-    """Ask the models for new scores, telling them which findings held; returns the verdict.
+    """Ask the models for new scores, showing them the review's result, and return the verdict.
 
-    The new rounds join those in `state`, and the new scores replace its opinions. If too few models answer,
-    the first scores stand.
+    The new opinions replace those in `state`, unless too few models answer.
     """
     upheld = []
     unchecked = []
@@ -376,7 +356,7 @@ async def _score_again(
         elif not finding.checked:
             unchecked.append(_write_finding(finding))
 
-    # Use the limits of the tier that sees other opinions, but the instructions of the first reading.
+    # The tiebreaker's limits leave room for other opinions, but it's another first reading.
     question = ScoreQuestion(
         judge.settings,
         state.subject,
@@ -391,13 +371,13 @@ async def _score_again(
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     opinion = question.combine(voices)
     if not opinion:
-        return await judge.run(state)  # asks no model, since the deep tier has its opinion already
+        return await judge.run(state)  # asks no model, because the deep tier already has an opinion
 
     state.opinions = {"tiebreaker": opinion}
     state.voices = []
     for endpoint, voice in voices:
         if voice:
             state.voices.append(("tiebreaker", endpoint, voice))
-    # With only the tier of the new scores, the judge asks no model, and they settle the verdict.
-    judge_of_new_scores = judge.with_settings(models_by_tier={"tiebreaker": models})
-    return await judge_of_new_scores.run(state)
+    # Its only tier already has an opinion, so this judge asks no model.
+    final_judge = judge.with_settings(models_by_tier={"tiebreaker": models})
+    return await final_judge.run(state)

@@ -43,10 +43,10 @@ Asked: TypeAlias = "tuple[str, tuple[Message, ...], tuple[DecisionQuestion, ...]
 
 FAILURE_CHARS = 300
 INEXACT = 1e-9  # relative error of sums of the same amounts in another order
-_LONG = 8_000  # characters above which switching threads takes less time than the work
+_LONG_CHARS = 8_000  # above this, switching threads takes less time than the work
 _AGAIN = "Answer again with the one JSON object and nothing else."
 _LOG = logging.getLogger("judgekit")  # shown by -v
-_LEAST_SECONDS = 0.05  # too short for any provider to answer, so fail without asking
+_LEAST_SECONDS = 0.05  # no provider can answer in less, so don't call it
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Session:
     fence: Fence = field(default_factory=Fence)
     """Shared by pointwise questions, so that a server can cache their common beginning."""
     remembered: dict[Asked, Reply] = field(default_factory=dict)
-    """Replies by model and question, since a deeper tier may ask the same model the same."""
+    """Replies by model and question, because a deeper tier can ask the same model the same."""
     cache: ReplyCache | None = None
     """Replies from earlier sessions."""
 
@@ -76,17 +76,16 @@ class Session:
         return deadline - time.monotonic()
 
     def timeout_of_call(self, tier_timeout: float) -> float:
-        """Compute how many seconds a tier's call may take now; raises `GatewayError` if no time is left."""
+        """Return the seconds that a tier's call may take now; raises `GatewayError` if no time is left."""
         timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
         if timeout < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return timeout
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return a stored reply, or else ask the model. Both are logged.
+        """Return a stored reply or call the model, and log it.
 
-        Raises `GatewayError` if the call fails. If the cost limit is reached, no call is made, and the
-        error's kind is `BUDGET`.
+        Raises `GatewayError` if the call fails, or (`BUDGET`) if the cost limit allows no further call.
         """
         started = time.monotonic()
         call_name = _name_call(endpoint, request)
@@ -110,7 +109,7 @@ class Session:
         return reply
 
     async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Ask a model, and add the cost, even if the call fails."""
+        """Call a model, and add up its cost, even if the call fails."""
         try:
             reply = await self.gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -134,23 +133,23 @@ class Session:
             raise GatewayError(FailureKind.BUDGET, f"{unknown}, {ends}", usage=Usage())
 
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Store a readable reply for later sessions, unless it comes from an earlier one."""
+        """Store a readable reply for later sessions, unless it's from an earlier one."""
         if self.cache is not None and reply.usage != KEPT:
             await self._use_cache(partial(self.cache.keep, endpoint, request, reply), self.cache)
 
     @staticmethod
     async def _use_cache(work: Callable[[], Value], cache: ReplyCache) -> Value:
-        """Access stored replies: in a thread, unless switching threads would take longer."""
+        """Access stored replies, in a thread unless it's quick."""
         if cache.is_quick:
             return work()
         return await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
-        """Run `work` on a text of this many characters. For a long text, it runs in a thread.
+        """Run `work` on a text, in a thread if it has many `characters`.
 
-        Raises `GatewayError` at the deadline. The thread then still runs to its end.
+        Raises `GatewayError` at the deadline, when the thread still runs to its end.
         """
-        if characters < _LONG:
+        if characters < _LONG_CHARS:
             return work()
         try:
             async with asyncio.timeout(max(0.0, self.seconds_left)):
@@ -161,7 +160,7 @@ class Session:
 
 
 def _name_call(endpoint: Endpoint, request: Request) -> str:
-    """Name a call in a log: its tier and model, and its rubric with the part that's asked about."""
+    """Name a call for the log, by its tier, model, rubric and part."""
     key = request.call_key
     rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
     return f"{key.tier} {endpoint.model} ({rubric_and_part})"
@@ -182,7 +181,7 @@ class Answer(Generic[Value]):
     model: str
 
     def record_value(self, record: Callable[[Value], Recorded]) -> Recorded | None:
-        """Convert the answer's value for a round with `record`; None if it has no value."""
+        """Apply `record` to the answer's value, or return None if it has none."""
         if self.value is None:
             return None
         return record(self.value)
@@ -206,10 +205,10 @@ async def run_round(
     form: type[Form],
     make_value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
-    """Ask, and ask once more if the reply is unreadable. Returns the value, or the failure.
+    """Ask a model, and once more if its reply is unreadable. Return the value or failure.
 
-    `make_messages` handles `characters` of text, in a thread if they're many. The reply is read as a `form`,
-    from which `make_value` builds the value.
+    `make_messages` builds the prompt from `characters` of text. The reply is read as a `form`, from which
+    `make_value` builds the value.
     """
     started = time.monotonic()
     usage = Usage()
@@ -239,9 +238,9 @@ async def run_round(
 
         except GatewayError as error:
             usage = usage.plus(usage_of_failed_call(error))
-            # An unreadable first reply explains more than a second request cut off by the deadline.
+            # If the second request fails, report the first reply's problem.
             failure = failure or make_failure(error.kind, error.message)
-            # There's no text to point out in an empty reply, so send the same request again.
+            # Repeat the request if the gateway found the reply invalid. There's no text to complain about.
             if error.kind is not FailureKind.INVALID_REPLY:
                 break
 
@@ -250,7 +249,9 @@ async def run_round(
             if isinstance(error, AmbiguousReply):
                 kind = FailureKind.INVALID_REPLY
             failure = make_failure(kind, str(error))
-            if reply.text.strip():  # providers refuse empty messages
+            if (
+                reply.text.strip()
+            ):  # otherwise repeat the request, because providers refuse empty messages
                 correction = Message("user", f"That could not be read: {error}. {_AGAIN}")
                 conversation = (*conversation, Message("assistant", reply.text), correction)
 
@@ -273,10 +274,10 @@ def merge_answers(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Make one answer of the answers to several calls, with the `value` they have together.
+    """Merge the answers to multiple calls into one, with their common `value` and total usage.
 
-    Its usage is their total. Its failure is the first one, but only if there's no value, or with
-    `keep_failure`. `started` is the monotonic time of the first call.
+    If there's no value, or with `keep_failure`, it has the first failure. `started` is the monotonic time of
+    the first call.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None
@@ -291,13 +292,12 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     calls_in_one: int = 1,
 ) -> list[Value]:
-    """Run calls at the same time, as many as the provider allows. Returns the results in order.
+    """Run calls concurrently, as many as the provider allows, and return the results in order.
 
-    Under a cost limit, they run one by one. Each of `calls` may itself make `calls_in_one` calls to the
-    provider at once.
+    Each of `calls` can make `calls_in_one` calls to the provider at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
-    # Under a cost limit, each call must know the cost of those before it.
+    # Under a cost limit, each call must know the cost of earlier ones.
     is_limited = session.max_cost_usd is not None
     if is_limited or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]
@@ -305,10 +305,10 @@ async def gather_limited(
     most_at_once = len(calls) or 1
     if limit:
         most_at_once = max(1, limit // calls_in_one)
-    free_places = asyncio.Semaphore(most_at_once)
+    free_slots = asyncio.Semaphore(most_at_once)
 
     async def wait_and_call(call: Call[Value]) -> Value:
-        async with free_places:
+        async with free_slots:
             return await call()
 
     return list(await asyncio.gather(*map(wait_and_call, calls)))

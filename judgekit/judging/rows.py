@@ -378,31 +378,27 @@ def end_with_reasons(now: Situation, end: End) -> End:
 
 
 def _find_accepting_tiers(now: Situation, end: End) -> set[TierName]:
-    """Return the tiers behind an acceptance: those with that outcome, and the one that settled it.
-
-    A calibration may let a tier accept by its leaning, though its scores have another outcome.
-    """
+    """Return the tiers behind an acceptance."""
     accepting_tiers = now.tiers_for("accept")
+    # A calibration can make a tier accept by its leaning, even if its scores have another outcome.
     if end.tier is not None:
         accepting_tiers.add(end.tier)
     return accepting_tiers
 
 
 def _owes_reasons(now: Situation, end: End) -> bool:
-    """Whether the tier that settled it is a decision model, and has to be explained by one that writes."""
+    """Whether a decision model settled it, and a model that writes has to explain it."""
     return end.tier is not None and now.is_unexplained(end.tier, end.verdict)
 
 
 def _find_standing_win(now: Situation, end: End) -> TierName | None:
-    """Return the tier whose win a calibration upholds against the next one's tie; None if there's none.
-
-    A win on a cut text, or by the winner's own family, isn't upheld.
-    """
+    """Return the tier whose win a calibration upholds against the next tier's tie, or None."""
     finality = now.rules.finality
     if finality is None or end.tier is None:
         return None
     if end.verdict != "improve":  # not a tie
         return None
+    # A win never stands on a cut text, or by the winner's own family.
     usable_margins = {}
     for tier, margin in now.margins.items():
         evidence = now.evidence[tier]
@@ -412,18 +408,14 @@ def _find_standing_win(now: Situation, end: End) -> TierName | None:
 
 
 def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
-    """Collect the families of models behind an end.
-
-    They're those of the tier that settled it and of tiers with the same outcome, or of all tiers if none
-    settled it. In a ranking, only the tier that settled it counts, since its scores include the earlier ones.
-    If an end was refused because only the author's family was behind it, the refused end's families count.
-    """
+    """Return the families of the models behind an end, or of all models if no tier settled it."""
+    # If an end was refused because of the author's family, return the families behind that end.
     if end.because == OWN_FAMILY and end.overruled is not None:
         end = end.overruled
     families: set[str] = set()
     for tier, tier_evidence in evidence.items():
         if rules.task == "ranking":
-            is_behind = tier == end.tier
+            is_behind = tier == end.tier  # its scores include those of earlier tiers
         else:
             agrees = tier_evidence.outcome == end.verdict
             is_behind = tier == end.tier or agrees or end.tier is None
@@ -433,10 +425,10 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
 
 
 def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
-    """Explain in one line why an acceptance, or a win, may not stand; None if it may."""
+    """Explain in one line why an acceptance or a win isn't independent enough, or return None."""
     authors: list[str] = []
-    for outcome, families_of_authors in rules.authors.items():
+    for outcome, author_families in rules.authors.items():
         if outcome == end.verdict:
-            authors += families_of_authors
+            authors += author_families
     families = find_families(evidence, rules, end)
     return independence.independence_problem(rules.independence, authors, families)

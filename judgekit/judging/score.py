@@ -42,7 +42,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     """Judges documents."""
 
     def attributed(self, subject: Document) -> Document:
-        """Add the author's families that the settings name to the families that the document names."""
+        """Add the author families in the settings to those in the document."""
         if not self.settings.author_family and subject.author.family is None:
             return subject
         configured_families = named(self.settings.author_family)
@@ -51,43 +51,41 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return replace(subject, author=author)
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
-        """Replace the secrets in a document, and count them; none if redaction is off."""
+        """Replace the secrets in a document, if redaction is on. Return the new document and their number."""
         if self.settings.redact:
             return outgoing.redact_document(subject)
         return (subject, 0)
 
     def note_refusal_and_cuts(self, state: JudgingState[Document]) -> None:
-        """Refuse a document that lacks an input of the rubric's, and note the tiers that see it cut."""
+        """Refuse a document that lacks an input that the rubric needs, and note the tiers that see it cut."""
         document = state.subject
         state.refused = state.refused or document.lacks(self.rubric) or ""
         state.cut = {tier for tier in self.models_by_tier if self._is_cut_for(tier, document)}
 
     def _is_cut_for(self, tier: TierName, document: Document) -> bool:
-        """Whether some model of a tier sees the document cut."""
+        """Whether any of a tier's models sees the document cut."""
         limits = getattr(self.rubric.tiers, tier)
         models = self.models_by_tier[tier]
         return any(is_cut(document.visible_files(limits, model)) for model in models)
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
-        """Build the question for a tier; the tiebreaker also sees the other tiers' opinions."""
+        """Build the question for a tier."""
         question = ScoreQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
+
+        # The tiebreaker also sees the other tiers' opinions.
         tier_opinions = [opinion for opinion in state.opinions.values() if opinion]
         is_jury_divided = any(opinion.divided is not None for opinion in tier_opinions)
         has_disagreement = len(tier_opinions) > 1 or is_jury_divided
-        # Without a disagreement, the tiebreaker replaces the deep tier and gets its instructions.
+        # Without a disagreement, there's nothing to settle, and the tiebreaker replaces the deep tier.
         instructions: TierName = "tiebreaker" if has_disagreement else "deep"
         return replace(
             question, instructions_tier=instructions, earlier_opinions=_shuffle_opinions(state)
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Read the opinion of each tier.
-
-        An opinion gets no margin if its scores were read in another way than those that the calibration was
-        learned from, so that no gate lets it through.
-        """
+        """Read each tier's opinion."""
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -99,18 +97,19 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 sees_all=tier not in state.cut,
                 speakers=_find_speakers(tier, state),
             )
+            # Without a margin, no gate of the calibration applies to an opinion that it doesn't cover.
             if finality is not None and not finality.knows(tier, _list_sources(tier, state)):
                 evidence = evidence.without_margin()
             evidence_by_tier[tier] = evidence
         return evidence_by_tier
 
     def rules(self, state: JudgingState[Document]) -> EscalationRules:
-        """Return the rules for documents; an acceptance needs other families than the author's."""
+        """Return the rules for documents, with the author's families."""
         authors: dict[Outcome, Sequence[str]] = {"accept": state.subject.author_families}
         return replace(self.settings.escalation_rules("document"), authors=authors)
 
     def record(self, state: JudgingState[Document], end: End) -> Verdict:
-        """Build the verdict, with its reservations and without secrets in the replies."""
+        """Build the verdict, without secrets in the replies."""
         document = state.subject
         families = find_families(self.evidence(state), self.rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
@@ -141,16 +140,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
-        # Only now, since redaction rebuilds the record without the names meant for the ledger alone.
+        # These fields are only for the ledger. They come last, because redaction rebuilds the verdict without
+        # them.
         verdict = verdict.model_copy(update={"configured": _map_names_to_asked(verdict, state)})
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
-        """Whether the tier that decided the verdict saw the text cut.
-
-        If no tier decided, whether any tier saw the text cut. A tier also counts if its decision was
-        refused because of the author's family.
-        """
+        """Whether the deciding tier saw the text cut; if no tier decided, whether any tier did."""
+        # A tier also decided if its decision was refused because of the author's family.
         tier = end.tier
         if end.because == OWN_FAMILY and end.overruled is not None:
             tier = end.overruled.tier
@@ -159,11 +156,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return tier in state.cut
 
     def _list_reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
-        """List the reasons to trust the verdict less, in the order of its `degraded` line."""
+        """List the reasons to trust the verdict less, in the order of its `degraded` field."""
         evidence = self.evidence(state)
         reservations = []
 
-        end_before = end  # before the end was refused because of the author's own family, if it was
+        # Was an acceptance refused because of the author's own family?
+        end_before = end
         if end.because == OWN_FAMILY and end.overruled is not None:
             end_before = end.overruled
             problem = independence_problem(evidence, self.rules(state), end_before)
@@ -191,9 +189,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _find_obstacle(
         self, state: JudgingState[Document], others: Sequence[Reservation]
     ) -> Reservation | None:
-        """Explain why the verdict is open although tiers accepted the text; None if no tier accepted it.
+        """Explain why the verdict is undetermined although tiers accepted the text, or return None.
 
-        Also None if a failure among the `others` explains it, or if no obstacle is known.
+        A failure among the `others` already explains it.
         """
         evidence = self.evidence(state)
         rules = self.rules(state)
@@ -214,17 +212,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return None
 
     def _list_calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
-        """Explain why a calibration wasn't used at all, or not for some opinions."""
+        """List the reasons why a calibration wasn't used, or not for all opinions."""
         reasons = [self.settings.calibration_warning]
         if self.settings.finality:
             reasons.append(self._explain_uncovered_tiers(self.settings.finality, state))
         return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
-        """Whether only decision models reached an end, and nothing tells how far to trust them.
-
-        A calibration would tell, and so would the promise under which a first opinion is given.
-        """
+        """Whether only decision models are behind an end, without a calibration or promise to back them."""
         if self.settings.is_promised:
             return False
         answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
@@ -236,9 +231,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _explain_uncovered_tiers(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
-        """Name in one line the tiers whose opinions the calibration doesn't cover; None if it covers all.
+        """Name the tiers whose opinions the calibration doesn't cover, or return None if it covers all.
 
-        It doesn't cover scores that were read in another way than those it was learned from.
+        It only covers opinions whose scores were read in the same way as those it was made from.
         """
         configured_tiers = list(self.models_by_tier)
         uncovered_tiers = []
@@ -260,19 +255,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 
 def _shuffle_opinions(state: JudgingState[Document]) -> list[Opinion]:
-    """Return the opinions of all models, without secrets, in an order that depends only on the subject.
-
-    That way, the tiebreaker can't learn whose opinion comes first.
-    """
+    """Return all models' opinions without secrets, shuffled so that the order doesn't reveal the models."""
     tiers = list(state.opinions)
 
     def sorting_key(voice: tuple[TierName, Endpoint, Opinion]) -> tuple[int, str]:
-        """Sort by the order of the tiers, then by the model's name."""
         tier, endpoint, _ = voice
         return (tiers.index(tier), endpoint.model)
 
     opinions = []
-    # Sorted first, since the order in which a jury's models are configured mustn't matter.
+    # Sort before shuffling, so that the order of the configured models doesn't matter.
     for _, _, opinion in sorted(state.voices, key=sorting_key):
         opinions.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
     random.Random(state.subject.sha256).shuffle(opinions)  # noqa: S311 - an order, not a secret
@@ -280,7 +271,7 @@ def _shuffle_opinions(state: JudgingState[Document]) -> list[Opinion]:
 
 
 def _list_models(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
-    """List the models that answered in some tiers, by the names they were asked under."""
+    """List the models that answered in the given tiers, by their requested names."""
     return [endpoint.model for tier, endpoint, _ in state.voices if tier in tiers]
 
 
@@ -292,7 +283,7 @@ def _find_speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
 
 
 def _list_sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    """List a tier's models that have an opinion, each with how its scores were read from the reply."""
+    """List a tier's models with an opinion, each with the way its scores were read."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
         if voice_tier == tier:
@@ -301,7 +292,7 @@ def _list_sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[s
 
 
 def _list_asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
-    """List the model that was asked in each round, in the order of the rounds."""
+    """List the endpoint of each round, in order."""
     endpoints = []
     for turns in state.turns.values():
         for turn in turns:
@@ -310,12 +301,9 @@ def _list_asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
 
 
 def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> list[Round]:
-    """Note in decision models' opinions the name a model was asked under, if the reply has another.
-
-    Returns all rounds; the others are unchanged.
-    """
+    """Return the rounds, with the requested name in decision models' opinions if the reply has another."""
     named_rounds = list(rounds)
-    # Not strict: a review's new scores are rounds without a turn, at the end.
+    # Not strict, because a review's last rounds have no turns.
     for index, (row, endpoint) in enumerate(
         zip(rounds, _list_asked_endpoints(state), strict=False)
     ):
@@ -327,9 +315,9 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
 
 
 def _map_names_to_asked(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
-    """Map each model's name in a reply to the name under which it was asked, if the two differ."""
+    """Map each model's name in a reply to its requested name, if they differ."""
     names: dict[str, str] = {}
-    # Not strict: a review's new scores are rounds without a turn, at the end.
+    # Not strict, because a review's last rounds have no turns.
     for row, endpoint in zip(verdict.rounds, _list_asked_endpoints(state), strict=False):
         if row.model != endpoint.model:
             names[row.model] = endpoint.model

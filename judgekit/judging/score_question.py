@@ -41,7 +41,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
     @classmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
-        """Build the question about a fixed document that has every part, to hash the question's words."""
+        """Build the question about a fixed document with all possible parts, to hash its words."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
         scores = dict.fromkeys(settings.loaded.rubric.questions, 1.0)
@@ -58,10 +58,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return ()
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build one questionnaire about all dimensions.
-
-        A model that writes gets a questionnaire for each part of the rubric instead.
-        """
+        """Build a questionnaire about all dimensions or, for a model that writes, about each part."""
         rubrics_by_part = {"": self.rubric}
         if kind_of(endpoint).gives_reasons:
             rubrics_by_part = self.rubrics_by_part
@@ -73,14 +70,14 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _build_questionnaire(
         self, rubric: ScoreRubric, part: str, endpoint: Endpoint | None
     ) -> Questionnaire:
-        """Build the questionnaire about a document: a question for each dimension of the rubric."""
+        """Build the questionnaire about a document, with a question for each of the rubric's dimensions."""
         files = self.subject.visible_files(self.limits, endpoint)
         claims_dimension = claims.claims_dimension(rubric)
         questions = {}
         for name, dimension in rubric.dimensions.items():
             question = _build_question(rubric, dimension)
             if name == claims_dimension:
-                # The first file is the document, the others are its sources.
+                # The first file is the document, and the others are its sources.
                 split_claims = partial(claims.split_claims, files[0].text)
                 question = replace(question, split_claims=split_claims)
             questions[name] = question
@@ -107,19 +104,19 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(questionnaire, controls=[self._build_control(questionnaire)])
 
     def _describe_earlier_opinions(self, rubric: ScoreRubric) -> list[str]:
-        """Put earlier opinions on these dimensions into words, without the names of their authors."""
-        opinions_in_words = []
+        """Describe earlier opinions on these dimensions, without the models' names."""
+        descriptions = []
         for opinion in self.earlier_opinions:
             scores = _describe_scores(rubric, opinion.scores)
-            opinions_in_words.append(f"{scores}\n{opinion.reasoning}")
-        return opinions_in_words
+            descriptions.append(f"{scores}\n{opinion.reasoning}")
+        return descriptions
 
     def _build_control(self, questionnaire: Questionnaire) -> Control:
-        """Build a control: questions about an unrelated subject.
+        """Build a control that asks about an unrelated subject.
 
-        If the unrelated subject gets the same points, the text hasn't earned them.
+        If that gets the same points, the text hasn't earned them.
         """
-        # Numbers are compared with numbers, yes/no with yes/no: one unrelated question for each kind.
+        # One question for each kind of answer, because numbers can't be compared with yes and no.
         unrelated_questions = {}
         for question in questionnaire.questions.values():
             unrelated_questions[_name_idle_question(question)] = replace(
@@ -127,7 +124,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             )
 
         def is_needed(scores: Points) -> bool:
-            """Whether these scores would be accepted: only then it matters if they're earned."""
+            """Whether these scores would be accepted, so that it matters if they're earned."""
             return self._make_opinion(scores).outcome == "accept"
 
         unrelated_questionnaire = replace(questionnaire, questions=unrelated_questions)
@@ -137,22 +134,17 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def read(
         self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
     ) -> Answers | None:
-        """Check a model's answers; None if a score is missing.
-
-        Probabilities are dropped, unless records show the probabilities of this kind of model.
-        """
+        """Check a model's answers. If a score is missing, return None."""
         if set(answers.points) != set(questionnaire.questions):
             return None
         if kind_of(endpoint).shows_probabilities:
             return answers
-        return replace(answers, shares={})
+        return replace(answers, shares={})  # probabilities that records don't show
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Plan the samples. A model that gives token probabilities is first asked once.
-
-        If all scores of that answer are expectations, the further samples aren't needed.
-        """
+        """Plan the samples. A model with token probabilities is first asked once."""
         plans = TierQuestion.sample_plans(self, endpoint)
+        # If its first scores are all expectations, `is_enough` prevents more samples.
         if endpoint.logprobs and self.settings.samples > 1:
             return [[0], *plans]
         return plans
@@ -166,10 +158,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
-        """Combine a model's samples into an opinion; None if no more than half of them are complete.
+        """Combine a model's samples into an opinion, or None unless more than half of them are complete.
 
-        The opinion of a single sample counts as it is. The scores of several samples are averaged, and the
-        words come from the sample whose scores are nearest to the average.
+        The scores are averaged. The words are from the sample with the nearest scores.
         """
         opinions = []
         for sample in samples:
@@ -194,7 +185,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def _combine_replies(self, replies: Sequence[Answers]) -> Opinion:
-        """Build the opinion of one sample, from a single reply or from a reply for each dimension."""
+        """Build a sample's opinion from one reply, or from a reply for each dimension."""
         scores: dict[str, float] = {}
         findings: list[Finding] = []
         expected: list[str] = []
@@ -208,8 +199,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             models_word = replies[0].said
         else:
             reasoning = _join_reasoning(replies)
-            # Each reply was about one dimension, so none has a word on the whole.
-            models_word = None
+            models_word = None  # each reply was only about one dimension
 
         return replace(
             self._make_opinion(scores),
@@ -222,7 +212,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
-        """Combine the models' opinions as a jury; None if too few models have an opinion."""
+        """Combine the models' opinions as a jury, or return None if too few models have one."""
         opinions = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
         if not jury.has_quorum(len(opinions), len(voices)):
             return None
@@ -243,7 +233,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return rounds
 
     def record(self, opinion: Opinion) -> ScoreOpinion:
-        """Convert an opinion to the form that it has in the record of a round."""
+        """Convert an opinion to its form in a round's record."""
         return ScoreOpinion(
             outcome=opinion.outcome,
             scores=opinion.scores,
@@ -259,32 +249,32 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _lower_unearned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points
     ) -> Points:
-        """Lower the scores that the text didn't earn, because an unrelated subject scores as high.
+        """Lower the scores that the text didn't earn, because an unrelated subject's are as high.
 
-        A score is compared with the unrelated subject's score for the same kind of question.
+        Only scores for the same kind of question are compared.
         """
         earned_scores = dict(scores)
         span = self.rubric.scale.max - self.rubric.scale.min
         least_accepted = getattr(self.rubric.modes, self.mode).accept.each
         for idle_name, idle_score in idle_scores.items():
-            scores_of_kind = {}
+            same_kind_scores = {}
             for name, question in questionnaire.questions.items():
                 if _name_idle_question(question) == idle_name:
-                    scores_of_kind[name] = scores[name]
+                    same_kind_scores[name] = scores[name]
             earned_scores |= pointwise.earned_scores(
-                scores_of_kind, idle_score, least_accepted, span
+                same_kind_scores, idle_score, least_accepted, span
             )
         return earned_scores
 
     def _make_opinion(self, scores: Mapping[str, float]) -> Opinion:
-        """Make the opinion with these scores. Its outcome is decided before they're rounded."""
+        """Make the opinion with these scores, deciding its outcome before they're rounded."""
         rounded = {name: round(float(score), 2) for name, score in scores.items()}
         return Opinion(self.rubric.decide(scores, self.mode), rounded)
 
 
 def _build_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
-    """Build a dimension's question: yes or no if the dimension is binary, otherwise a point of the scale."""
-    if dimension.scale:
+    """Build a dimension's question."""
+    if dimension.scale:  # binary
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
     points = {}
     for value, label in sorted(rubric.scale.labels.items()):
@@ -293,28 +283,25 @@ def _build_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
 
 
 def _name_idle_question(question: TypedQuestion) -> str:
-    """Name the idle question with the same kind of answer."""
+    """Return the name of the idle question with the same kind of answer."""
     return "binary" if question.kind == "predicate" else "idle"
 
 
 def _describe_scores(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
-    """Put scores into words for a prompt: yes or no for a binary dimension, otherwise a number."""
+    """Describe scores in a prompt: yes or no for a binary dimension, otherwise a number."""
     answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
-    scores_in_words = []
+    descriptions = []
     for name, dimension in rubric.dimensions.items():
         score = scores[name]
         word = f"{score:g}"
-        if dimension.scale:  # it's binary
+        if dimension.scale:  # binary
             word = answer_by_score.get(score, word)  # a mean of yes and no has no word
-        scores_in_words.append(f"{name} {word}")
-    return ", ".join(scores_in_words)
+        descriptions.append(f"{name} {word}")
+    return ", ".join(descriptions)
 
 
 def _join_reasoning(replies: Sequence[Answers]) -> str:
-    """Join the reasoning of several replies, with a line for each dimension.
-
-    Replies without any reasoning are left out.
-    """
+    """Join the replies' reasoning, with a line for each dimension that has any."""
     reasoning_lines = []
     for reply in replies:
         for name in reply.points:

@@ -31,7 +31,7 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
 
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
-    """Determine how the scores of an opinion were read. None stands for an opinion without scores."""
+    """Return the way in which an opinion's scores were read. None is an opinion without scores."""
     source = kind_of(endpoint).source
     if source is not None:
         return source
@@ -44,10 +44,7 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
 
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
-    """Return all ways in which a model's opinions may be read. No reply is needed for that.
-
-    `scores` says that its replies hold scores on a scale.
-    """
+    """Return all possible ways to read a model's opinions. `scores` if they have scores on a scale."""
     source = kind_of(endpoint).source
     if source is not None:
         return frozenset({source})

@@ -45,9 +45,11 @@ if TYPE_CHECKING:
 
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
-WHOLE_CHARS = 20_000  # of a text, so that a passage can't show half of a secret
+WHOLE_CHARS = (
+    20_000  # of a text that are searched for secrets, so that a passage can't show half of one
+)
 RESULTS = 10
-ON_DEMAND_POOL = 20  # the fewest candidates models see when someone searches on purpose
+ON_DEMAND_POOL = 20  # the least number of candidates for models if someone searches on purpose
 HOOK_SECONDS = (
     20.0  # the longest the hook judges; the client stops it after 30 s and its answer would be lost
 )
@@ -72,7 +74,7 @@ class Place(BaseModel, frozen=True):
     line: int | None = Field(default=None, exclude_if=operator.not_)
 
 
-_MOST_QUERY = 100  # characters of a query in a short form
+_MOST_QUERY_CHARS = 100  # of a query in a result's short form
 
 
 class Result(BaseModel, frozen=True):
@@ -107,7 +109,7 @@ class Result(BaseModel, frozen=True):
 
 
 class KeptHit(NamedTuple):
-    """A hit that stands: the tier that kept it, or "bm25", and why its judging ended, if it was judged."""
+    """A hit with the tier that kept it, or "bm25", and why its judging ended, if it was judged."""
 
     hit: Candidate
     kept_by: str
@@ -115,21 +117,21 @@ class KeptHit(NamedTuple):
 
 
 class HookChoice(NamedTuple):
-    """A prompt's hits that models keep, and how sure they are."""
+    """The hits for a prompt that models keep, and their probabilities."""
 
     kept: list[Candidate]
     """In the order in which they're injected."""
     undecided: list[Candidate]
-    """No model decided on these; the first of them are kept anyway."""
+    """Hits that no model decided on; the first of them are kept anyway."""
     selection: Selection
     probabilities: Mapping[int, float]
     """The probability that the model keeps a hit, by its position; empty if it means nothing to a reader."""
     only_drops: bool
-    """Whether the model's yes was never compared with labels, so nobody knows its worth."""
+    """Whether the model's yes was never compared with labels, so that it's only trusted to drop hits."""
 
 
 class _Choice(NamedTuple):
-    """The hits that a search keeps, and what models said about them."""
+    """The hits that a search keeps, and the models' probabilities for them."""
 
     kept_hits: list[KeptHit]
     degraded: str | None = None
@@ -152,7 +154,7 @@ class SearchResult(BaseModel, frozen=True):
     def __repr__(self) -> str:
         """Return a line for people; `to_dict` has everything."""
         found = counted(len(self.results), "result", "results")
-        return escaped(f"<{found} for {short_line(self.query, _MOST_QUERY)!r}>")
+        return escaped(f"<{found} for {short_line(self.query, _MOST_QUERY_CHARS)!r}>")
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, with a row for each result."""
@@ -224,13 +226,10 @@ def search(
 
 
 def _build_result(kept: KeptHit, probability: float | None) -> Result:
-    """Build the result for a hit that was kept.
-
-    If a decision model gave a `probability`, it replaces the hit's own confidence.
-    """
+    """Build the result for a hit. A decision model's `probability` replaces the hit's confidence."""
     fields = kept.hit.shown()
     fields["because"] = kept.because
-    if kept.kept_by != "bm25":  # else the hit says whether BM25 or a program found it
+    if kept.kept_by != "bm25":  # the hit itself knows if BM25 or a program found it
         fields["kept_by"] = kept.kept_by
     if probability is not None:
         fields["confidence"] = probability
@@ -247,10 +246,9 @@ def _find_candidates(
     limit: int,
     judge: bool,
 ) -> RankedCandidates:
-    """Find candidates for a query, the best first.
+    """Find candidates for a query, best first: `limit` of them, or more if models will choose (`judge`).
 
-    There are at most `limit`. If models will choose among them (`judge`), there may be more. Without
-    `roots`, the configured folders are searched, or the configured program is asked.
+    Without `roots`, search the configured folders, or call the configured program.
     """
     retrieval = config.retrieval
     most_candidates = limit
@@ -265,7 +263,7 @@ def _find_candidates(
         "snippets": True,
         "scorer": retrieval.scorer,
     }
-    # A caller who names folders wants their contents.
+    # If the caller names folders, the program isn't wanted.
     program = None if folders else retrieval.command
     return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
 
@@ -278,7 +276,7 @@ def _choose_with_models(
     profiles: Profiles,
     mode: ModeName,
 ) -> _Choice:
-    """Have models choose among the candidates. If they can't be asked, the choice is BM25's."""
+    """Have models choose among the candidates, or BM25 if no model can be asked."""
     selection: Selection | str = NO_FULL_TEXT
     if ranked.fallback is None:
         candidates = _read_beginnings(query, ranked.candidates, config, profiles)
@@ -304,14 +302,11 @@ def _choose_with_models(
 def _read_beginnings(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Pair candidates with the beginnings of their texts, for models to read.
-
-    Secrets are removed, unless redaction is off.
-    """
+    """Pair candidates with the start of their texts, without secrets if redaction is on."""
     beginnings = []
     for candidate in candidates:
         if config.judge.redact:
-            # With a margin, so that a secret isn't cut in two before it's found.
+            # Read a bit more, so that a secret isn't cut in two before it's found.
             text = redaction.words(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
         else:
             text = api.body(candidate, BODY_CHARS, profiles)
@@ -320,11 +315,8 @@ def _read_beginnings(
 
 
 def _resolve_root(root: str) -> str:
-    """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder.
-
-    `AUTO_ROOT` is returned as it is: it's the name for the client's own store.
-    """
-    if root == api.AUTO_ROOT:
+    """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder."""
+    if root == api.AUTO_ROOT:  # the name of the client's own store
         return root
     path = Path(root)
     with suppress(RuntimeError):  # a user without a home folder
@@ -343,9 +335,9 @@ def judged_hook(
     payload: Mapping[str, object],
     project: str,
 ) -> HookChoice | str:
-    """Have models choose among a prompt's `hits`. If no model is asked, returns the reason instead.
+    """Have models choose among the hits for a prompt. If no model can be asked, return the reason.
 
-    `parts` are the best parts of the prompt, and `payload` is the event that the client sent.
+    `parts` are the prompt's best parts, and `payload` is the client's event.
     """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
@@ -364,11 +356,9 @@ def judged_hook(
 def choose_for_prompt(
     selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
 ) -> HookChoice:
-    """Choose which hits of a prompt to inject, going by the models' decisions on them.
+    """Choose the hits to inject: those that models kept or, if the user set a threshold, those above it.
 
-    A hit is injected if the models kept it. If the user set a threshold for the model, the hit's
-    probability has to reach that threshold instead, and the likeliest hit comes first. A hit that no model
-    decided on is injected if it's among the first `fallback_top_k`.
+    An undecided hit is injected if it's among the first `fallback_top_k`.
     """
     threshold = retrieval.inject_above.get(model_of(selection))
     probabilities = probabilities_of(selection)
@@ -385,7 +375,7 @@ def choose_for_prompt(
         if is_kept:
             kept_positions.append(position)
     if threshold is not None:
-        # Hits without a probability, which no model decided on, come last.
+        # The most probable hit comes first, and those without a probability come last.
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
 
     are_meaningful = selection.by_decisions or threshold is not None
@@ -401,11 +391,8 @@ def choose_for_prompt(
 def _read_passages(
     prompt: str, hits: Sequence[Candidate], config: Config, project: str
 ) -> list[str]:
-    """Return each hit's best passage for the prompt, cut to a snippet.
-
-    Secrets are removed, unless redaction is off.
-    """
-    # None stands for the bundled profiles. The search has already reported it if the project's are invalid.
+    """Return each hit's best passage for the prompt, cut to a snippet without secrets."""
+    # If the project's profiles are invalid, which the search has reported, use the bundled ones (None).
     profiles = None
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
@@ -419,15 +406,12 @@ def _read_passages(
 
 
 def is_uncalibrated(selection: Selection) -> bool:
-    """Whether decision models alone decided, and no calibration tells how far to trust them."""
+    """Whether only decision models decided, without a calibration to back them."""
     return selection.by_decisions and selection.calibration is None
 
 
 def probabilities_of(selection: Selection) -> dict[int, float]:
-    """Map the position of each candidate to the probability of keeping it.
-
-    Candidates without a probability are left out.
-    """
+    """Return the probability of keeping each candidate that has one, by position."""
     probabilities = {}
     for position, decision in enumerate(selection.decisions):
         if decision.probability is not None:
@@ -436,7 +420,7 @@ def probabilities_of(selection: Selection) -> dict[int, float]:
 
 
 def model_of(selection: Selection) -> str:
-    """Name the model that answered; "" if several models answered, or none."""
+    """Return the name of the only model that answered, or ""."""
     names = {row.model for row in selection.rounds if row.opinion is not None}
     if len(names) != 1:
         return ""
@@ -444,16 +428,14 @@ def model_of(selection: Selection) -> str:
 
 
 def _cut_snippet(passage: str, body: str) -> str:
-    """Cut a passage of a memory to a snippet without secrets; "" for an empty passage.
-
-    If the memory's `body` holds a secret anywhere, the snippet is the beginning of the body instead.
-    """
+    """Cut a passage of a memory to a snippet without secrets."""
     beginning = passage[:SNIPPET_CHARS]
     if not beginning:
         return ""
     redacted_body = redaction.redact(body[:WHOLE_CHARS])
     if redacted_body.secrets:
-        # The passage may begin or end inside a secret, which isn't recognised there.
+        # The passage may start or end inside a secret, which couldn't be recognized. So show the start of the
+        # redacted memory instead.
         text = redacted_body.text
     else:
         text = redaction.words(beginning)
@@ -462,10 +444,9 @@ def _cut_snippet(passage: str, body: str) -> str:
 
 
 def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
-    """Put the best `parts` of a long prompt before it, since models only see its beginning.
+    """Put the best `parts` of a long prompt first, because models only see its start.
 
-    Secrets are removed first, since the prompt will be cut. If a prompt with secrets is to be refused, it's
-    returned unchanged, so that the judge finds the secrets.
+    Secrets are removed, unless a prompt with secrets should be refused. Then the judge must find them.
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
@@ -479,17 +460,14 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
         shown_parts = [redaction.redact(part).text for part in parts]
 
     shown_prompt = " ".join(shown_prompt.split())
-    # A part that begins or ends inside a secret still shows half of it. The redacted prompt doesn't hold
-    # such a part, so it's left out.
+    # A part that starts or ends inside a secret still contains half of it. Such a part isn't in the redacted
+    # prompt, so drop it.
     safe_parts = [part for part in shown_parts if part in shown_prompt]
     return "\n".join([*safe_parts, shown_prompt])
 
 
 def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) -> list[KeptHit]:
-    """Pick the candidates to return if no model was asked.
-
-    In lenient mode, these are all; in strict mode, the first `top_k` of those that BM25 is sure of.
-    """
+    """Pick the candidates to return without a model: all, or in strict mode the best that BM25 is sure of."""
     chosen_candidates = candidates
     if mode == "strict":
         sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
@@ -500,11 +478,8 @@ def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) 
 def choose_results(
     selection: Selection, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> list[KeptHit]:
-    """Pick the candidates to return, each with the tier that kept it, or "bm25".
-
-    A candidate that no tier decided on is kept in lenient mode. In strict mode, it's kept if it's among the
-    first `top_k` and BM25 could rate it.
-    """
+    """Pick the candidates to return, each with the tier that kept it, or "bm25"."""
+    # Keep undecided candidates, but in strict mode only the first that BM25 could rate.
     kept_if_undecided = candidates
     if mode == "strict":
         kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]
@@ -520,12 +495,12 @@ def choose_results(
 async def _ask_models(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
-    """Ask the models for their selection. If there's none, returns the reason in one line.
+    """Return the models' selection, or the reason in one line why there's none.
 
-    For a `hook`, only the tiers of `retrieval.tiers` are asked, once each and within its deadline.
+    For a `hook`, only ask the tiers in `retrieval.tiers`, once each and within its deadline.
     """
     retrieval = config.retrieval
-    if hook:  # a person is waiting for their agent, so each model answers just once
+    if hook:  # a person is waiting, so each model only answers once
         asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
         config = config.model_copy(update={"judge": asks_once})
     loaded = loader.configured_rubric("retrieval", retrieval.rubric, project)
@@ -551,9 +526,9 @@ async def _ask_models(
 
 
 async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
-    """Import the models' packages before any call's timeout runs. Returns the seconds that this took.
+    """Import the models' packages before any call's timeout starts, and return the seconds it took.
 
-    Stops after `timeout` seconds. Then the result tells the caller that no time is left.
+    This stops after `timeout` seconds.
     """
     started = time.monotonic()
     with suppress(TimeoutError):
@@ -565,10 +540,8 @@ async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
 
 
 def _add_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Pair hits with their texts, as models see them.
-
-    If two hits from different stores have the same id, each gets its position as a suffix.
-    """
+    """Pair hits with their texts, as models see them."""
+    # Hits from different stores can have the same id. Append their positions to make the ids unique.
     ids = [candidate.id for candidate in candidates]
     prompt_candidates = []
     for position, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):

@@ -32,18 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
-    """Decides on each of several candidates."""
+    """Decides which candidates to keep."""
 
     async def select(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
         """Decide on each candidate, in the given order; failures are in the result, never raised."""
         return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
 
     def measured_for(self, query: Query) -> CandidateJudge:
-        """Return a judge without the calibration if the query has earlier turns, otherwise this judge.
-
-        A calibration is learned from requests without earlier turns, so its thresholds don't hold for
-        others.
-        """
+        """Return the judge, without its calibration if the query has earlier turns."""
+        # Calibrations are made from requests without earlier turns, so they don't hold for others.
         finality = self.settings.finality
         if finality is None or not query.turns:
             return self
@@ -57,13 +54,13 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return self.with_settings(finality=None, calibration_warning=warning)
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
-        """Replace the secrets in the query and in the candidates. Also returns their number.
+        """Replace the secrets in the query and the candidates, if redaction is on.
 
-        If redaction is off, nothing is replaced, and the number is 0.
+        Return the new subject and the number of secrets.
         """
         if not self.settings.redact:
             return subject, 0
-        # Prompts hold less of each text; the margin keeps a secret from being cut before it's found.
+        # Prompts show less of each text. With the margin, a secret isn't cut before it's found.
         most_of_turn = 4 * documents.TURN_CHARS + redact.MARGIN
         most_of_query = documents.PROMPT_CHARS + redact.MARGIN
         turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
@@ -75,7 +72,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return Candidates(Query(query_text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
-        """Build the question for a tier. It's about those candidates that need this tier."""
+        """Build the question for a tier, about the candidates that need it."""
         subject = state.subject
         open_candidates = []
         for candidate in subject.candidates:
@@ -87,7 +84,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         lacks_deep_marks = all(mark is None for mark in deep_marks)
         instructions_tier = tier
         if tier == "tiebreaker" and lacks_deep_marks:
-            # There's no disagreement to settle, so the tiebreaker takes the deep tier's part.
+            # There's no disagreement to settle, so the tiebreaker replaces the deep tier.
             instructions_tier = "deep"
 
         return SelectQuestion(
@@ -98,7 +95,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def step(self, state: JudgingState[Candidates]) -> Step:
-        """Ask the first tier that some candidate still needs. End if no candidate needs a tier."""
+        """Return the first tier that any candidate needs, or the end if none needs one."""
         needed_tiers = set()
         for candidate in state.subject.candidates:
             step = self._step_for(candidate.id, state)
@@ -110,10 +107,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return EACH_HAS_ITS_OWN
 
     def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
-        """Read the tiers' opinions about one candidate, given by its id.
-
-        Tiers that weren't asked about it are left out.
-        """
+        """Read the opinions about a candidate, given by id, from the tiers that were asked about it."""
         evidence_by_tier = {}
         for tier, marks in state.opinions.items():
             if candidate in marks:
@@ -122,24 +116,24 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return evidence_by_tier
 
     def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
-        """Return the rules for candidates. A single tier decides alone, even if strict mode wants proof."""
+        """Return the rules for candidates."""
         del state  # the rules are the same throughout
         rules = self.settings.escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
-            # Callers who set a single tier, like the prompt hook, want its answer as it is.
+            # Callers that only use one tier, such as the prompt hook, want its answer even without proof.
             rules = replace(rules, needs_proof=False)
         return rules
 
     def _step_for(self, candidate: str, state: JudgingState[Candidates]) -> Step:
-        """Return the tier to ask next about one candidate, given by its id, or the end of its judging."""
+        """Return the tier to ask next about a candidate, given by id, or the end of its judging."""
         return decide(self.evidence(state, candidate), self.rules(state))
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
-        """Build the decisions on all candidates. If some are undetermined, `degraded` explains why."""
-        del end  # each candidate has an end of its own
+        """Build the decisions on all candidates, with the reason if some are undetermined."""
+        del end  # each candidate has its own
         all_decisions = [
             self._build_decision(state, candidate.id) for candidate in state.subject.candidates
         ]
@@ -158,16 +152,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def _is_by_decisions(self, state: JudgingState[Candidates]) -> bool:
-        """Whether any model was asked, and all were decision models."""
+        """Whether only decision models were asked."""
         asked_tiers = set(state.opinions)
         return bool(state.rounds) and asked_tiers <= set(self.settings.deciding_tiers)
 
     def _explain_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
-        """Explain why candidates that every tier kept are still undetermined.
-
-        In strict mode, decision models don't keep a candidate alone. In lenient mode, or if another kind of
-        model was asked, there's nothing to explain, so the list is empty.
-        """
+        """Explain that in strict mode, decision models can't keep a candidate alone, if that's the reason."""
         is_strict = self.settings.mode == "strict"
         if not is_strict or not self._is_by_decisions(state):
             return []
@@ -175,13 +165,10 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _build_decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        """Decide on one candidate, given by its id, from the tiers' marks.
-
-        The decision may be undetermined.
-        """
+        """Build the decision on a candidate, given by id."""
         step = self._step_for(candidate, state)
         end = step if isinstance(step, End) else UNASKED
-        # `improve` means exactly between keeping and dropping, so it decides nothing.
+        # `improve` is exactly between keeping and dropping, so it decides nothing.
         if end.tier is None or end.verdict == "improve":
             return Decision(id=candidate, decision="undetermined", because=end.because)
         mark = state.opinions[end.tier][candidate]

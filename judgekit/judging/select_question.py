@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from judgekit.judging.questionnaire import Answers, Context, Points
     from judgekit.judging.settings import JudgeSettings
 
-KEEP_AT = 0.5  # a candidate is kept if yes is likelier than no
-POINTWISE_CHARS = 300  # of a candidate's text; with more, a small model is slower and no better
-_ALONE = ""  # the label of a candidate asked about alone
+KEEP_AT = 0.5  # a candidate is kept if yes is more probable than no
+POINTWISE_CHARS = 300  # of a candidate's text; with more, a small model is slower, but no better
+_ALONE = ""  # the label of a candidate without others
 
 
 class Kept(NamedTuple):
-    """The probability of each criterion, by candidate.
+    """The probability of yes for each criterion, by candidate.
 
-    The model is undecided at the `threshold`, which is None if it answered in words.
+    At the `threshold`, the model is undecided. It's None if the model answered in words.
     """
 
     yes: Mapping[str, Mapping[str, float]]
@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
 
 def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[PromptCandidate]]:
-    """Split candidates into batches of at most `most`: as few as possible, and of nearly equal length."""
+    """Split candidates into as few batches of at most `most` as possible, of similar sizes."""
     total = len(candidates)
     count = math.ceil(total / most)
     cuts = [round(total * number / count) for number in range(count + 1)]
@@ -70,35 +70,34 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return (KEEP_AT, POINTWISE_CHARS)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build the questionnaires for one model; how many depends on its kind.
-
-        A model that reads tokens gets one for each candidate, and a decision model a single one about all
-        candidates. A model that writes gets one for each batch of candidates and part of the rubric.
-        """
+        """Build the questionnaires for a model, depending on its kind."""
         kind = kind_of(endpoint)
         candidates = self.subject.candidates
-        if kind.candidates_at_once == 1:  # it reads tokens
+        # a model that reads tokens
+        if kind.candidates_at_once == 1:
             return [self._build_about_one(endpoint, candidate) for candidate in candidates]
-        if not kind.gives_reasons:  # it's a decision model
-            return [self._build_about_several(self.rubric, candidates, "", endpoint)]
+        # a decision model
+        if not kind.gives_reasons:
+            return [self._build_about_many(self.rubric, candidates, "", endpoint)]
+        # a model that writes
         questionnaires = []
         batch_limit = kind.candidates_at_once or len(candidates)
         for batch in batches(candidates, batch_limit):
             for part, rubric in self.rubrics_by_part.items():
-                questionnaires.append(self._build_about_several(rubric, batch, part, endpoint))
+                questionnaires.append(self._build_about_many(rubric, batch, part, endpoint))
         return questionnaires
 
     def asks_in_order(self, endpoint: Endpoint) -> bool:
         return kind_of(endpoint).candidates_at_once == 1
 
-    def _build_about_several(
+    def _build_about_many(
         self,
         rubric: SelectRubric,
         candidates: Sequence[PromptCandidate],
         part: str,
         endpoint: Endpoint | None,
     ) -> Questionnaire:
-        """Build the questionnaire about several candidates in one listing, each after a label."""
+        """Build the questionnaire about candidates in one listing, each after a label."""
         query = self.subject.query
         visible_candidates = self._cut_candidates(candidates, endpoint)
         listing, labels_by_id = prompt.listed_candidates(query, visible_candidates)
@@ -113,21 +112,20 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _build_about_one(
         self, endpoint: Endpoint | None, candidate: PromptCandidate
     ) -> Questionnaire:
-        """Build the questionnaire about a single candidate, with controls for a yes to it.
+        """Build the questionnaire about a single candidate, with controls.
 
-        The first control asks about the same candidate for an unrelated request. If there are earlier
-        turns, a second control asks about an unrelated memory. If a yes is as likely there, the candidate's
-        yes doesn't count.
+        If a control gets a yes with similar probability, the candidate's yes doesn't count.
         """
         query = self.subject.query
         key = self._build_key(self.subject.candidates).within(candidate.id)
         threshold = self._find_threshold(endpoint)
 
+        # The same candidate for an unrelated request
         unrelated_query = query._replace(text=pointwise.IDLE)
         about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
         controls = [self._build_control(about_unrelated_query, pointwise.LEAST_GAIN, threshold)]
         if query.turns:
-            # The same for all candidates, so a session asks it once.
+            # An unrelated memory for the same request. A session only asks this once for all candidates.
             about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.within("idle-memory")
             )
@@ -138,7 +136,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return replace(questionnaire, labels={_ALONE: candidate.id}, controls=controls)
 
     def _build_pair(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
-        """Build a questionnaire about one candidate for a query, with the beginning of its text."""
+        """Build a questionnaire about one candidate for a query, with the start of its text."""
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         context = partial(prompt.candidate_context, candidate=short, query=query)
         return self._build_questionnaire(self.rubric, key, context)
@@ -146,15 +144,16 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _build_questionnaire(
         self, rubric: SelectRubric, key: CallKey, context: Context
     ) -> Questionnaire:
-        """Build a questionnaire with a question for each criterion of the rubric.
+        """Build a questionnaire with a question for each of the rubric's criteria.
 
-        `context` writes the candidates and the query. The rubric's worked examples become earlier turns.
+        `context` writes the candidates and the query.
         """
         questions = {}
         for name, text in rubric.criteria.items():
-            text_of_mode = getattr(text, self.mode)
-            questions[name] = TypedQuestion(text_of_mode)
+            text_for_mode = getattr(text, self.mode)
+            questions[name] = TypedQuestion(text_for_mode)
 
+        # The rubric's examples become earlier turns.
         turns = []
         for example in rubric.prompt.examples:
             memory = PromptCandidate.of(example, name="", text=example.text)
@@ -178,19 +177,18 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Control:
         """Build a control from a questionnaire whose answer shouldn't be yes.
 
-        A candidate's yes counts only if its odds are at least `least_gain` times the odds of a yes to the
-        control.
+        A candidate's yes only counts if its odds are at least `least_gain` times the control's.
         """
 
         def is_needed(yes: Points) -> bool:
-            """Whether the candidate would be kept: one that's dropped anyway needs no control."""
+            """Whether the candidate would be kept, so that the control matters."""
             return self._mark_candidate(yes, threshold).outcome == "accept"
 
-        def weigh(yes: Points, yes_of_control: Points) -> Points:
-            """Discount each yes by the yes to the control."""
+        def weigh(yes: Points, control_yes: Points) -> Points:
+            """Reduce each yes by the control's."""
             earned = {}
             for name, probability in yes.items():
-                control_probability = yes_of_control[name]
+                control_probability = control_yes[name]
                 earned[name] = pointwise.earned(probability, control_probability, least_gain)
             return earned
 
@@ -199,62 +197,54 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _cut_candidates(
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
-        """Cut each candidate's text to the tier's limit, and to an even share of the model's context."""
-        # A model might silently ignore text beyond its context and judge it anyway.
+        """Cut each candidate's text to the tier's limit, and to an equal part of the model's context."""
+        # A model could silently ignore text beyond its context.
         context_limit = CONTEXT_CHARS
         if endpoint is not None:
             context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-        share = context_limit // len(candidates)
+        equal_part = context_limit // len(candidates)
         tier_limit = self.limits.max_chars or CONTEXT_CHARS
-        limit = min(tier_limit, share)
+        limit = min(tier_limit, equal_part)
         return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
     def _build_key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
-        """Build the key of a question, by which a stored reply is found.
-
-        The order of the candidates doesn't matter. The mode does, since it changes the words of the
-        question.
-        """
+        """Build a call's key, which doesn't depend on the candidates' order."""
         listing = []
         for candidate in candidates:
             listing.append(f"{candidate.id}\0{candidate.title}\0{candidate.text}")
         listing.sort()
         query = self.subject.query
+        # The mode changes the question's words.
         text = "\0\0".join((self.mode, query.text, *query.turns, *listing))
         sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
-        """Group a model's answers by candidate. A criterion without an answer is left out."""
+        """Group a model's answers by candidate, skipping criteria without an answer."""
         yes: dict[str, dict[str, float]] = {}
         for label, candidate_id in questionnaire.labels.items():
-            yes_of_candidate = {}
+            candidate_yes = {}
             for criterion in questionnaire.questions:
                 name = criterion
                 if label != _ALONE:
                     name = questionnaire.question_of(label, criterion)
                 if name in answers.points:
-                    yes_of_candidate[criterion] = answers.points[name]
-            yes[candidate_id] = yes_of_candidate
+                    candidate_yes[criterion] = answers.points[name]
+            yes[candidate_id] = candidate_yes
         is_in_words = not answers.shares
         return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
 
     def _find_threshold(self, endpoint: Endpoint | None) -> float:
-        """Return the probability of yes at which a model is undecided.
-
-        If none was measured, it's one half.
-        """
+        """Return the measured probability of yes at which a model is undecided, by default one half."""
         if endpoint is None:
             return KEEP_AT
         threshold_by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
         return threshold_by_mode.get(self.mode, KEEP_AT)
 
     def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
-        """Combine a model's samples into a mark for each candidate; None if no candidate has a mark.
+        """Combine a model's samples into marks, or None if no candidate has a mark.
 
-        The marks of a single sample count as they are. With several samples, a candidate's probability is
-        the share of samples that keep it. A candidate has no mark if half of the samples or fewer marked
-        it.
+        With multiple samples, a candidate's probability is the fraction of samples that keep it.
         """
         marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         marks_by_sample = [self._combine_marks(sample) for sample in samples]
@@ -263,65 +253,63 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             return marks if any(marks.values()) else None
 
         keeps_by_candidate: defaultdict[str, list[bool]] = defaultdict(list)
-        for marks_of_sample in marks_by_sample:
-            for candidate, mark in marks_of_sample.items():
+        for sample_marks in marks_by_sample:
+            for candidate, mark in sample_marks.items():
                 keeps_by_candidate[candidate].append(mark.outcome == "accept")
         for candidate, keeps in keeps_by_candidate.items():
             if jury.has_quorum(len(keeps), len(samples)):
-                share = fmean(keeps)
-                marks[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
+                probability = fmean(keeps)
+                marks[candidate] = Mark(jury.leaning(probability), round(probability, jury.DIGITS))
         return marks if any(marks.values()) else None
 
     def _combine_marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Mark the candidates that have an answer on every criterion. Other candidates are left out.
+        """Mark the candidates in a sample that have answers on all criteria.
 
-        A sample has one value for each call, None if the call failed. The calls may be about different
-        criteria or candidates.
+        The sample's calls can be about different criteria or candidates. A failed call is None.
         """
         yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
-        for answers_of_call in sample:
-            if answers_of_call is None:
+        for call_value in sample:
+            if call_value is None:
                 continue
-            threshold = answers_of_call.threshold
-            for candidate, yes in answers_of_call.yes.items():
+            threshold = call_value.threshold
+            for candidate, yes in call_value.yes.items():
                 yes_by_candidate[candidate] |= yes
 
         marks = {}
-        for candidate, yes_of_candidate in yes_by_candidate.items():
-            if len(yes_of_candidate) == len(self.rubric.criteria):
-                marks[candidate] = self._mark_candidate(yes_of_candidate, threshold)
+        for candidate, candidate_yes in yes_by_candidate.items():
+            if len(candidate_yes) == len(self.rubric.criteria):
+                marks[candidate] = self._mark_candidate(candidate_yes, threshold)
         return marks
 
     def _mark_candidate(self, yes: Points, threshold: float | None) -> Mark:
-        """Mark a candidate by the probability of yes on each criterion.
+        """Mark a candidate by the probability of yes for each criterion.
 
-        Without a `threshold`, the model answered in words. Then a yes is 1, a no is 0, and the mark has no
-        probability.
+        Without a `threshold`, the answers are words (1 or 0), and the mark has no probability.
         """
         if threshold is None:
-            holds = {criterion: bool(share) for criterion, share in yes.items()}
+            holds = {criterion: bool(answer) for criterion, answer in yes.items()}
             return self._apply_criteria(holds)
 
-        # Shift the probabilities so that the threshold is at one half, like that of other models.
+        # Shift the probabilities so that the threshold is at one half.
         centred = {}
         for criterion, probability in yes.items():
             centred[criterion] = pointwise.centred(probability, threshold)
         needs_all = getattr(self.rubric.modes, self.mode).keep == "all"
-        if needs_all:  # the least likely criterion decides, else the likeliest
-            deciding_probability = min(centred.values())
+        if needs_all:
+            deciding_probability = min(centred.values())  # the least probable criterion decides
         else:
             deciding_probability = max(centred.values())
         holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
         return self._apply_criteria(holds, round(deciding_probability, jury.DIGITS))
 
     def _apply_criteria(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
-        """Keep or drop a candidate by the criteria that hold, as the rubric says for this mode."""
+        """Keep or drop a candidate, depending on the criteria that hold."""
         is_kept = self.rubric.keeps(holds, self.mode)
         return Mark("accept" if is_kept else "reject", probability)
 
     def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
-        """Combine the models' marks as a jury; a candidate that too few models marked has None."""
+        """Combine the models' marks as a jury. A candidate that too few models marked has None."""
         answered = [(endpoint, marks) for endpoint, marks in voices if marks]
         unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         return unmarked | jury.combine_marks(answered, len(voices), self.settings.jury)
@@ -340,10 +328,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return rounds
 
     def record(self, opinion: Marks) -> SelectOpinion:
-        """Convert an opinion to the form that it has in the record of a round.
-
-        It lists the ids that were kept, those without a mark, and the probabilities.
-        """
+        """Convert an opinion to its form in a round's record."""
         kept_ids = []
         unjudged = []
         probabilities = {}

@@ -49,7 +49,7 @@ AT_ONCE = 8
 def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Build the judge that a request asks for. Also returns a line on its models, or why it has none.
+    """Build the judge for a request. Return it and a line about its models, or about why it has none.
 
     Raises `ConfigError` or `UsageError`.
     """
@@ -70,7 +70,7 @@ def document_judge(
 def _build_remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
-    """Build a judge that lets the team's server judge. Also returns the address of the server."""
+    """Build a judge that lets the team's server judge. Return it and the server's address."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, loaded only when used
 
     server = shared.configured(config)
@@ -89,10 +89,7 @@ def _build_remote_judge(
 
 
 def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) -> Depth:
-    """Choose the depth for a document: the wanted one, or for `auto` the one that the gate's rules give.
-
-    If the gate has no rules, the default rules apply.
-    """
+    """Return the wanted depth, or for `auto` the depth by the gate's rules (or the default rules)."""
     from judgekit.judging import depth  # noqa: PLC0415 - loaded only for --depth
 
     if wanted_depth != "auto":
@@ -107,15 +104,15 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
-    """Load the rubric that a request names, or else the configured one.
+    """Load the request's rubric, or the configured one.
 
-    Raises `ConfigError` or `UsageError` if there's no rubric of that name, or if it's invalid.
+    Raises `ConfigError` or `UsageError` if it doesn't exist or is invalid.
     """
     name = request.rubric
     if name is None:
         return loader.configured_rubric("judge", config.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
-        # Use an absolute path, so that errors read the same here and in an engine.
+        # An absolute path makes errors the same here and in an engine.
         with suppress(FileNotFoundError):  # the current folder is gone
             name = str(Path(name).absolute())
     return loader.find_rubric(name, project, (ScoreRubric,))
@@ -130,16 +127,16 @@ def judge_settings(
     tiers: Collection[TierName] = TIERS,
     subjects: int = 0,  # the number of texts scored for a comparison
 ) -> JudgeSettings:
-    """Build the settings of a judge for the models of `tiers`, with a calibration that fits.
+    """Build a judge's settings, with the models of `tiers` and a fitting calibration.
 
-    Raises `ConfigError`, or `UsageError` if the request has a cost limit and no price is known.
+    Raises `ConfigError`, or `UsageError` if the request has a cost limit and a price isn't known.
     """
     settings = JudgeSettings.of(config.judge, request, loaded)
     settings = _add_models(settings, config, project, tiers)
     if settings.author_family:
         families = panel.project_named_families(config, project, request.model)
         settings = replace(settings, project_named_families=families)
-    # Last, since it has to fit everything else.
+    # The calibration comes last, because it must fit the other settings.
     finality, warning = calibration_files.find(settings, project, subjects)
     return replace(settings, finality=finality, calibration_warning=warning)
 
@@ -147,10 +144,7 @@ def judge_settings(
 def _add_models(
     settings: JudgeSettings, config: Config, project: Path | None, tiers: Collection[TierName]
 ) -> JudgeSettings:
-    """Add the models of `tiers` to the settings, or the reason why there are none.
-
-    Raises errors like `judge_settings`.
-    """
+    """Add the models of `tiers`, or the reason why there are none; raises like `judge_settings`."""
     request = settings.request
     resolved = Panel({}, None, "")  # without tiers, no provider is needed
     if tiers:
@@ -172,12 +166,12 @@ def _add_models(
 
 
 def _list_priced_panels(others: Others) -> list[Tiers]:
-    """List those of the other providers' panels whose models all have a price."""
+    """List the other providers' panels whose models all have a known price."""
     return [panel_of_other for panel_of_other in others() if not _list_unpriced(panel_of_other)]
 
 
 def reply_cache(request: JudgeRequest) -> ReplyCache | None:
-    """Open the store of replies; None if the request wants none, or replies are recorded."""
+    """Open the reply cache, or return None if the request doesn't want it or replies are recorded."""
     if request.cache and not is_recording(environment.environ()):
         return ReplyCache(ReplyFile())
     return None
@@ -186,10 +180,9 @@ def reply_cache(request: JudgeRequest) -> ReplyCache | None:
 def check_prices(
     tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
 ) -> None:
-    """Raise an error if there's a cost limit, but a model has no known price.
+    """Raise an error if there's a cost limit and a model without a known price.
 
-    Without a limit, nothing is checked. The error is a `UsageError` if the caller `asked` for the limit,
-    and a `ConfigError` if the limit is configured.
+    It's a `UsageError` if the caller `asked` for the limit, or a `ConfigError` if the limit is configured.
     """
     names = _list_unpriced(tiers) if limit else []
     if not names:
@@ -215,14 +208,14 @@ def _list_unpriced(tiers: Tiers) -> list[str]:
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
-    """Compute how many documents to judge at once: `at_once`, or fewer if a provider limits its calls."""
-    calls_of_document = judge.settings.calls_at_once(len(judge.rubric.questions))
+    """Return the number of documents to judge at once: `at_once`, or fewer if a provider limits its calls."""
+    calls_per_document = judge.settings.calls_at_once(len(judge.rubric.questions))
     documents_at_once = at_once
     for models in judge.models_by_tier.values():
         for model in models:
             call_limit = model.profile.limits.concurrency
             if call_limit:
-                document_limit = max(1, call_limit // calls_of_document)
+                document_limit = max(1, call_limit // calls_per_document)
                 documents_at_once = min(documents_at_once, document_limit)
     return documents_at_once
 
@@ -234,13 +227,13 @@ async def ajudge_documents(
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
-    """Judge documents as they're read, several at once. Returns the verdicts.
+    """Judge documents concurrently as they're read, and return the verdicts.
 
-    With `on_verdict`, each verdict is passed to that function instead, and the returned list is empty.
+    With `on_verdict`, each verdict is passed to it instead, and the returned list is empty.
     """
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
+        # In a thread, because it reads files, queries local servers, and loads litellm for prices.
         judge, _ = await running.run_in_thread(partial(document_judge, gateway, project, request))
         stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
@@ -253,7 +246,7 @@ async def ajudge_documents(
 
 
 class SubjectJudges:
-    """Finds the judge of each subject, without sending anything."""
+    """Builds and keeps the judges for subjects, without sending anything."""
 
     def __init__(self, project: Path | None, request: JudgeRequest) -> None:
         self._project = project
@@ -263,10 +256,7 @@ class SubjectJudges:
         self._by_text_count: dict[int, PairJudge | RankingJudge] = {}
 
     def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
-        """Return a subject's judge, without models of its author's family if others are available.
-
-        Raises `ConfigError` or `UsageError` as judging would.
-        """
+        """Return a subject's judge, adapted to its author; raises `ConfigError` or `UsageError`."""
         if isinstance(subject, ComparisonInput):
             count = len(subject.files)
             if count not in self._by_text_count:
@@ -292,14 +282,14 @@ def prompts(
     project: Path | None = None,
     request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[Messages]]]:
-    """Build each model's prompts about a subject, with its tier and name."""
+    """Build the prompts about a subject, with the tier and name of each model."""
     return SubjectJudges(project, request).find(subject).prompts_by_model(subject)
 
 
 async def acompare(
     texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> Comparison:
-    """Compare texts; raises `ConfigError` or `UsageError`. A model's failure is in the result."""
+    """Compare texts; raises `ConfigError` or `UsageError`. Models' failures are in the result."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge = await running.run_in_thread(
             partial(comparison_judge, gateway, texts, project, request)
@@ -308,13 +298,12 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return the family of models that wrote each of `count` texts; None if that's unknown.
+    """Return the author family (or None) of each of `count` texts, given one for all or one for each.
 
-    A single name, or None, covers all texts. An empty list names nobody, and is returned as it is. Raises
-    `UsageError` for any other number of names than `count`.
+    An empty list is returned as it is. Raises `UsageError` for a wrong number of names.
     """
     listed_families = [families] if families is None or isinstance(families, str) else families
-    # Without lone surrogates, which can't be printed or stored.
+    # Remove lone surrogates, which can't be printed or stored.
     names = tuple(encodable(name) if name else name for name in listed_families)
     if len(names) == 1:
         return names * count
@@ -338,6 +327,7 @@ def comparison_judge(
     if not LEAST_TEXTS <= count <= MOST_TEXTS:
         raise UsageError(f"compare: expected {LEAST_TEXTS} to {MOST_TEXTS} texts, got {count}")
 
+    # the rubric and its kind of comparison
     rubric_name = request.rubric
     if rubric_name is None:
         rubric_name = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
@@ -361,10 +351,7 @@ def comparison_judge(
 
 
 def _explain_no_comparison(config: Config, reason: str) -> str:
-    """Explain why no model can compare texts: for the given `reason`.
-
-    For users of a shared judge, it adds that this one compares no texts.
-    """
+    """Return the reason why no model can compare texts, mentioning a configured shared judge."""
     if config.server.url is None:
         return reason
     alone = "the shared judge (server.url) judges documents alone, and compares no texts"

@@ -79,7 +79,7 @@ class JudgeSettings:
 
     @classmethod
     def of(cls, config: JudgeConfig, request: JudgeRequest, loaded: LoadedRubric) -> Self:
-        """Combine a request with the configuration, without models for now."""
+        """Combine a request with the configuration, without models yet."""
         max_cost_usd = config.max_cost_usd
         if request.max_cost_usd is not None:
             max_cost_usd = request.max_cost_usd
@@ -100,13 +100,13 @@ class JudgeSettings:
         )
 
     def calls_at_once(self, questions: int) -> int:
-        """Count the calls that a tier's model may get at once for one subject."""
+        """Return the most calls that a tier's model gets at once for one subject."""
         if self.criteria == "each":
             return self.samples * questions
         return self.samples
 
     def refusal(self, secrets: int) -> str:
-        """Explain why a text with this many secrets isn't sent; "" if it's sent without them."""
+        """Explain why a text with this many secrets isn't sent, or return "" if it's sent without them."""
         if self.redact != "refuse" or not secrets:
             return ""
         count = counted(secrets, "secret was", "secrets were")

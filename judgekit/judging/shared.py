@@ -25,7 +25,7 @@ from judgekit.judging.reservations import Reservation, ReservationKind, with_res
 from judgekit.judging.steps import OWN_FAMILY
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
-from judgekit.providers.pace import seconds_of
+from judgekit.providers.pace import parse_retry_after
 from judgekit.redaction import redact
 from judgekit.text import counted, find_unstorable, short_line
 
@@ -40,17 +40,17 @@ TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
 _SLACK = 2.0  # seconds on top of a document's deadline, which the server enforces itself
 _LEDGER_SECONDS = 5.0
-_LONGEST = 300.0  # seconds to fetch a team's whole ledger
-_MOST_LEDGER = 500_000_000  # bytes of that ledger
+_FETCH_SECONDS = 300.0  # to fetch a team's entire ledger
+_MOST_LEDGER_BYTES = 500_000_000
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
 _QUOTED_CHARS = 300  # characters quoted of a server's message
-# Seconds between tries. In total, longer than it takes another server to replace a dead one.
-_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
-_UNREACHED = 2  # further tries if nothing listens: most likely there's no server at all
+# Seconds between tries. In total, they're longer than it takes to replace a dead server.
+_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+_TRIES_IF_UNREACHED = 2  # more tries if nothing listens, because there's probably no server at all
 _PASSING = {httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT}
 _FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
-_OF_JSON = {"Content-Type": "application/json"}
+_JSON_HEADERS = {"Content-Type": "application/json"}
 _WRONG_TOKEN = (
     "it does not know your token; ask its operator for one (judgekit serve token create NAME), and "
     f"put it into the file that server.token_file names, or into {TOKEN}"
@@ -59,7 +59,7 @@ _UNREADABLE = "its response has another form; is it another version?"
 
 
 class SharedError(JudgekitError):
-    """The shared judge couldn't be asked, or refused; the text says why. `passing`: it may work soon."""
+    """The shared judge couldn't be reached, or refused. `passing` if another try may succeed."""
 
     exit_code = Exit.BAD_CONFIG  # the user's configuration names the server
 
@@ -77,24 +77,21 @@ class Shared:
     token: str = field(repr=False)
 
     async def judge(self, local_judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Get the server's verdict; its count of secrets includes those that were removed here.
-
-        Without an answer, the verdict is undetermined and says why.
-        """
+        """Return the server's verdict, or an undetermined one with the reason."""
         answer = await self._fetch_verdict(local_judge, state)
-        secrets = state.secrets + answer.redacted
+        secrets = state.secrets + answer.redacted  # here and on the server
         verdict = answer.model_copy(update={"redacted": secrets})
         is_confirmed = verdict.independent or verdict.human_override
         if verdict.verdict != "accept" or is_confirmed:
             return verdict
-        # If independence is required here, the server must have confirmed it.
+        # The server hasn't confirmed the independence that may be required here.
         return _refuse_own_family(verdict, local_judge, state.subject)
 
     async def _fetch_verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Get the server's verdict; if that fails, build an undetermined one with the reason."""
+        """Request the server's verdict. If that fails, return an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
-        # Defaults are left out, since an older server may not know the options.
+        # Omit defaults, because an older server may not know the options.
         request = settings.request.model_dump(exclude_defaults=True) | {
             "rubric": settings.loaded.rubric.ref,
             "rubric_sha256": settings.loaded.sha256,
@@ -115,7 +112,7 @@ class Shared:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
             return judge.unjudged(state, reason)
 
-        # The server wasn't told names that hold a secret.
+        # Restore names with secrets, which the server didn't get.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
         return verdict.model_copy(
@@ -123,7 +120,7 @@ class Shared:
         )
 
     async def _ask_for_verdict(self, body: Mapping[str, object], timeout: float) -> bytes:
-        """Ask for a verdict; if one of several servers dies, ask again under the same key."""
+        """Request a verdict, and repeat the request with the same key if the server dies."""
         deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}
 
@@ -133,20 +130,20 @@ class Shared:
                 "POST", "/v1/judge", seconds_left, read=seconds_left, json=body, headers=headers
             )
 
-        tries = retrying.Tries(len(_WAITS) + 1, _WAITS)
+        tries = retrying.Tries(len(_PAUSES) + 1, _PAUSES)
         return await retrying.call(ask, tries, passes=_may_retry, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Send ledger lines, except those the server can't store.
+        """Send ledger lines, except those that the server can't store.
 
-        Returns a message with the number of lines refused for good and the first reason; None if all were
-        accepted. Raises `SharedError` if the server can't be asked.
+        Return a message with the number of refused lines and the first reason, or None if there are none.
+        Raises `SharedError` if the request fails.
         """
         storable_lines: list[bytes] = []
         reasons: list[str] = []
         for line in lines:
             problem = find_unstorable(json.loads(line))
-            if problem:  # the server would refuse all lines because of it
+            if problem:  # because of this line, the server would refuse all
                 reasons.append(problem)
             else:
                 storable_lines.append(line)
@@ -158,9 +155,9 @@ class Shared:
         return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _QUOTED_CHARS)})"
 
     def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
-        """Send ledger lines; returns a reason for each line that the server refused."""
+        """Send ledger lines, and return the reason for each refused line."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
-        answer = self._call_server("POST", "/v1/ledger", content=body, headers=_OF_JSON)
+        answer = self._call_server("POST", "/v1/ledger", content=body, headers=_JSON_HEADERS)
         try:
             reason_by_line = dict(json.loads(answer).get("refused") or {})
         except (ValueError, TypeError, AttributeError, RecursionError):  # JSON of another shape
@@ -168,7 +165,7 @@ class Shared:
         return [str(reason) for reason in reason_by_line.values()]
 
     def check(self) -> int:
-        """Count the server's rubrics, to see that it answers; sends no text. Raises `SharedError`."""
+        """Check that the server answers, and return its number of rubrics; raises `SharedError`."""
         answer = self._call_server("GET", "/v1/rubrics")
         try:
             rubrics = json.loads(answer)
@@ -178,13 +175,13 @@ class Shared:
         return len(ids)
 
     def fetch(self, since: str, project: str, into: Path, kind: str = "all") -> None:
-        """Write the team's ledger lines of a project and `kind` to the file `into`. Raises `SharedError`.
+        """Write the team's ledger lines of a project and `kind` to the file `into`; raises `SharedError`.
 
         An older server ignores `kind` and sends all lines.
         """
         params = {"since": since, "project": project, "kind": kind}
         lines = self._call_server(
-            "GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params
+            "GET", "/v1/ledger", seconds=_FETCH_SECONDS, most=_MOST_LEDGER_BYTES, params=params
         )
         into.write_bytes(lines)
 
@@ -196,9 +193,9 @@ class Shared:
         seconds: float = _LEDGER_SECONDS,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
-        """Ask the server and return its answer within `seconds`.
+        """Send a request, and return the response body within `seconds`.
 
-        Every failure is raised as a `SharedError` that names the server's address.
+        Raises `SharedError` with the server's address for every failure.
         """
         try:
             return running.run(self._send_request(method, path, seconds, **sent))
@@ -217,9 +214,9 @@ class Shared:
         most: int = servers.MOST,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
-        """Ask the server and return its answer within `seconds`.
+        """Send a request, and return the response body within `seconds`.
 
-        Raises `SharedError` or a `_FAILURES` error.
+        Raises `SharedError` for a refusal, or one of `_FAILURES`.
         """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
         with servers.bounded(most):
@@ -237,7 +234,7 @@ class Shared:
 
 
 def _read_refusal(answer: httpx.Response) -> SharedError:
-    """Build the error for an answer other than 200: the server's message, and whether to try again."""
+    """Convert a response with an error status to a `SharedError`."""
     if answer.status_code == httpx.codes.UNAUTHORIZED:
         return SharedError(_WRONG_TOKEN)
     try:
@@ -246,17 +243,14 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
         message = f"it answered with status {answer.status_code}"
     may_work_soon = answer.status_code in _PASSING
     refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
-    refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
+    refusal.retry_after = parse_retry_after(answer.headers.get("retry-after", ""))
     return refusal
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Make a server's acceptance undetermined, since maybe only the author's own family is behind it.
-
-    It stays if the settings don't require independence, or if the author's family isn't known.
-    """
+    """Make an acceptance undetermined if the settings require independence from the author's family."""
     reason = independence.independence_problem(
-        judge.settings.independence, document.author_families, judged=()
+        judge.settings.independence, document.author_families, judging_families=()
     )
     if not reason:
         return verdict
@@ -278,18 +272,18 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
 
 
 def _may_retry(failure: Exception, tries: int) -> bool:
-    """Whether asking a server again may help, after this many tries."""
+    """Whether another try may succeed, after this many tries."""
     if isinstance(failure, SharedError):
         return failure.passing
     if isinstance(failure, httpx.ConnectError):  # nothing listens at the address
-        return tries <= _UNREACHED
+        return tries <= _TRIES_IF_UNREACHED
     return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))
 
 
 def configured(config: Config) -> Shared | None:
-    """Return the shared judge that the user configured; None if there's none.
+    """Return the user's configured shared judge, or None.
 
-    Raises `ConfigError` if no token may be sent to its address, or no token is found.
+    Raises `ConfigError` if its address isn't secure, or there's no token.
     """
     if config.server.url is None:
         return None
@@ -301,7 +295,7 @@ def configured(config: Config) -> Shared | None:
 
 
 def _find_address_problem(url: str, written: str) -> str:
-    """Explain why no token may be sent to a server's address, as `written`; "" if it may."""
+    """Explain why no token may be sent to an address, quoted as `written`, or return ""."""
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -315,9 +309,9 @@ def _find_address_problem(url: str, written: str) -> str:
 
 
 def _read_token(file: str | None) -> str:
-    """Read the token from the environment, or else from a file.
+    """Read the token from the environment or a file.
 
-    Raises `ConfigError` if the file can't be read, or neither holds exactly one token.
+    Raises `ConfigError` if the file can't be read, or there isn't exactly one token.
     """
     token = environment.environ().get(TOKEN, "").strip()
     if not token and file:
@@ -335,7 +329,7 @@ def _read_token(file: str | None) -> str:
 
 @functools.cache
 def _load_ssl_context() -> ssl.SSLContext:
-    return ssl.create_default_context()  # reads the certificates from disk, so once is enough
+    return ssl.create_default_context()  # slow, because it reads the certificates from disk
 
 
 def is_loopback(host: str) -> bool:
@@ -349,7 +343,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _explain_failure(error: Exception) -> str:
-    """Explain in one line why a server gave no answer."""
+    """Explain a failed request in one line."""
     if isinstance(error, SharedError | GatewayError):
         return short_line(str(error), _QUOTED_CHARS)
     if isinstance(error, ValidationError):

@@ -28,12 +28,10 @@ class Situation:
 
     @cached_property
     def outcomes(self) -> dict[TierName, Outcome | None]:
-        """The outcome of each tier so far.
-
-        None if it failed, or its jury is divided and another tier can settle it.
-        """
+        """The outcome of each tier so far, or None if it failed or leaves the decision to another tier."""
         outcomes: dict[TierName, Outcome | None] = {}
         for tier, evidence in self.evidence.items():
+            # Another tier can settle the disagreement of a divided jury.
             is_left_open = evidence.is_divided and not self.is_last_word(tier)
             outcomes[tier] = None if is_left_open else evidence.outcome
         return outcomes
@@ -85,20 +83,15 @@ class Situation:
         return tier in self.rules.tiers and tier not in self.evidence
 
     def is_last_word(self, tier: TierName) -> bool:
-        """Whether no tier is left to settle the question that divides this one's jury.
-
-        A tiebreaker with the same models as quick and deep would only repeat them.
-        """
+        """Whether no later tier can settle a disagreement in this tier's jury."""
         if tier == self.rules.tiers[-1]:
             return True
+        # A tiebreaker without a new model would only repeat the others.
         return tier == "deep" and not self.has_third_voice
 
     @property
     def has_third_voice(self) -> bool:
-        """Whether the tiebreaker has a model that neither quick nor deep had.
-
-        If its models aren't known, it's taken to have one.
-        """
+        """Whether the tiebreaker has a model that quick and deep don't have, or unknown models."""
         if "tiebreaker" not in self.rules.tiers:
             return False
         quick, deep, third = self.models_by_tier
@@ -110,31 +103,29 @@ class Situation:
         return [set(self.rules.models.get(tier, ())) for tier in TIERS]
 
     def is_unexplained(self, tier: TierName, outcome: VerdictWord) -> bool:
-        """Whether an end with this outcome needs reasons that the tier doesn't give."""
+        """Whether this outcome needs reasons that the tier doesn't give."""
         if self.evidence[tier].gives_reasons:
             return False
         return outcome == "improve" or (outcome == "reject" and self.rules.explains)
 
     def is_weak(self, tier: TierName) -> bool:
-        """Whether an opinion isn't final on its own if another model can be asked.
+        """Whether an opinion should be confirmed by another model.
 
-        That's an opinion from the winner's own family, one that `lacks_reasons`, or a close one. It isn't
-        close if its margin is unknown; under a calibration the gates judge the margin instead.
+        It's from the winner's own family, lacks reasons, or is close to another outcome.
         """
         evidence = self.evidence[tier]
         if evidence.is_own_family or self.lacks_reasons(tier):
             return True
+        # With a calibration, its gates have already considered the margin.
         if self.rules.finality is not None or evidence.margin is None:
             return False
         return evidence.margin < self.rules.margin
 
     def lacks_reasons(self, tier: TierName) -> bool:
-        """Whether a tier says improve without giving reasons.
-
-        If a calibration would let such an opinion through, no other tier without reasons can end the judging
-        either.
-        """
+        """Whether a tier says improve without giving reasons."""
         let_through = self.let_through
+        # A calibration lets an improve without reasons through. Then the reasons must come from a tier that
+        # writes, whatever other decision models say.
         if let_through is not None and self.calibrated_end is None:
             return tier in self.rules.deciding
         evidence = self.evidence[tier]
@@ -142,7 +133,7 @@ class Situation:
 
     @cached_property
     def let_through(self) -> End | None:
-        """The end by the first opinion that a calibration lets through, with or without reasons."""
+        """The end by the first opinion that a calibration makes final, with or without reasons."""
         finality = self.rules.finality
         is_only_tier = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
         if finality is None or is_only_tier:
@@ -155,7 +146,7 @@ class Situation:
             if outcome is None:
                 continue
             evidence = self.evidence[tier]
-            # A text may be rejected by its beginning, but not accepted.
+            # The start of a text can be enough to reject it, but not to accept it.
             is_acceptance_cut = outcome == "accept" and not evidence.sees_all
             if not is_acceptance_cut and not evidence.is_own_family:
                 do_all_agree = len(self.outcomes) > 1 and set(self.outcomes.values()) == {outcome}
@@ -163,13 +154,11 @@ class Situation:
         return None
 
     def _find_final_outcome(self, finality: FinalityRules, tier: TierName) -> Outcome | None:
-        """Find the outcome that a calibration makes final for a tier; None if it makes none final.
-
-        A rule by leaning comes before those by margin, and may give another outcome than the tier's own.
-        """
+        """Return the outcome that a calibration makes final for a tier, or None."""
         outcome = self.outcomes[tier]
         if outcome is None:
             return None
+        # Leanings come before margins, and can give another outcome than the tier's scores.
         if finality.has_leaning_rule(tier):
             outcome_by_leaning = finality.decided(tier, self.leanings)
             if outcome_by_leaning is not None:
@@ -180,10 +169,7 @@ class Situation:
 
     @property
     def calibrated_end(self) -> End | None:
-        """The end by the first opinion that a calibration lets through; None if there's none.
-
-        Also None if that opinion is an improve without the reasons that it needs.
-        """
+        """The end by the first opinion that a calibration makes final, unless it lacks reasons."""
         end = self.let_through
         if end is None or end.tier is None:
             return end
@@ -193,7 +179,7 @@ class Situation:
 
     @property
     def tier_for_reasons(self) -> TierName | None:
-        """The first tier that gives reasons, or can be asked for them; None if there is none."""
+        """The first tier that gives reasons, or can be asked for them."""
         for tier in self.rules.tiers:
             if tier in self.rules.deciding:
                 continue
@@ -216,12 +202,13 @@ class Situation:
 
     @property
     def next_tier(self) -> TierName | None:
-        """The tier that a ranking can ask now; not a tiebreaker if all its models were heard."""
+        """The tier that a ranking can ask now, if any."""
         tiers = self.rules.tiers
         later_tiers = tiers[tiers.index(self.latest_tier) + 1 :]
         if not later_tiers:
             return None
         next_tier = later_tiers[0]
+        # A tiebreaker whose models all answered before would only repeat them.
         deep = self.evidence.get("deep")
         if next_tier == "tiebreaker" and deep is not None and deep.standing:
             latest_standing = self.complete[-1].standing
@@ -232,10 +219,7 @@ class Situation:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The subjects that go up a tier: those near the best, and at least the best two.
-
-        Before any tier has ranked them, these are all subjects.
-        """
+        """The subjects that go up a tier: those near the best and at least two, or initially all."""
         if not self.complete:
             return self.rules.letters
         standing = self.complete[-1].standing

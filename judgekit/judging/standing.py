@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.rubric.schema import ScoreRubric
 
-EQUAL_WITHIN = 1e-9  # the most that two means of the same numbers may differ
+EQUAL_WITHIN = 1e-9  # the rounding error of two means of the same numbers
+# Default margins, as fractions of the scale's length
 QUICK_SHARE = 0.1
-DEEP_SHARE = 0.05  # of the scale's length
+DEEP_SHARE = 0.05
 
 # A model's means over dimensions, by letter.
 DimensionMeans: TypeAlias = "Mapping[str, Sequence[float]]"
@@ -42,7 +43,7 @@ MeansByVoter: TypeAlias = "Mapping[Voter, DimensionMeans]"
 
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
-    """Return a rubric's default margins in points of its scale, for use without labels."""
+    """Return a rubric's margins in points of its scale, by default a fraction of its length."""
     length = rubric.scale.max - rubric.scale.min
     deep = DEEP_SHARE * length
     return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep, **rubric.margins}
@@ -55,8 +56,8 @@ def mean_scores(
 ) -> dict[str, float] | None:
     """Average each subject's scores over the models that scored all subjects, by letter.
 
-    Each group of models, such as a family, has equal weight. None if no model scored all subjects, or if
-    half or fewer of the `asked` models did.
+    Each group of models, such as a family, has equal weight. If no model scored all subjects, or at most half
+    of the `asked` models did, return None.
     """
     complete = []
     for group, points_by_letter in means_by_group:
@@ -67,40 +68,40 @@ def mean_scores(
     if asked is not None and not jury.has_quorum(len(complete), asked):
         return None
 
-    models_in_group = Counter(group for group, _ in complete)
+    group_sizes = Counter(group for group, _ in complete)
     means = {}
     for letter in letters:
         points: list[float] = []
         weights: list[float] = []
         for group, points_by_letter in complete:
-            points_of_model = points_by_letter[letter]
-            points += points_of_model
-            weights += [1 / models_in_group[group]] * len(points_of_model)
+            model_points = points_by_letter[letter]
+            points += model_points
+            weights += [1 / group_sizes[group]] * len(model_points)
         means[letter] = fmean(points, weights)
     return means
 
 
 def contending(means: Mapping[str, float], margin: float) -> list[str]:
-    """List the subjects within `margin` of the best, the best first."""
+    """List the subjects within `margin` of the best, best first."""
     least_mean = max(means.values()) - margin - EQUAL_WITHIN
     near_best = [letter for letter, mean in means.items() if mean >= least_mean]
-    # Equal means are ordered by letter.
+    # Sort equal means by letter.
     return sorted(near_best, key=lambda letter: (-means[letter], letter))
 
 
 def lead_of(means: Mapping[str, float]) -> float:
-    """Compute the best subject's lead over the next; 0 if they're equal."""
+    """Return the best subject's lead over the second best."""
     best, second_best, *_ = sorted(means.values(), reverse=True)
     return best - second_best
 
 
 def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
-    """Count the calls that a tier took: one for each score, and one for each score that's missing."""
+    """Count a tier's calls: one for each score, and one for each missing score."""
     calls = 0
     for points_by_letter in means_by_voter.values():
         for letter in letters:
             scores = points_by_letter.get(letter, ())
-            calls += max(1, len(scores))  # a call that failed gave no score
+            calls += max(1, len(scores))  # a failed call gave no score
     return calls
 
 
@@ -126,7 +127,7 @@ class RankedTier(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The subject that leads by all tiers so far; None for a tie."""
+        """The subject that leads by all tiers so far, or None for a tie."""
         if self.means and self.lead:
             return contending(self.means, 0.0)[0]
         return None
@@ -164,7 +165,7 @@ def rank(
 def _pool_tiers(
     tiers: RankedTiers, letters: Sequence[str]
 ) -> tuple[dict[str, float], frozenset[Voter]]:
-    """Average subjects over several tiers; returns the models that scored every subject too."""
+    """Average subjects' scores over tiers. Return the means, and the models that scored all subjects."""
     means_by_group = []
     voters = set()
     for ranked in tiers:

@@ -66,10 +66,10 @@ class JudgingState(Generic[Subject]):
     """The models' opinions, in tiers that have one."""
 
     def common_fields(self, settings: JudgeSettings) -> CommonFields:
-        """Return the fields that every record has, from the settings and the rounds so far."""
+        """Return the fields of every record, from the settings and the rounds so far."""
         usages = [answer.usage for answer in self.rounds]
         cost_usd, cost_source = errors.add_up_costs(usages)
-        if cost_usd is not None:  # None: no call's cost is known
+        if cost_usd is not None:
             cost_usd = round(cost_usd, 6)
         return {
             "rubric": rubric_ref(settings.loaded),
@@ -84,7 +84,7 @@ class JudgingState(Generic[Subject]):
         }
 
     def verdict_fields(self, settings: JudgeSettings) -> VerdictFields:
-        """Return the fields that verdicts and comparisons share: those of every record, and an id."""
+        """Return the fields that verdicts and comparisons share."""
         providers = set()
         for tier in self.opinions:
             providers |= {model.profile.provider for model in settings.models_by_tier[tier]}

@@ -45,7 +45,7 @@ _FORMATS: Final[dict[OutputMode, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of one call about the sentence, and the style the model is asked in since."""
+    """The result of one call about the sentence, and the style that the call taught."""
 
     endpoint: Endpoint
     answer: Answer[Any]
@@ -53,24 +53,21 @@ class Trial:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a decision model says yes to a false statement at least as readily as to a true one.
-
-        False for other models, and if the call failed.
-        """
+        """Whether a decision model can't tell a wrong yes from a right one."""
         if kind_of(self.endpoint) is not DECIDES:
             return False
         if self.answer.failure is not None or not self.answer.value:
             return False
         shares = self.answer.value
-        yes_to_true_statement = shares[_RIGHT.name][YES]
-        yes_to_false_statement = shares[_WRONG.name][YES]
-        return bool(yes_to_true_statement <= yes_to_false_statement)
+        right_yes = shares[_RIGHT.name][YES]
+        wrong_yes = shares[_WRONG.name][YES]
+        return bool(right_yes <= wrong_yes)
 
     @property
     def observed(self) -> str:
-        """The observations in one line: how replies follow the schema, and any deviation from the default.
+        """The observations in one line: how replies follow the schema, and the style's other changes.
 
-        "" for a model that isn't called through litellm, or that writes no replies.
+        It's "" for a model that isn't called through litellm, or doesn't write.
         """
         if kind_of(self.endpoint) is DECIDES:
             return _describe_decisions(self.answer)
@@ -101,7 +98,7 @@ class Trial:
 
 
 def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
-    """State the most that trying these models can cost, as far as their prices are known."""
+    """Describe the maximum cost of trying these models, as far as prices are known."""
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
@@ -121,7 +118,7 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
 
 
 async def try_models(endpoints: Sequence[Endpoint]) -> list[Trial]:
-    """Try models one after another, with a gateway of their own."""
+    """Try models one after another."""
     async with aclosing(gateways.open_gateway(environment.environ())) as gateway:
         return [await try_model(gateway, endpoint) for endpoint in endpoints]
 
@@ -144,7 +141,7 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
 
 
 def _describe_decisions(answer: Answer[Any]) -> str:
-    """State how likely yes was when right, and when wrong; "" if an answer is missing."""
+    """Describe the probabilities of a right and a wrong yes, or return "" if an answer is missing."""
     if answer.failure is not None or not answer.value:
         return ""
     right = answer.value[_RIGHT.name][YES]
@@ -158,18 +155,16 @@ def _describe_decisions(answer: Answer[Any]) -> str:
 
 
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
-    """Ask a model about the sentence in the default style, after forgetting the style it needed before.
-
-    A decision model gets two questions with known answers instead.
-    """
+    """Ask a model about the sentence in the default style, forgetting any style learned before."""
     await gateways.prepare(endpoint)
     if kind_of(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
+
     remembered.forget(endpoint)
     settings = JudgeSettings(loaded=find_rubric(RUBRIC, None, (ScoreRubric,)), mode="strict")
     question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
     (call,) = question.calls(endpoint, Session(gateway, _SECONDS), sample=0)
     answer = await call()
-    # The call may have learned a weaker style.
+    # The call may have taught a weaker style.
     style = remembered.find(endpoint) or CallStyle(endpoint.output)
     return Trial(endpoint, answer, style)

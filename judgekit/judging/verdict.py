@@ -175,23 +175,20 @@ OpinionRecord: TypeAlias = ScoreOpinion | SelectOpinion | PairOpinion
 
 
 def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
-    """Read an opinion of any version, ignoring a field with another shape than ours.
-
-    Anything but an object is left for pydantic to refuse.
-    """
-    if not isinstance(value, Mapping):
+    """Read an opinion of any version, ignoring fields with an unknown shape."""
+    if not isinstance(value, Mapping):  # pydantic will refuse it
         return value
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        # A problem's location is a path, and begins with the field's name.
+        # A problem's location is a path that starts with the field's name.
         invalid_names = {problem["loc"][0] for problem in error.errors()}
     valid_fields = {name: field for name, field in value.items() if name not in invalid_names}
     return kind.model_validate(valid_fields)
 
 
 def _read_compared(value: object) -> object:
-    """Read a comparison's opinion: a choice between two texts, or the scores of one text in a ranking."""
+    """Read a comparison's opinion: a choice between two texts, or a text's scores in a ranking."""
     is_choice = isinstance(value, Mapping) and "better" in value
     if is_choice:
         return _read_opinion(PairOpinion, value)
@@ -389,7 +386,7 @@ class Verdict(_Record):
         """The subject's name."""
         if not self.subjects:
             return self.task_id
-        # A file's id ends with the beginning of its hash, which tells a person nothing.
+        # A file's id ends with a part of its hash, which isn't for people.
         return self.task_id.removesuffix(f"@{self.subjects[0].sha256[:16]}")
 
     def __repr__(self) -> str:
@@ -459,10 +456,7 @@ class Selection(_Record):
 
 
 def drop_later_fields(record: dict[str, object]) -> None:
-    """Change a verdict's `record`, in place, so that a client of version 0.1.0 can read it.
-
-    Fields added later are deleted, and kinds of failures added later are replaced by the nearest earlier one.
-    """
+    """Change a verdict's `record`, in place, so that a client of version 0.1.0 can read it."""
     rounds = _find_children([record], "rounds")
     for failure in _find_children(rounds, "failure"):
         kind = failure["kind"]
@@ -477,18 +471,18 @@ def drop_later_fields(record: dict[str, object]) -> None:
 
 
 def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[str, object]]:
-    """Collect the objects under the key `name` of each owner, one by one if there's a list of them."""
+    """Collect the objects under a key of each owner, which can be an object or a list of objects."""
     children = []
     for owner in owners:
         value = owner.get(name)
         members = value if isinstance(value, list) else [value]
-        # An owner may have null under the key, or not have it at all.
+        # The key can be null or missing.
         children += [member for member in members if isinstance(member, dict)]
     return children
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
-    """Build the reference by which a record names the rubric file that was applied."""
+    """Build a record's reference to the rubric file."""
     rubric = loaded.rubric
     return RubricRef(
         id=rubric.rubric, version=rubric.version, sha256=loaded.sha256, source=loaded.source
@@ -593,27 +587,24 @@ class Comparison(_Record):
 
 
 def _list_models(rounds: Sequence[AnyRound]) -> str:
-    """List the models of some rounds in words, each once; says so if there are no rounds."""
+    """List the rounds' models without duplicates, for people."""
     if not rounds:
         return "no model was asked"
-    names = dict.fromkeys(row.model for row in rounds)  # each once, in order
+    names = dict.fromkeys(row.model for row in rounds)
     return ", ".join(names)
 
 
 def _describe_cost(record: Verdict | Comparison) -> str:
-    """Say in a few words what a record's calls cost, if that's known."""
+    """Describe the cost of a record's calls, for people."""
     if record.cost_usd is None:
         return "cost unknown" if record.rounds else "no cost"
     cost = f"{record.cost_usd:.4f} USD"
-    is_partial = record.cost_complete is False  # None: an older version didn't say
+    is_partial = record.cost_complete is False  # it's None in older records
     return f"at least {cost}" if is_partial else cost
 
 
 def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str:
-    """Join three lines for people: the headline, the details, and the reason.
-
-    Each has at most `MOST_SHOWN` characters, and nothing in it that a terminal would obey.
-    """
+    """Join a headline, details and a reason, each shortened to one line and safe for a terminal."""
     lines = []
     for line in (escaped(headline), escaped("; ".join(details)), reason):
         safe_line = disarmed(short_line(line, MOST_SHOWN))

@@ -37,14 +37,14 @@ class _Round(TypedDict):
 
 
 def _list_rounds(record: Mapping[str, object]) -> Sequence[_Round]:
-    """Return the rounds of a record in JSON; none if it has no such key."""
+    """Return the rounds of a JSON record, if any."""
     return cast("Sequence[_Round]", record.get("rounds") or ())
 
 
 def is_wordless(verdict: Mapping[str, object]) -> bool:
-    """Whether all opinions of the tier that settled a verdict's record come from decision models.
+    """Whether all opinions of the tier that settled a verdict come from decision models.
 
-    Code derives their findings from probabilities, so a wordless verdict may have findings.
+    Such a verdict can still have findings, which code derives from probabilities.
     """
     opinions = []
     for row in _list_rounds(verdict):
@@ -63,7 +63,7 @@ class Deciders:
         self._unproven: dict[str, int] = {}  # acceptances without a calibration, by model
 
     def __add__(self, other: Deciders) -> Deciders:
-        """Combine two counts, of rows that several workers judged."""
+        """Combine two counts, from different workers."""
         both = Deciders()
         both._answered = self._answered | other._answered
         both._has_reasons = self._has_reasons or other._has_reasons
@@ -76,8 +76,8 @@ class Deciders:
         return bool(self._answered) or self._has_reasons
 
     def add(self, record: Mapping[str, object]) -> None:
-        """Note the models in a record's rounds, and count an acceptance that no calibration supports."""
-        is_acceptance = record.get("verdict", "") not in _OPEN  # or a win
+        """Add the models in a record's rounds, and count its acceptance if no calibration supports it."""
+        is_acceptance = record.get("verdict", "") not in _OPEN  # or a comparison's winner
         if is_acceptance and not record.get("calibration") and is_wordless(record):
             name = str(record.get("model") or "a decision model")
             self._unproven[name] = self._unproven.get(name, 0) + 1
@@ -86,9 +86,9 @@ class Deciders:
             opinion = row["opinion"]
             if not opinion:
                 continue
-            # Opinions on candidates (`keep`) may have probabilities from models that write.
-            is_of_decider = "probabilities" in opinion and "keep" not in opinion
-            if is_of_decider:
+            # Opinions on candidates (`keep`) can also have probabilities if the model writes.
+            is_decision = "probabilities" in opinion and "keep" not in opinion
+            if is_decision:
                 asked_name = opinion.get("asked", row["model"])
                 self._answered[asked_name] = row["model"]
                 self._has_reasons |= bool(opinion.get("findings"))
@@ -96,10 +96,7 @@ class Deciders:
                 self._has_reasons = True
 
     def notes(self, task: Literal["judge", "compare"]) -> list[str]:
-        """Write the notes to the user about models that give no reasons, a line each.
-
-        `task` decides the advice on getting reasons.
-        """
+        """Return lines for the user about models that give no reasons. The advice depends on the `task`."""
         lines = []
         for name, served_name in self._answered.items():
             if name.endswith("-latest"):

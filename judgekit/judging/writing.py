@@ -43,7 +43,7 @@ LABEL_TOKENS = 16
 
 
 class Writer:
-    """Asks a model for one object in the form that fits the questions."""
+    """Asks a model for one object with the answers to all questions."""
 
     @property
     def bars(self) -> Sequence[float]:
@@ -59,7 +59,7 @@ class Writer:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Send one prompt with all questions, and read the reply; asks again if it's unreadable."""
+        """Send one prompt with all questions, and read the reply."""
         sheet = _choose_sheet(questionnaire)
         wants_logprobs = sheet.has_scores and endpoint.logprobs
         request = Request(
@@ -83,7 +83,7 @@ class Writer:
 
 
 def make_messages(questionnaire: Questionnaire) -> Messages:
-    """Write the questions as rules, and the subject with other models' opinions as data."""
+    """Write the prompt, with the questions as rules, and the subject and other models' opinions as data."""
     fence = Fence()
     written = _choose_sheet(questionnaire).write()
     blocks = [questionnaire.context(fence)]
@@ -97,7 +97,7 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
 
 
 def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
-    """Return the class that a model's reply to a questionnaire is read into."""
+    """Return the class for replies to a questionnaire."""
     return _choose_sheet(questionnaire).form
 
 
@@ -111,13 +111,13 @@ class _Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Sheet(ABC):
-    """A questionnaire on paper: writes its questions and reads the reply to them."""
+    """Writes a questionnaire's questions into a prompt, and reads the reply."""
 
     questionnaire: Questionnaire
 
     @property
     def has_scores(self) -> bool:
-        """Whether a reply has numbers, for which a provider may give the expectation."""
+        """Whether a reply has numbers, so that token probabilities are useful."""
         return False
 
     @property
@@ -128,7 +128,7 @@ class _Sheet(ABC):
     @property
     @abstractmethod
     def most_tokens(self) -> int:
-        """The longest reply in tokens."""
+        """The limit of tokens per reply."""
 
     @abstractmethod
     def write(self) -> _Written:
@@ -140,7 +140,7 @@ class _Sheet(ABC):
 
 
 def _choose_sheet(questionnaire: Questionnaire) -> _Sheet:
-    """Pick the sheet for the kind of questions: a listing, a choice between texts, or else scores."""
+    """Choose the sheet for the kind of questions: a listing, a choice, or scores."""
     if questionnaire.is_listing:
         return _Listing(questionnaire)
     if any(question.kind == "choice" for question in questionnaire.questions.values()):
@@ -157,7 +157,7 @@ class _ScoreSheet(_Sheet):
 
     @property
     def form(self) -> type[ReplyForm]:
-        """The form of a reply: a number within the scale, or yes or no, for each question."""
+        """The form of a reply: a number on the scale, or yes or no, for each question."""
         questions = self.questionnaire.questions
         binary = [name for name, question in questions.items() if question.kind == "predicate"]
         least = self.questionnaire.points_of_words["no"]
@@ -169,7 +169,7 @@ class _ScoreSheet(_Sheet):
         return SCORE_TOKENS
 
     def write(self) -> _Written:
-        """Write a line for each dimension, the scale, and the examples if all models see them."""
+        """Write the dimensions, the scale, and any examples."""
         dimension_lines = []
         answer_shapes = []
         scales = []
@@ -184,6 +184,7 @@ class _ScoreSheet(_Sheet):
             if not is_yes_or_no:
                 scales.append(question.options)
 
+        # All dimensions share a scale.
         rules = ["\n".join(["Dimensions:", *dimension_lines])]
         if scales:
             exception = ""
@@ -199,7 +200,7 @@ class _ScoreSheet(_Sheet):
         return _Written(rules, shape, "Earlier assessments, in no order:")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Read the scores, reasons and findings; a reply with token probabilities gives expectations."""
+        """Read the scores, reasons and findings. With token probabilities, scores are expectations."""
         score_form = cast("ScoreReply", form)
         content = score_form.model_dump()
         words = self.questionnaire.points_of_words
@@ -250,7 +251,7 @@ class _Listing(_Sheet):
         return _Written([rule], f"{{{', '.join(lists)}}}")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Give each label 1 point for a question that lists it, and else 0."""
+        """Give each label 1 point for each question that lists it, otherwise 0."""
         del reply
         labels_by_key = form.model_dump()
         points: dict[str, float] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.config import files
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
-from judgekit.judging.cache import MAX_DAYS, KeptText
+from judgekit.judging.cache import MAX_DAYS, StoredText
 from judgekit.ledger import store
 from judgekit.ledger.records import (
     SCHEMAS,
@@ -426,7 +426,7 @@ class Database:
     is_quick = False
     """Whether kept replies are read in less than a millisecond: they come over a network."""
 
-    def read_reply(self, key: str) -> KeptText | None:
+    def read_reply(self, key: str) -> StoredText | None:
         """Return the cached reply for `key`; None if it's missing or the store can't be read."""
         rows = []
         with suppress(JudgekitError):
@@ -434,7 +434,7 @@ class Database:
         if not rows:
             return None
         text, age = rows[0]
-        return KeptText(text=text, age=age)
+        return StoredText(text=text, age=age)
 
     def write_reply(self, key: str, text: str) -> None:
         """Cache a reply under `key`; failures are ignored."""

@@ -62,10 +62,9 @@ class Endpoint:
 
 
 def answering_name(asked: str, answered: str) -> str:
-    """Name the model that answered.
+    """Return the name of the model that answered, given the requested name and the one in the reply.
 
-    It's `answered`, the name in the reply, unless the reply names no model or the names differ only by a
-    prefix such as `openai/`. Then it's `asked`, the name that was asked.
+    Without a name in the reply, or if only a prefix such as `openai/` differs, that's the requested name.
     """
     _, _, asked_name = asked.rpartition("/")
     _, _, answered_name = answered.rpartition("/")
@@ -90,7 +89,7 @@ class CallKey(NamedTuple):
     part: str = ""
 
     def within(self, part: str) -> CallKey:
-        """Return the key of a part of this call: its own part, a slash, and `part`."""
+        """Return the key of a part of this call, with the `part` appended after a slash."""
         parts = [name for name in (self.part, part) if name]
         return self._replace(part="/".join(parts))
 
@@ -133,8 +132,7 @@ class Reply:
     distrust: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Everything that models, servers, programs and stores say passes through here, so the types may be
-        # wrong.
+        # The values come from models, servers, programs and stores, so their types may be wrong.
         if not isinstance(self.text, str):
             problem = f"the reply is no text but {type(self.text).__name__}"
             raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=self.usage)
@@ -144,7 +142,7 @@ class Reply:
 
 
 def _is_name(value: object) -> bool:
-    """Whether a value can be a model's name in a verdict: a short string that can be encoded as UTF-8."""
+    """Whether a value can be a model's name: a short string that can be encoded as UTF-8."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_NAME:
         return False
     return encodable(value) == value
@@ -173,9 +171,9 @@ _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 def endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
-    """Build the endpoint for `model` of `profile`, with the keys and addresses in `environ`.
+    """Build the endpoint for a model, with the keys and addresses in `environ`.
 
-    `base` is an address that's used instead of the ones in `environ` and in the profile.
+    The address `base` overrides those in `environ` and the profile.
     """
     bare_name = model
     if isinstance(profile, ApiProfile):
@@ -185,6 +183,7 @@ def endpoint(
     output = profile.of_model(profile.outputs, model, profile.output)
     price = profile.of_model(profile.price, model, None)
     basic_endpoint = Endpoint(profile, model, family, output, price=price)
+
     if isinstance(profile, CommandProfile):
         # A program gets its settings as environment variables.
         names = ("PATH", "HOME", *profile.keep_env)
@@ -194,12 +193,13 @@ def endpoint(
         return basic_endpoint
 
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
+    # Without any key, litellm would use another provider's.
     key_if_unset = NO_KEY if address else None
     api_endpoint = replace(
         basic_endpoint,
         model=profile.prefix + bare_name,
         api_base=address,
-        api_key=first_set(profile.key, environ) or key_if_unset,
+        api_key=first_set_value(profile.key, environ) or key_if_unset,
         parameters=_read_parameters(profile, environ),
         decides=isinstance(profile, DecisionsProfile),
     )
@@ -210,29 +210,26 @@ def endpoint(
 
 
 def _read_parameters(profile: ApiProfile, environ: Mapping[str, str]) -> dict[str, str]:
-    """Read the further arguments for a provider's client from those variables that are set."""
+    """Read additional arguments for the provider's client from the environment."""
     parameters = {}
     for name, variables in profile.parameters.items():
-        value = first_set(variables, environ)
+        value = first_set_value(variables, environ)
         if value:
             parameters[name] = value
     return parameters
 
 
 def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
-    """Whether a model gives log probabilities.
-
-    Its profile says so for all its models, or for those listed by the beginnings of their names.
-    """
-    if isinstance(profile.logprobs, bool):
+    """Whether a model returns log probabilities, according to its profile."""
+    if isinstance(profile.logprobs, bool):  # for all its models
         return profile.logprobs
     return profile.of_model(profile.logprobs, model, default=False)
 
 
 def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
-    """Replace each `{VARIABLE}` in a profile's address by the variable's value in `environ`.
+    """Fill each `{VARIABLE}` of a profile's address in from `environ`.
 
-    None if the profile has no address, or if one of the variables isn't set.
+    Without an address, or if a variable isn't set, return None.
     """
     if profile.base is None:
         return None
@@ -243,7 +240,7 @@ def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None
     return _VARIABLE.sub(lambda match: quote(values[match[1]], safe=""), profile.base)
 
 
-def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def first_set_value(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """Return the value of the first variable that's set and not blank, or None."""
     for name in variables:
         value = environ.get(name, "").strip()
@@ -257,26 +254,21 @@ def is_loopback(base: str) -> bool:
 
 
 def is_local(endpoint: Endpoint) -> bool:
-    """Whether a model runs on this machine, so that its calls cost nothing.
-
-    It does if judgekit runs it, or if it's reached at an address of this machine through the profile of a
-    server that users run themselves.
-    """
+    """Whether a model runs on this machine, so that its calls cost nothing."""
     profile = endpoint.profile
-    is_on_this_machine = is_loopback(endpoint.api_base or "")
+    has_local_address = is_loopback(endpoint.api_base or "")
+    # A local address isn't enough: it could be a proxy for a paid model. So the profile must be for a server
+    # that users run themselves.
     if isinstance(profile, LitellmProfile):
-        is_known_server = profile.detect.port is not None
-        return profile.embedded or (is_known_server and is_on_this_machine)
+        is_own_server = profile.detect.port is not None
+        return profile.embedded or (is_own_server and has_local_address)
     if isinstance(profile, DecisionsProfile):
-        return profile.own_server and is_on_this_machine
+        return profile.own_server and has_local_address
     return False
 
 
-def secret_values(endpoint: Endpoint) -> list[str]:
-    """List the values of an endpoint that no message may show.
-
-    These are its API key, and every parameter with a name like that of a secret, such as `aws_secret_key`.
-    """
+def list_secrets(endpoint: Endpoint) -> list[str]:
+    """List an endpoint's secrets: its API key, and parameters with names such as `aws_secret_key`."""
     values = [endpoint.api_key or ""]
     for name, value in endpoint.parameters.items():
         if _SECRET.search(name):
@@ -284,31 +276,26 @@ def secret_values(endpoint: Endpoint) -> list[str]:
     return [value for value in values if value not in ("", NO_KEY)]
 
 
-def without_values(text: str, secrets: Iterable[str]) -> str:
-    """Replace each of the `secrets` in `text` by `[key]`, also if the text has only a part of the secret.
-
-    The part may be the secret's first six or more characters, or its last four or more.
-    """
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Replace `secrets` in `text` with `[key]`, even if only their first or last characters are quoted."""
     for secret in secrets:
         if len(secret) < 6:  # noqa: PLR2004 - too short for a key; replacing it could remove ordinary words
             continue
         text = text.replace(secret, "[key]")
-        # Providers quote a key by its beginning (sk-ab12…), or masked (sk-a****wxyz).
-        beginning = re.escape(secret[:6])
-        text = re.sub(rf"{beginning}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
-        # Or they quote only its end (…wxyz). It's replaced if no letter or digit stands next to it.
+        # Providers quote the start of a key (sk-ab12…) or mask it (sk-a****wxyz).
+        start_of_key = re.escape(secret[:6])
+        text = re.sub(rf"{start_of_key}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
+        # Or they quote at least the last four characters (…wxyz), which aren't part of a longer word then.
         ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
         text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
     return text
 
 
-def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:
-    """Add the schema to the system message, unless the call itself carries it, as `mode` tells.
-
-    Without a schema, the messages stay as they are.
-    """
+def add_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:
+    """Add the schema to the system message, if there's a schema and `mode` doesn't send it separately."""
     if schema is None or mode in ("json_schema", "tool"):
         return messages
+
     instruction = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"
     instruction += json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].role == "system":

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from judgekit.errors import FailureKind, GatewayError, Usage, free, usage_of_failed_call
 from judgekit.providers import failures, litellm, running, servers
-from judgekit.providers.base import MAX_MESSAGE, NO_KEY, is_local, secret_values, without_values
+from judgekit.providers.base import MAX_MESSAGE, NO_KEY, hide_secrets, is_local, list_secrets
 from judgekit.providers.pace import Pace
 from judgekit.providers.registry import LitellmProfile
 from judgekit.text import short_line
@@ -35,18 +35,18 @@ MOST_BYTES = 200_000_000  # bytes of a batch's file: OpenAI's limit
 _MOST_ANSWERED = 1_000_000_000  # bytes
 _SECONDS = 60.0
 _FILE_SECONDS = 900.0  # for a call that sends or fetches a file
-_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/object
+_KNOWN_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/object
     *("validating", "failed", "in_progress", "finalizing", "completed"),
     *("expired", "cancelling", "cancelled"),
 }
 WINDOW_SECONDS = 24 * 3600  # OpenAI's completion window for a batch
-_PAGES = 100  # of the list of batches, 100 batches each
+_MOST_PAGES = 100  # of the list of batches, with 100 batches each
 _TAG = "judgekit"  # in a batch's metadata
 _PROXY = "litellm_proxy/"  # routes a file and its batches by the model named in a header
-_ABOUT_LIMIT = re.compile(
+_QUEUE_LIMIT = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
-# litellm sets these headers from variables that are meant for OpenAI only.
+# litellm sets these headers from environment variables that are meant for OpenAI only.
 _OPENAI_HEADERS = (
     "openai-organization",
     "openai-project",
@@ -54,7 +54,7 @@ _OPENAI_HEADERS = (
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 CHARS_PER_TOKEN = 4  # a rough average, for estimates
-_LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_REPLY_LIMIT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class BatchAnswer(NamedTuple):
@@ -65,9 +65,9 @@ class BatchAnswer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as its provider describes it: the ids of its files, and a `problem` in the provider's words.
+    """A batch as its provider describes it. `files` are the ids of its output and error files.
 
-    `deadline` is when the provider means to have finished it, or None if it doesn't say.
+    `problem` is the provider's error message. `deadline` is None if the provider doesn't give one.
     """
 
     status: str
@@ -79,7 +79,7 @@ class Batch(NamedTuple):
 
 
 def refusal(endpoint: Endpoint) -> str | None:
-    """Explain why a model can't be asked in batches; None if it can be."""
+    """Explain why a model can't be queried in batches, or return None if it can."""
     profile = endpoint.profile
     if endpoint.decides:
         return f"{endpoint.model} decides, and decision models have no batches"
@@ -93,31 +93,29 @@ def refusal(endpoint: Endpoint) -> str | None:
 
 
 def is_limit(problem: str) -> bool:
-    """Whether the provider's words say that a batch was refused because too much is queued already."""
-    return bool(_ABOUT_LIMIT.search(problem))
+    """Whether a provider's message says that it has too much queued already."""
+    return bool(_QUEUE_LIMIT.search(problem))
 
 
-def price(endpoint: Endpoint, read: int, written: int) -> float | None:
-    """Compute the cost in US dollars of a request in a batch, or None if no price is known.
-
-    `read` is the number of the prompt's tokens, and `written` that of the reply's.
-    """
+def price(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
+    """Compute the cost of a batched request in US dollars, or None if no price is known."""
     if is_local(endpoint):
         return 0.0
-    call_price = litellm.price_of(endpoint.model, read, written)
     if endpoint.price is not None:
-        call_price = endpoint.price.of(read, written)
-    return _reduce_to_batch_price(Usage(cost_usd=call_price), endpoint).cost_usd
+        call_price: float | None = endpoint.price.of(prompt_tokens, reply_tokens)
+    else:
+        call_price = litellm.price_of(endpoint.model, prompt_tokens, reply_tokens)
+    return _apply_discount(Usage(cost_usd=call_price), endpoint).cost_usd
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
-    """Estimate the highest possible cost of a request in US dollars; 0 if no price is known.
+    """Estimate the maximum cost of a batched request in US dollars, or 0 if no price is known.
 
-    The prompt's tokens are estimated from its length. The reply is taken to be as long as it may be.
+    This assumes the longest reply that the request allows.
     """
     arguments = json.loads(body)
     reply_tokens = 0
-    for name in _LONGEST:
+    for name in _REPLY_LIMIT_NAMES:
         if arguments.get(name):
             reply_tokens = arguments[name]
             break
@@ -125,33 +123,32 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
     return price(endpoint, prompt_tokens, reply_tokens) or 0.0
 
 
-def _reduce_to_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
-    """Return the usage of a call, with its cost reduced to what the call costs in a batch."""
+def _apply_discount(usage: Usage, endpoint: Endpoint) -> Usage:
+    """Reduce a call's cost to its cost in a batch."""
     if is_local(endpoint):
         usage = free(usage)
-    share = getattr(endpoint.profile, "batches", None)
-    if usage.cost_usd and share is not None:
-        return replace(usage, cost_usd=usage.cost_usd * share)
+    price_factor = getattr(endpoint.profile, "batches", None)
+    if usage.cost_usd and price_factor is not None:
+        return replace(usage, cost_usd=usage.cost_usd * price_factor)
     return usage
 
 
-async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
-    """Build the path and the body of the HTTP request that an ordinary call would send.
-
-    Nothing is sent: the call gets an empty answer instead.
-    """
+async def build_request(
+    endpoint: Endpoint, request: Request, style: CallStyle
+) -> tuple[str, bytes]:
+    """Return the path and body of the HTTP request that an ordinary call would send."""
     requests = []
 
-    def catch(http_request: httpx.Request) -> None:
+    def capture(http_request: httpx.Request) -> None:
         base_path = urlsplit(endpoint.api_base or "").path.rstrip("/")
         path = http_request.url.path.removeprefix(base_path)
         requests.append((path, http_request.content))
 
     empty_answer = BatchAnswer(200, {"choices": []})
     try:
-        await _call_without_sending(endpoint, request, style, empty_answer, catch)
-    except GatewayError as failure:  # expected, as the empty answer holds no reply
-        if not requests:  # it failed before it had built a request
+        await _call_without_sending(endpoint, request, style, empty_answer, capture)
+    except GatewayError as failure:  # expected, because the answer has no reply
+        if not requests:  # the call failed before it built its request
             raise failure from None
     return requests[0]
 
@@ -159,16 +156,16 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 async def reply(
     endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
 ) -> Reply:
-    """Read a batch's answer to a request as a reply, with its cost at the batch's price.
+    """Convert a batch's answer to a reply, with its cost at the batch's price.
 
-    Raises the `GatewayError` that an ordinary call would raise for this answer.
+    Raises the same `GatewayError` as an ordinary call with this answer.
     """
     try:
         reply = await _call_without_sending(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
-        failure.usage = _reduce_to_batch_price(usage_of_failed_call(failure), endpoint)
+        failure.usage = _apply_discount(usage_of_failed_call(failure), endpoint)
         raise
-    return replace(reply, usage=_reduce_to_batch_price(reply.usage, endpoint))
+    return replace(reply, usage=_apply_discount(reply.usage, endpoint))
 
 
 async def _call_without_sending(
@@ -176,19 +173,19 @@ async def _call_without_sending(
     request: Request,
     style: CallStyle,
     answer: BatchAnswer,
-    catch: Callable[[httpx.Request], None],
+    capture: Callable[[httpx.Request], None],
 ) -> Reply:
-    """Make a call that sends nothing, and read `answer` as if the server had sent it.
+    """Make a call without sending it, as if the server had responded with `answer`.
 
-    `catch` is called with the HTTP request that would have been sent.
+    `capture` gets the HTTP request.
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    def carry(http_request: httpx.Request) -> httpx.Response:
-        catch(http_request)
+    def respond(http_request: httpx.Request) -> httpx.Response:
+        capture(http_request)
         return httpx.Response(answer.status, json=answer.body, request=http_request)
 
-    with servers.carried(carry):
+    with servers.intercepted(respond):
         deadline = time.monotonic() + _SECONDS
         work = partial(litellm.call, endpoint, request, style, deadline, Pace())
         return await running.inside(work)
@@ -196,7 +193,7 @@ async def _call_without_sending(
 
 @dataclass(frozen=True)
 class BatchCalls:
-    """Calls to one address about files and batches. Each may raise `GatewayError`. No call is retried."""
+    """Manages files and batches at an endpoint. Every call can raise `GatewayError`, and none is retried."""
 
     endpoint: Endpoint
 
@@ -213,7 +210,7 @@ class BatchCalls:
         return str(uploaded.id)
 
     async def find_file(self, name: str) -> str | None:
-        """Find an uploaded file by its name. Returns its id, or None if there is no such file."""
+        """Return the id of the uploaded file with this name, or None."""
         page = await self._call_litellm("afile_list", purpose="batch")
         for file in page.data or ():
             if file.filename == name:
@@ -221,7 +218,7 @@ class BatchCalls:
         return None
 
     async def create(self, file: str, path: str, tag: str) -> str:
-        """Create a batch of the requests in an uploaded file, and return its id."""
+        """Create a batch from the requests in an uploaded file, and return its id."""
         batch = await self._call_litellm(
             "acreate_batch",
             input_file_id=file,
@@ -232,10 +229,10 @@ class BatchCalls:
         return str(batch.id)
 
     async def find(self, tag: str, file: str) -> str | None:
-        """Find the batch with this tag or this file. Returns its id, or None if there's none."""
-        start: dict[str, Any] = {}  # where the next page starts; the first page needs nothing
-        for _ in range(_PAGES):
-            page = await self._call_litellm("alist_batches", limit=100, **start)
+        """Return the id of the batch with this tag or file, or None."""
+        page_start: dict[str, Any] = {}
+        for _ in range(_MOST_PAGES):
+            page = await self._call_litellm("alist_batches", limit=100, **page_start)
             for batch in page.data or ():
                 metadata = batch.metadata or {}
                 if batch.input_file_id == file or metadata.get(_TAG) == tag:
@@ -243,30 +240,29 @@ class BatchCalls:
             if not page.data or not getattr(page, "has_more", False):
                 break
             last_batch = page.data[-1]
-            start = {"after": last_batch.id}
+            page_start = {"after": last_batch.id}
         return None
 
     async def retrieve(self, batch_id: str) -> Batch:
         """Fetch a batch's current state."""
-        # Without this argument, litellm would also download the batch's output, to log its cost.
-        quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
-        statuses: list[str] = []
+        # Without this argument, litellm would also download the batch's output to log its cost.
+        no_logging: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
+        unknown_statuses: list[str] = []
 
-        def know_status(body: bytes) -> bytes:
-            # litellm rejects a status that OpenAI doesn't have, so replace it before litellm reads it.
-            return _replace_unknown_status(body, statuses)
+        def hide_unknown_status(body: bytes) -> bytes:
+            # litellm rejects statuses that OpenAI doesn't have.
+            return _replace_unknown_status(body, unknown_statuses)
 
         batch = await self._call_litellm(
-            "aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet
+            "aretrieve_batch", edit_body=hide_unknown_status, batch_id=batch_id, **no_logging
         )
-        # A status that OpenAI doesn't have was replaced before litellm read it: take the original one.
-        status = statuses[-1] if statuses else batch.status
+        status = unknown_statuses[-1] if unknown_statuses else batch.status
         return _read_batch(batch, status)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
-        """Fetch a batch's file, and yield the custom id and the answer of each line.
+        """Fetch a batch's file, and yield the custom id and the answer in each line.
 
-        The answer is None if the model must be asked again.
+        The answer is None if the request must be repeated.
         """
         response = await self._call_litellm("afile_content", seconds=_FILE_SECONDS, file_id=file)
         return _read_lines(response.content)
@@ -280,12 +276,12 @@ class BatchCalls:
         name: str,
         *,
         seconds: float = _SECONDS,
-        reread: Callable[[bytes], bytes] = bytes,
+        edit_body: Callable[[bytes], bytes] = bytes,
         **arguments: Any,  # noqa: ANN401 - litellm's arguments
     ) -> Any:  # noqa: ANN401 - one of litellm's objects
-        """Call the function of litellm with this `name`, and return its result.
+        """Call a litellm function by name, and return its result; raises `GatewayError` if it fails.
 
-        `reread` may rewrite the body of the server's answer. Raises `GatewayError` if the call fails.
+        `edit_body` can change the response body before litellm reads it.
         """
         endpoint = self.endpoint
         is_openai = endpoint.model.startswith("openai/")
@@ -298,7 +294,7 @@ class BatchCalls:
         change_headers = partial(_change_headers, is_openai=is_openai)
         try:
             call = partial(getattr(await litellm.loaded(), name), **arguments)
-            with servers.bounded(_MOST_ANSWERED), servers.carried(change_headers, reread):
+            with servers.bounded(_MOST_ANSWERED), servers.intercepted(change_headers, edit_body):
                 async with asyncio.timeout(seconds):
                     return await running.inside(call)
         except TimeoutError:
@@ -310,8 +306,8 @@ class BatchCalls:
 
 
 def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
-    """Adapt the headers of a request that litellm is about to send."""
-    # Each call has a client of its own, which nobody closes, so let the server close the connection.
+    """Fix the headers of litellm's request."""
+    # litellm makes a client for each call and never closes it, so let the server close the connection.
     request.headers["connection"] = "close"
     if not is_openai:
         for header in _OPENAI_HEADERS:
@@ -319,18 +315,18 @@ def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
 
 
 def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
-    """Build the failure of a call, in the provider's own words if the error holds them."""
-    secrets = secret_values(endpoint)
+    """Build a call's failure, with the provider's own message if there is one."""
+    secrets = list_secrets(endpoint)
     failure = failures.classify_exception(error, secrets)
     body = getattr(error, "body", None)
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         message = short_line(body["message"], MAX_MESSAGE)
-        failure.message = without_values(message, secrets)
+        failure.message = hide_secrets(message, secrets)
     return failure
 
 
 def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's object
-    """Read a batch's state; fields that a provider leaves out count as 0 or as not known."""
+    """Convert litellm's batch. Missing fields become 0, "" or None."""
     errors = getattr(batch, "errors", None)
     problems = []
     for error in getattr(errors, "data", None) or ():
@@ -350,27 +346,23 @@ def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's o
 
 
 def _replace_unknown_status(body: bytes, statuses: list[str]) -> bytes:
-    """Replace a status that OpenAI doesn't have by "in_progress" in a batch's JSON.
+    """Replace a status that OpenAI doesn't have with "in_progress", and append it to `statuses`.
 
-    The replaced status is appended to `statuses`. A body with a known status, or without one, is returned
-    unchanged.
+    Any other body is returned unchanged.
     """
     try:
         batch = json.loads(body)
         status = batch["status"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return body
-    if not isinstance(status, str) or status in _STATUSES:
+    if not isinstance(status, str) or status in _KNOWN_STATUSES:
         return body
     statuses.append(status)
     return json.dumps({**batch, "status": "in_progress"}).encode()
 
 
 def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
-    """Yield the custom id and the answer of each line that can be read.
-
-    The answer is None if the line has none, or if it's a temporary failure.
-    """
+    """Yield the custom id and the answer in each valid line. A missing answer is None."""
     for line in content.split(b"\n"):
         try:
             row = json.loads(line)
@@ -380,8 +372,8 @@ def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
             if response:
                 answer = BatchAnswer(int(response["status_code"]), response["body"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # the request that this line answers is asked again
-        # A temporary failure counts as no answer: the next call may succeed.
+            continue  # its request will be repeated
+        # A temporary failure counts as a missing answer, so that its request is repeated.
         if answer and (answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR):
             answer = None
         yield custom_id, answer

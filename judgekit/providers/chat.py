@@ -15,15 +15,15 @@ from judgekit.text import short_line
 
 PATH = "/chat/completions"
 MOST_TOKENS = 10**12  # in one call; a larger number can't be a count
-_WORDS = 40  # characters quoted of a value with the wrong type
-# The parts of a message's content that form the answer, as opposed to thoughts, their summaries or
-# images.
-_ANSWERING = ("text", "output_text")
-_THINKING = ("think", "thought", "reason", "summary")
-_TEXTS_OF_THOUGHTS = ("text", "thinking", "reasoning", "summary", "thought", "content")
-# Fields beside the answer that nothing here reads, so their types don't matter.
-_UNREAD_TEXTS = ("id", "system_fingerprint", "service_tier")
-_UNREAD = ("annotations", "audio", "images", "thinking_blocks")
+_MOST_DIGITS = 40  # of a count that's a string
+_QUOTED_CHARS = 40  # of a value with the wrong type
+# The types of content parts that form the answer, as opposed to thoughts, their summaries or images
+_ANSWER_TYPES = ("text", "output_text")
+_THINKING_WORDS = ("think", "thought", "reason", "summary")
+_THOUGHT_KEYS = ("text", "thinking", "reasoning", "summary", "thought", "content")
+# Fields that aren't needed, so their types don't matter
+_UNREAD_BODY_FIELDS = ("id", "system_fingerprint", "service_tier")
+_UNREAD_MESSAGE_FIELDS = ("annotations", "audio", "images", "thinking_blocks")
 
 
 class Body(NamedTuple):
@@ -33,12 +33,11 @@ class Body(NamedTuple):
     content: bytes
 
 
-def usual(status: int, content: bytes) -> Body:
-    """Rewrite a server's chat completion in the standard form, as OpenAI would send it.
+def normalize(status: int, content: bytes) -> Body:
+    """Convert a server's chat completion to OpenAI's form.
 
-    If the body holds an error in spite of a success status, the status becomes the one that the error names.
-    A body that isn't JSON stays as it is. Raises `GatewayError` (`INVALID_REPLY`) if a part of the answer has
-    the wrong type.
+    If the body is an error, return the error's status. A body that isn't JSON stays as it is. Raises
+    `GatewayError` (`INVALID_REPLY`) if a part of the answer has the wrong type.
     """
     try:
         body = json.loads(content)
@@ -46,6 +45,7 @@ def usual(status: int, content: bytes) -> Body:
         return Body(status, content)
     if not isinstance(body, dict):
         raise _build_type_error("the reply", "an object", body)
+    # Some servers send errors with a success status.
     error = error_in_success(body, has_answer=bool(body.get("choices")))
     if error:
         return Body(status_of(error), json.dumps({"error": error}).encode())
@@ -54,21 +54,19 @@ def usual(status: int, content: bytes) -> Body:
 
 
 def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
-    quoted_value = short_line(json.dumps(value), _WORDS)
+    quoted_value = short_line(json.dumps(value), _QUOTED_CHARS)
     return GatewayError(FailureKind.INVALID_REPLY, f"{field} is not {expected} but {quoted_value}")
 
 
 def _check_answer(body: dict[str, Any]) -> None:
-    """Check the types in an answer, and change it in place: drop unread fields and malformed counts.
-
-    Raises `GatewayError` if a part that's read has the wrong type.
-    """
-    for name in ("error", *_UNREAD_TEXTS):
+    """Check an answer's types; raises `GatewayError`. Unneeded fields and malformed counts are removed."""
+    for name in ("error", *_UNREAD_BODY_FIELDS):
         body.pop(name, None)
     if not isinstance(body.get("model"), str | None):
         raise _build_type_error("`model` of the reply", "a text", body["model"])
     if "usage" in body:
         body["usage"] = _clean_counts(body["usage"])
+
     choices = body.get("choices")
     if choices is None:
         body["choices"] = choices = []
@@ -88,14 +86,12 @@ def _check_answer(body: dict[str, Any]) -> None:
 
 
 def _check_message(message: dict[str, Any]) -> None:
-    """Check the types in a message, and change it in place: join the parts of its content into texts.
-
-    Raises `GatewayError` if a part has the wrong type.
-    """
+    """Check a message's types; raises `GatewayError`. Its content and thoughts are joined to strings."""
     message["role"] = "assistant"
-    for name in _UNREAD:
+    for name in _UNREAD_MESSAGE_FIELDS:
         message.pop(name, None)
     _check_calls(message)
+
     for name in ("reasoning_content", "reasoning"):
         if name in message:
             message[name] = _join_thoughts(message[name]) or None
@@ -109,17 +105,19 @@ def _check_message(message: dict[str, Any]) -> None:
 
 
 def _check_calls(message: dict[str, Any]) -> None:
-    """Raise `GatewayError` if a message's tool calls are malformed; a message without calls is fine."""
+    """Raise `GatewayError` if a message's tool calls are malformed."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list | None):
         raise _build_type_error("`tool_calls` of the reply", "a list", calls)
+
     functions = []
     for call in calls or []:
         if not isinstance(call, dict):
             raise _build_type_error("a tool call of the reply", "an object", call)
         functions.append(call.get("function"))
     if message.get("function_call") is not None:
-        functions.append(message["function_call"])
+        functions.append(message["function_call"])  # the older form
+
     for function in functions:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise _build_type_error("a tool call of the reply", "a named function", function)
@@ -128,10 +126,7 @@ def _check_calls(message: dict[str, Any]) -> None:
 
 
 def _clean_counts(usage: object) -> dict[str, Any] | None:
-    """Return a usage without the fields that should be counts of tokens and aren't; None if it's no object.
-
-    Nested objects such as `prompt_tokens_details` are cleaned, too.
-    """
+    """Return a usage without malformed token counts, or None if it isn't an object."""
     if not isinstance(usage, dict):
         return None
     fields: dict[str, Any] = {}
@@ -139,7 +134,7 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
         if name.endswith("tokens_details"):
             fields[name] = _clean_counts(value)
         elif name.endswith("tokens"):
-            count = count_in(value)
+            count = parse_count(value)
             if count is not None:
                 fields[name] = count
         else:
@@ -147,16 +142,16 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
     return fields
 
 
-def count_in(value: object) -> int | None:
-    """Read a number of tokens, also if it's written as "12" or 12.0. None if it isn't a count."""
+def parse_count(value: object) -> int | None:
+    """Parse a number of tokens, such as 12, 12.0 or "12". Anything else gives None."""
     if isinstance(value, str):
         is_number = value.isascii() and value.isdecimal()
-        if not is_number or len(value) >= _WORDS:
+        if not is_number or len(value) >= _MOST_DIGITS:
             return None
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not 0 <= value <= MOST_TOKENS:  # NaN ends here, too
+    if not 0 <= value <= MOST_TOKENS:  # also excludes NaN
         return None
     if value != int(value):
         return None
@@ -164,10 +159,7 @@ def count_in(value: object) -> int | None:
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Join the answer's parts into the message's `content`, and its thoughts into `reasoning_content`.
-
-    Thoughts that the message has already are kept instead.
-    """
+    """Join a message's answer parts as `content`, and its thoughts as `reasoning_content` unless it's set."""
     answer_texts: list[str] = []
     thoughts: list[str] = []
     for part in parts:
@@ -187,39 +179,36 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
 
 
 def _is_answer(part: dict[str, Any]) -> bool:
-    """Whether a part of a message's content is a text that belongs to the answer."""
-    if part.get("type", "text") not in _ANSWERING or not isinstance(part.get("text"), str):
+    """Whether a content part is text of the answer."""
+    if part.get("type", "text") not in _ANSWER_TYPES or not isinstance(part.get("text"), str):
         return False
     return not _is_marked_as_thought(part)
 
 
 def _is_thought(part: dict[str, Any]) -> bool:
-    """Whether a part of a message's content holds thoughts, as its type or another key says."""
+    """Whether a content part is a thought, judging by its type or other keys."""
     type_name = str(part.get("type", "")).lower()
-    return _is_marked_as_thought(part) or any(word in type_name for word in _THINKING)
+    return _is_marked_as_thought(part) or any(word in type_name for word in _THINKING_WORDS)
 
 
 def _is_marked_as_thought(part: dict[str, Any]) -> bool:
-    """Whether a key other than `type` says that a part isn't from the final answer, but a thought.
-
-    Such keys are a `channel` or `phase` other than "final", `"thought": true` and the like.
-    """
+    """Whether a key other than `type` marks a part as a thought, such as `"thought": true`."""
     for name in ("channel", "phase"):
         if part.get(name) and not str(part[name]).lower().startswith("final"):
             return True
     for name, value in part.items():
-        # A thought's signature is a string, and answers can carry one too, so only `true` counts.
-        if value is True and any(word in name.lower() for word in _THINKING):
+        # Only `true` counts, because answers can have a string such as `thought_signature`.
+        if value is True and any(word in name.lower() for word in _THINKING_WORDS):
             return True
     return bool(part.get("thought"))
 
 
 def _join_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Join the texts of thoughts, which may be a text, an object, or a list of either; "" for others."""
+    """Join thoughts, which can be a string, an object, or a list of these. Anything else gives ""."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        value = [value.get(name) for name in _TEXTS_OF_THOUGHTS]
+        value = [value.get(name) for name in _THOUGHT_KEYS]
     if not isinstance(value, list):
         return ""
     return "".join(map(_join_thoughts, value))

@@ -27,9 +27,9 @@ from judgekit.providers.base import (
     INSIDE,
     MAX_MESSAGE,
     Reply,
-    secret_values,
-    with_schema,
-    without_values,
+    add_schema,
+    hide_secrets,
+    list_secrets,
 )
 from judgekit.providers.pace import Paces, Turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"  # the model's name if the program is to choose
 MAX_OUTPUT = 1_000_000
-_WORK_FOLDER = "work"  # the empty working folder; the profile's files go beside it
+_WORK_FOLDER = "work"  # the empty working folder, next to the profile's files
 _SCHEMA = "schema.json"
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
-# Keys under which programs that print JSON say what went wrong.
-_EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
+# The keys at which programs that print JSON report an error
+_ERROR_KEYS = ("error.data.message", "error.message", "message", "error")
 _MAX_AMOUNT = 1e15  # a larger number can't be a count or an amount
 _MAX_STDERR = 100_000_000  # bytes kept on disk
-_ERROR_TAIL_BYTES = 8_000  # bytes read from the end of it
+_STDERR_TAIL_BYTES = 8_000  # read from its end
 _CHECK_SECONDS = 0.05  # seconds between checks of how much a program has printed
 _CLEANUP_SECONDS = 3.0  # seconds to end a program's processes before our own process may exit
 
@@ -66,12 +66,12 @@ class CommandGateway:
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
-            # This judgekit was itself started by a program that another judgekit runs.
+            # This judgekit was itself started by a program that another judgekit runs. Refuse the loop.
             problem = "judgekit started it through another program (a loop)"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
 
         async def work(turn: Turn, _: float) -> Reply:
-            """Wait for a turn, and run the program in a folder that's deleted afterwards."""
+            """Wait for a turn, and run the program in a temporary folder."""
             async with turn():
                 with tempfile.TemporaryDirectory(
                     prefix="judgekit-", ignore_cleanup_errors=True
@@ -80,7 +80,7 @@ class CommandGateway:
                     output = await _run_program(invocation, endpoint, profile)
                     if profile.reply_file is not None:
                         output = _read_file(Path(folder, profile.reply_file))
-                    return reply_of(output, profile, endpoint)
+                    return parse_reply(output, profile, endpoint)
 
         problem = f"{profile.argv[0]} did not reply"
         return await self._paces.call(endpoint, request, work, problem, _CLEANUP_SECONDS)
@@ -89,7 +89,7 @@ class CommandGateway:
 
 
 def _read_file(path: Path) -> str:
-    """Read at most `MAX_OUTPUT` bytes from the beginning of a file as text; "" if there's no such file."""
+    """Read up to `MAX_OUTPUT` bytes of a file as text. Without the file, return ""."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -106,21 +106,23 @@ class Invocation(NamedTuple):
 def prepare(
     profile: CommandProfile, endpoint: Endpoint, request: Request, folder: Path
 ) -> Invocation:
-    """Create the program's files in the empty `folder`, and build its invocation; raises `GatewayError`.
+    """Create the program's files in the empty `folder`, and build its invocation.
 
-    If the profile has no placeholder for the system message, the system message is put before the prompt. The
-    prompt goes to the program's standard input, and never into an argument.
+    Raises `GatewayError` if the files can't be written.
     """
+    # The schema and the system message go into their placeholders, or else into the prompt. The prompt goes
+    # to standard input, and never into an argument.
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
     placeholders = set(_PLACEHOLDER.findall(templates))
     messages = request.messages
     if placeholders.isdisjoint({"schema", "schema_file"}):
-        messages = with_schema(messages, request.schema, "text")
+        messages = add_schema(messages, request.schema, "text")
     system, prompt = _split_system_and_prompt(messages)
     if placeholders.isdisjoint({"system", "system_json"}):
         prompt = f"{system}\n\n{prompt}"
     values = _make_placeholder_values(profile, endpoint, request, system, folder)
 
+    # the files
     files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
@@ -132,6 +134,7 @@ def prepare(
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
 
+    # the environment
     environ = dict(endpoint.parameters)
     for name, value in profile.set_env.items():
         environ[name] = _fill(value, values)
@@ -141,7 +144,7 @@ def prepare(
 
 
 def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Fill in a command's arguments, without those for a model or a schema if there's none to fill in."""
+    """Fill in a command's arguments, dropping those whose model or schema is empty."""
     empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
     arguments = []
     for template in templates:
@@ -151,9 +154,9 @@ def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list
 
 
 def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
-    """Join the system messages into one text, and the other messages into the prompt.
+    """Join the system messages, and join the other messages into a prompt.
 
-    If the prompt has several messages, each is headed by its role, such as `[user]`.
+    If there are multiple other messages, each gets a heading with its role, such as `[user]`.
     """
     instructions = []
     other_messages = []
@@ -173,7 +176,7 @@ def _make_placeholder_values(
 ) -> dict[str, str]:
     """Map each placeholder that a profile may use to its value for a request.
 
-    Without a schema, the value of `schema` and `schema_file` is "". So is `model` if the program chooses.
+    Without a schema, `schema` and `schema_file` are "". If the program chooses the model, `model` is "".
     """
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = dict.fromkeys(PLACEHOLDERS, "")
@@ -199,9 +202,9 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _link_files(
     folder: Path, links: Mapping[str, Iterable[str]], environ: Mapping[str, str]
 ) -> None:
-    """Create links in `folder` to files of the user's, such as a stored login.
+    """Link the user's files into `folder`, such as a stored login.
 
-    Each link leads to the first of its sources that exists. If none exists, there's no link.
+    Each link points to its first source that exists, if any.
     """
     for name, sources in links.items():
         link = folder / name
@@ -212,9 +215,9 @@ def _link_files(
 
 
 def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
-    """Find the first of several files that exists, or None.
+    """Return the first file that exists, or None.
 
-    Each source begins with `~/`, or with a variable for a folder as in `$CODEX_HOME/auth.json`.
+    Sources start with `~/` or a variable, as in `$CODEX_HOME/auth.json`.
     """
     for source in sources:
         base, _, path_below = source.partition("/")
@@ -229,58 +232,59 @@ def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | No
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace each placeholder in a text by its value."""
-    # In one pass, so that placeholders within a value aren't replaced.
+    """Replace the placeholders in a text with their values."""
+    # In one pass, because a value may contain another placeholder's name.
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
-def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
-    """Read a program's output as a reply, in the form that the profile describes.
+def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
+    """Parse a program's output in the profile's format.
 
-    Raises `GatewayError` (`INVALID_REPLY`) if the output holds no reply.
+    Raises `GatewayError` (`INVALID_REPLY`) if it contains no reply.
     """
     if profile.reply == "text":
         if not output.strip():
             problem = f"{profile.argv[0]} printed nothing"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
         return Reply(output.strip(), endpoint.model)
-    values = _parse_printed(output, profile)
+
+    values = _parse_json_output(output, profile)
     usage = _read_usage(values, profile, endpoint).of_call()
-    text = _find_text(values, profile)
+    text = _find_reply_text(values, profile)
     if not text:
-        problem = _describe_no_reply(output, profile)
+        problem = _describe_missing_reply(output, profile)
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
-    model = ""  # the last one named
-    for value in values:
-        for name in at(value, profile.model_key or ""):
+    model = ""
+    for value in values:  # the last name counts
+        for name in find_values(value, profile.model_key or ""):
             if isinstance(name, str):
                 model = name
     return Reply(text, model or endpoint.model, usage)
 
 
-def _describe_no_reply(output: str, profile: CommandProfile) -> str:
-    """Describe the reply that's missing from a program's JSON, with the program's own error if it has one."""
+def _describe_missing_reply(output: str, profile: CommandProfile) -> str:
+    """Describe the JSON that a program should have printed, and the error that it printed instead, if any."""
     problem = f"{profile.argv[0]} printed no JSON"
     if profile.reply_key:
         problem += f" with {profile.reply_key!r}"
         for name, value in profile.reply_where.items():
             problem += f" where {name} is {value!r}"
-    reason = explained(output, profile)
-    return f"{problem}: {reason}" if reason else problem
+    error = find_error_message(output, profile)
+    return f"{problem}: {error}" if error else problem
 
 
-def _find_text(values: Sequence[Any], profile: CommandProfile) -> str:
-    """Find the text of the reply in the JSON values that a program printed; "" if there's none.
+def _find_reply_text(values: Sequence[Any], profile: CommandProfile) -> str:
+    """Return the reply text in a program's JSON output, or "".
 
-    If several values hold a reply, the last one counts. A reply that isn't a text is written as JSON.
+    A reply that isn't a string is returned as JSON.
     """
     text = ""
-    for value in values:
+    for value in values:  # the last reply counts
         if not _has_values(value, profile.reply_where):
             continue
         answer = value
         if profile.reply_key:
-            answers = at(value, profile.reply_key)
+            answers = find_values(value, profile.reply_key)
             answer = answers[-1] if answers else None
         if isinstance(answer, str):
             text = answer.strip()
@@ -289,29 +293,25 @@ def _find_text(values: Sequence[Any], profile: CommandProfile) -> str:
     return text
 
 
-def explained(output: str, profile: CommandProfile) -> str:
-    """Find the error message in a program's JSON output, such as the `error.message` of the last value.
-
-    "" if there's no message, or if the program prints plain text.
-    """
+def find_error_message(output: str, profile: CommandProfile) -> str:
+    """Return the last error message in a program's JSON output, or "" if it has none."""
     if profile.reply == "text":
         return ""
-    keys = list(_EXPLANATIONS)
+    keys = list(_ERROR_KEYS)
     if profile.reply_key and profile.reply == "json":
-        keys.insert(0, profile.reply_key)
-    for value in reversed(_parse_printed(output, profile)):
+        keys.insert(0, profile.reply_key)  # some programs put the error in the reply's place
+    for value in reversed(_parse_json_output(output, profile)):
         for key in keys:
-            for message in at(value, key):
+            for message in find_values(value, key):
                 if isinstance(message, str) and message.strip():
                     return " ".join(message.split())
     return ""
 
 
-def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
-    """List the values at a dotted key in JSON, such as `usage.tokens` or `items.*.text`.
+def find_values(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
+    """Return all values at a dotted key in JSON, such as `usage.tokens` or `items.*.text`.
 
-    The list is empty if there's no such key. It may have several values if the key has a `*`, which stands
-    for all keys of an object, or all items of a list.
+    A `*` matches all keys of an object, and all items of a list.
     """
     values = [value]
     for part in key.split("."):
@@ -330,15 +330,15 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     return values
 
 
-def _parse_printed(output: str, profile: CommandProfile) -> list[Any]:
+def _parse_json_output(output: str, profile: CommandProfile) -> list[Any]:
     """Parse the JSON objects and lists that a program printed.
 
-    For `jsonl`, that's one of each line that can be parsed. For `json`, it's one in all, or none.
+    For `jsonl`, invalid lines are skipped. For `json`, there's at most one value.
     """
     lines = output.split("\n")  # not splitlines(): JSON allows U+2028 and the like within strings
     json_texts = lines
     if profile.reply == "json":
-        # Other output, such as a warning, may stand before the JSON.
+        # There can be other output before the JSON, such as a warning.
         from_json = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
         json_texts = [output, "\n".join(from_json)]
     values = []
@@ -353,52 +353,52 @@ def _parse_printed(output: str, profile: CommandProfile) -> list[Any]:
 
 
 def _has_values(value: Any, expected: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any JSON
-    """Whether JSON has exactly the expected value at each of the dotted keys."""
-    return all(at(value, key) == [expected_value] for key, expected_value in expected.items())
+    """Whether JSON has the expected value at each dotted key."""
+    return all(
+        find_values(value, key) == [expected_value] for key, expected_value in expected.items()
+    )
 
 
 def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
-    """Read the tokens and the cost of a call from the JSON values that a program printed.
-
-    They're in the last value that the profile's `usage.where` describes. If there's no such value, the usage
-    is empty. A price in the profile comes before a cost in the output.
-    """
+    """Read a call's tokens and cost from a program's JSON output, if it reports them."""
     keys = profile.usage
     if keys is None:
         return Usage()
-    statements = [value for value in values if _has_values(value, keys.where)]
-    if not statements:
+    reports = [value for value in values if _has_values(value, keys.where)]
+    if not reports:
         return Usage()
-    statement = statements[-1]
-    prompt_tokens = _add_up(statement, keys.input)
-    reply_tokens = _add_up(statement, keys.output)
-    cache_read = _add_up(statement, keys.cache_read)
-    cache_write = _add_up(statement, keys.cache_write)
+
+    report = reports[-1]
+    prompt_tokens = _add_up(report, keys.input)
+    reply_tokens = _add_up(report, keys.output)
+    cache_read = _add_up(report, keys.cache_read)
+    cache_write = _add_up(report, keys.cache_write)
+    # The profile's price takes precedence over the reported cost.
     if endpoint.price is not None:
         cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
         return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
-    amounts = _list_amounts(statement, keys.cost) if keys.cost else []
+    amounts = _list_numbers(report, keys.cost) if keys.cost else []
     if amounts:
         cost = max(0.0, sum(amounts))
         return Usage(prompt_tokens, reply_tokens, cost, "provider", cache_read, cache_write)
     return Usage(prompt_tokens, reply_tokens, None, None, cache_read, cache_write)
 
 
-def _add_up(statement: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
-    """Add up the numbers at several dotted keys; a key without a number adds nothing."""
+def _add_up(report: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
+    """Add up all numbers at the given dotted keys."""
     total = 0.0
     for key in keys:
-        total += sum(_list_amounts(statement, key))
+        total += sum(_list_numbers(report, key))
     return int(max(0.0, total))
 
 
-def _list_amounts(statement: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
-    """List the numbers at a dotted key that can be counts or amounts of money."""
+def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
+    """Return all valid counts and amounts of money at a dotted key."""
     amounts = []
-    for value in at(statement, key):
+    for value in find_values(report, key):
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
-        # Python's JSON parser accepts NaN and infinity, which are no amounts.
+        # Python's JSON parser accepts NaN and infinity, so exclude them here.
         if abs(value) < _MAX_AMOUNT:
             amounts.append(float(value))
     return amounts
@@ -409,81 +409,78 @@ def _get_size(file: IO[bytes]) -> int:
 
 
 async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
-    """Kill a program and the processes that it left behind.
-
-    If the program was still running, as its call was cut off, this includes processes in other sessions.
-    """
-    is_cut_off = process.returncode is None
+    """Kill a program if it's still running, and the processes that it left behind."""
+    was_cut_off = process.returncode is None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)  # the program and its children
-    if is_cut_off:
-        kill_marked(mark)
+    if was_cut_off:
+        kill_marked(mark)  # its processes in other sessions
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), 1)  # normally milliseconds
 
 
 async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Run the program and return its output; raises `GatewayError` if it fails or prints too much."""
-    # The program writes to files, not to pipes. A child process that it leaves behind could hold a pipe open,
-    # and we'd wait for its end.
+    # The output goes to files. With pipes, we'd have to wait for any child process that the program leaves
+    # behind, since it would keep the pipe open.
     with (
         tempfile.TemporaryFile() as prompt,
-        tempfile.TemporaryFile() as output,
-        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
     ):
         prompt.write(invocation.prompt.encode(errors="replace"))
         prompt.seek(0)
-        process = await _start_program(profile.argv[0], invocation, prompt, output, errors)
+        process = await _start_program(profile.argv[0], invocation, prompt, stdout, stderr)
         try:
-            errors_size = await _wait_for_exit(process, output, errors)
+            stderr_size = await _wait_for_exit(process, stdout, stderr)
         finally:
             await _kill_program(process, invocation.environ[INSIDE])
-        output.seek(0)
-        errors.seek(max(0, errors_size - _ERROR_TAIL_BYTES))
-        printed = output.read().decode(errors="replace")
-        complaints = errors.read().decode(errors="replace")
+        stdout.seek(0)
+        stderr.seek(max(0, stderr_size - _STDERR_TAIL_BYTES))
+        output = stdout.read().decode(errors="replace")
+        errors = stderr.read().decode(errors="replace")
 
     if process.returncode:
-        # The last line counts: of the errors, or else of the output, or else "no message".
-        lines = ["no message", *lines_of(printed), *lines_of(complaints)]
+        # Quote the error in its JSON output, or the last line of its errors or output.
+        lines = ["no message", *lines_of(output), *lines_of(errors)]
         last_line = [line.strip() for line in lines if line.strip()][-1]
-        reason = explained(printed, profile) or last_line
-        safe_reason = without_values(reason[:MAX_MESSAGE], secret_values(endpoint))
+        reason = find_error_message(output, profile) or last_line
+        safe_reason = hide_secrets(reason[:MAX_MESSAGE], list_secrets(endpoint))
         message = f"{profile.argv[0]} exited with {process.returncode}: {safe_reason}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
-    return printed
+    return output
 
 
 async def _wait_for_exit(
-    process: asyncio.subprocess.Process, output: IO[bytes], errors: IO[bytes]
+    process: asyncio.subprocess.Process, stdout: IO[bytes], stderr: IO[bytes]
 ) -> int:
-    """Wait until a program has ended, and return the size of its errors in bytes.
+    """Wait until a program has exited, and return the size of its stderr in bytes.
 
-    Raises `GatewayError` soon after the program has printed too much.
+    Raises `GatewayError` as soon as the program has printed too much.
     """
     while True:
-        # The timeout only interrupts the waiting, to check how much a running program has printed.
+        # The timeout only interrupts the wait to check the size of the output.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _CHECK_SECONDS)
-        errors_size = _get_size(errors)
-        if _get_size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
+        stderr_size = _get_size(stderr)
+        if _get_size(stdout) > MAX_OUTPUT or stderr_size > _MAX_STDERR:
             problem = f"printed more than {MAX_OUTPUT} bytes"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem)
         if process.returncode is not None:
-            return errors_size
+            return stderr_size
 
 
 async def _start_program(
     program: str,
     invocation: Invocation,
     prompt: IO[bytes],
-    output: IO[bytes],
-    errors: IO[bytes],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
 ) -> asyncio.subprocess.Process:
-    """Start the program, with files for its input, output and errors; raises `GatewayError`."""
+    """Start the program, with files for its input and output; raises `GatewayError` if that fails."""
     _, *arguments = invocation.argv
     environ = invocation.environ
     try:
@@ -491,8 +488,8 @@ async def _start_program(
             programs.find(program, environ) or "",
             *arguments,
             stdin=prompt,
-            stdout=output,
-            stderr=errors,
+            stdout=stdout,
+            stderr=stderr,
             cwd=invocation.cwd,
             env={**environ, "PATH": programs.search_path(environ)},
             start_new_session=True,
@@ -503,17 +500,17 @@ async def _start_program(
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process with the variable `INSIDE` set to `mark`. Returns the number of processes.
+    """Kill all processes with the variable `INSIDE` set to `mark`, and return their number.
 
-    Only Linux lists the variables of processes. On other systems nothing is killed, and the number is 0.
+    This only works on Linux, which lists the variables of processes. On other systems it returns 0.
     """
     if sys.platform != "linux":
         return 0
     killed_processes: set[int] = set()
-    # Several passes, since a process may start another while we search.
+    # Repeat the search, because a process may start another one during it.
     for _ in range(5):
         marked_processes = _find_marked(mark)
-        # Stop if there are no new processes. Killed ones stay listed for a moment.
+        # Stop if there are no new processes. Killed ones are still listed for a moment.
         if marked_processes <= killed_processes:
             break
         for process in marked_processes - killed_processes:
@@ -524,7 +521,7 @@ def kill_marked(mark: str) -> int:
 
 
 def _find_marked(mark: str) -> set[int]:
-    """Find the ids of the processes whose environment has `INSIDE` set to `mark`."""
+    """Return the ids of the processes with the variable `INSIDE` set to `mark`."""
     setting = f"{INSIDE}={mark}".encode()
     processes = set()
     for file in Path("/proc").glob("[0-9]*/environ"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 Value = TypeVar("Value")
 
-AHEAD = 4  # things held for each worker, so that a slow one doesn't hold up the others
+AHEAD = 4  # things per worker that can be taken and not yielded yet, so that a slow one doesn't block others
 
 
 async def map_concurrently(
@@ -26,55 +26,53 @@ async def map_concurrently(
     in_order: bool = True,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[Thing, Value], None]:
-    """Yield each thing with the result of `work` on it, working on up to `limit` things at once.
+    """Yield each thing with the result of `work` on it, running up to `limit` at once.
 
-    The pairs come in the order of the things, or without `in_order` as the results do. Things are taken from
-    the iterable only as needed. Taking one runs in a thread, since it may block, unless `is_ready` says that
-    it's quick. The first error is raised and cancels the work under way. So does closing the generator.
+    If `is_ready`, taking the next thing never blocks, so it needs no thread. The first error, or closing the
+    generator, cancels all work.
     """
-    room = asyncio.Semaphore(AHEAD * limit if in_order else limit)
+    slots = asyncio.Semaphore(AHEAD * limit if in_order else limit)
     take_next = partial(next, enumerate(things), None)
-    lock = asyncio.Lock()
-    # Each worker puts its results here. When it ends, its own task is put here, too.
-    complete = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
+    take_lock = asyncio.Lock()
+    # Workers put their results here, and finally their own task.
+    finished = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
-    async def work_on_things() -> None:
-        """Take one thing after another and work on it, until there are no more."""
+    async def work_until_empty() -> None:
         while True:
-            await room.acquire()
+            await slots.acquire()
             if is_ready:
-                numbered_thing = take_next()
+                indexed_thing = take_next()
             else:
-                async with lock:
-                    # In a thread, because reading the next thing from a pipe may block.
-                    numbered_thing = await running.run_in_thread(take_next)
-            if numbered_thing is None:
+                async with take_lock:
+                    # In a thread, because reading the next thing from a pipe can block.
+                    indexed_thing = await running.run_in_thread(take_next)
+            if indexed_thing is None:
                 return
-            number, thing = numbered_thing
-            complete.put_nowait((number, thing, await work(thing)))
+            index, thing = indexed_thing
+            finished.put_nowait((index, thing, await work(thing)))
 
-    workers = [asyncio.create_task(work_on_things()) for _ in range(limit)]
+    workers = [asyncio.create_task(work_until_empty()) for _ in range(limit)]
     for worker in workers:
-        worker.add_done_callback(complete.put_nowait)
+        worker.add_done_callback(finished.put_nowait)
 
-    results = {}  # not yielded yet
-    next_number = 0  # of the next one to yield
-    workers_ended = 0
+    results = {}  # not yielded yet, by position
+    next_position = 0
+    finished_workers = 0
     try:
-        while workers_ended < limit:
-            item = await complete.get()
+        while finished_workers < limit:
+            item = await finished.get()
             if isinstance(item, asyncio.Task):
                 item.result()  # raises the worker's error
-                workers_ended += 1
+                finished_workers += 1
                 continue
-            number, thing, value = item
-            # Without an order, every result counts as the next one, so that it's yielded at once.
-            position = number if in_order else next_number
+            index, thing, value = item
+            # Unless `in_order`, any result is the next one to yield.
+            position = index if in_order else next_position
             results[position] = thing, value
-            while next_number in results:
-                yield results.pop(next_number)
-                next_number += 1
-                room.release()
+            while next_position in results:
+                yield results.pop(next_position)
+                next_position += 1
+                slots.release()
     finally:
         for worker in workers:
             worker.cancel()

@@ -12,8 +12,15 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.chat import count_in
-from judgekit.providers.decisions import NO, YES, DecisionAnswer, amount, no_answer, probability
+from judgekit.providers.chat import parse_count
+from judgekit.providers.decisions import (
+    NO,
+    YES,
+    DecisionAnswer,
+    check_probability,
+    make_missing_answer,
+    parse_amount,
+)
 from judgekit.providers.failures import error_in_success, stated_failure
 from judgekit.text import short_line
 
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 _ROUNDED_BY = 0.005
 _SLACK = 0.01
 _MOST_OFF = 0.1
-_WORDS = 120  # characters quoted of a server's message
+_QUOTED_CHARS = 120  # of a server's message
 _SHORT = 40  # characters quoted of an invalid value
 # The field that answers a question of each kind, in the two wire formats.
 _KINDS = {
@@ -47,28 +54,30 @@ class DecisionReply(NamedTuple):
 
 
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
-    """Read a server's answers to `questions` from the body of its reply.
+    """Read a server's answers to `questions` from its response body.
 
-    A question whose answer is missing or invalid gets an answer that says so. Raises `GatewayError` if the
-    body as a whole can't be read.
+    A missing or invalid answer is returned with its `problem`. Raises `GatewayError` if the body itself is
+    invalid.
     """
     try:
         body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
-        beginning = short_line(content[:_WORDS].decode("utf-8", "replace"), _WORDS)
+        beginning = short_line(content[:_QUOTED_CHARS].decode("utf-8", "replace"), _QUOTED_CHARS)
         raise _build_invalid_error(f"the reply is not JSON but {beginning!r}") from None
     if not isinstance(body, _Object):
         raise _build_invalid_error("the reply is not a JSON object")
     _check_envelope(body)
     if "answers" not in body and isinstance(body.get("result"), _Object):
-        body = body["result"]  # an envelope, such as Cloudflare's
+        body = body["result"]  # inside an envelope, such as Cloudflare's
         _check_envelope(body)
 
+    # answers
     raw_answers = _group_by_name(body.get("answers"), questions)
     answers = {}
     for question in questions:
         answers[question.name] = _read_answer(question, raw_answers[question.name])
 
+    # usage and model
     usage = body.get("usage")
     if not isinstance(usage, dict):
         usage = {}
@@ -77,15 +86,12 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         raise _build_invalid_error(
             f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}"
         )
-    tokens = count_in(usage.get("input_tokens")) or 0
-    return DecisionReply(answers, model or None, tokens, cost_usd=amount(usage.get("cost")))
+    tokens = parse_count(usage.get("input_tokens")) or 0
+    return DecisionReply(answers, model or None, tokens, cost_usd=parse_amount(usage.get("cost")))
 
 
 def _check_envelope(body: _Object) -> None:
-    """Raise `GatewayError` if the object of a reply states an error, or has the same key twice.
-
-    An error counts even if there are answers beside it.
-    """
+    """Raise `GatewayError` if a reply contains an error (even if it has answers), or a duplicate key."""
     has_answer = bool(body.get("answers") or body.get("result"))
     error = error_in_success(body, has_answer=has_answer)
     if error:
@@ -95,7 +101,7 @@ def _check_envelope(body: _Object) -> None:
 
 
 class _Object(dict[str, Any]):
-    """A JSON object. If a key occurs twice, its last value counts; `pairs` holds all keys and values."""
+    """A JSON object that remembers duplicate keys in `pairs`."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -115,10 +121,9 @@ class _Object(dict[str, Any]):
 def _group_by_name(
     answers: object, questions: Sequence[DecisionQuestion]
 ) -> defaultdict[str, list[Any]]:
-    """Group the answers in a body by the names of their questions.
+    """Group a body's answers by question name. A question should have one answer, but can have any number.
 
-    The answers are an object by name, or a list of objects with a `name`. In a list without names, they're in
-    the order of the questions. Raises `GatewayError` if the answers have another form.
+    Raises `GatewayError` if the answers are neither an object nor a list.
     """
     if isinstance(answers, _Object):
         pairs = answers.pairs
@@ -135,9 +140,9 @@ def _group_by_name(
 def _name_answers(
     answers: list[Any], questions: Sequence[DecisionQuestion]
 ) -> list[tuple[str, Any]]:
-    """Pair each answer of a list with its name or, if none has one, with the name of its question.
+    """Pair each answer with the name in it, or if there are no names, with the question at its position.
 
-    Raises `GatewayError` if there are no names, and more or fewer answers than questions.
+    Raises `GatewayError` if there are no names, and the numbers of answers and questions differ.
     """
     names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
     if not any(names):
@@ -149,37 +154,37 @@ def _name_answers(
 
 
 def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> DecisionAnswer:
-    """Read the answer to a question. `raw_answers` are all those with its name: there should be one.
-
-    If there isn't one, or it's invalid, the result says what's wrong.
-    """
+    """Read the answer to a question, given all answers with its name. A wrong answer becomes a problem."""
     if not raw_answers:
-        return no_answer(question, "was not answered")
+        return make_missing_answer(question, "was not answered")
     if len(raw_answers) > 1:
-        return no_answer(question, f"was answered {len(raw_answers)} times")
+        return make_missing_answer(question, f"was answered {len(raw_answers)} times")
+
     (answer,) = raw_answers
     if not isinstance(answer, _Object):
-        return no_answer(question, "was not answered by an object")
+        return make_missing_answer(question, "was not answered by an object")
     if answer.repeated:
-        return no_answer(question, f"was answered with the key {answer.repeated!r} twice")
+        return make_missing_answer(question, f"was answered with the key {answer.repeated!r} twice")
     if answer.get("error"):
         message = stated_failure(answer["error"]).message
-        return no_answer(question, f"was answered with an error: {short_line(message, _WORDS)}")
+        return make_missing_answer(
+            question, f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"
+        )
     refusal = answer.get("refusal")
     if refusal or answer.get("type") == "refusal":
-        reason = short_line(str(refusal or answer.get("reason") or ""), _WORDS)
+        reason = short_line(str(refusal or answer.get("reason") or ""), _QUOTED_CHARS)
         problem = f"was refused: {reason}" if reason else "was refused"
-        return no_answer(question, problem)._replace(is_refusal=True)
+        return make_missing_answer(question, problem)._replace(is_refusal=True)
     try:
         return DecisionAnswer(_read_probabilities(question, answer))
     except ValueError as error:
-        return no_answer(question, str(error))
+        return make_missing_answer(question, str(error))
 
 
 def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
     """Read the probability of each possible answer to a question.
 
-    Raises `ValueError` if they're invalid. Its message continues a sentence: `was answered with …`.
+    Raises `ValueError` if they're invalid. The message completes the sentence "Question X …".
     """
     kind = answer.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
@@ -195,26 +200,35 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
         value = _translate_key(question, key)
         if value in probabilities:
             raise ValueError(f"was answered with two probabilities of {value!r}")
-        probabilities[value] = probability(number)
-    confidence = answer.get("confidence")
-    if confidence is not None and amount(confidence) is None:
-        raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
-    if question.kind == "score":
-        _check_score(question, answer.get("score"))
-    elif answer.get("choice") is not None:
-        _translate_key(question, answer["choice"])  # raises if it's no choice
+        probabilities[value] = check_probability(number)
+    _check_other_fields(question, answer)
 
     total = math.fsum(probabilities.values())
-    # A server may leave out answers with a probability of 0, so the others must add up to 1.
+    # A server can omit answers with a probability of 0, so the others must add up to 1.
     if abs(total - 1) > _compute_tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: probabilities.get(value, 0.0) / total for value in question.values}
 
 
+def _check_other_fields(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if an answer's confidence, score or choice is invalid."""
+    # They aren't used, but a server that gets them wrong can't be trusted with probabilities.
+    confidence = answer.get("confidence")
+    if confidence is not None and parse_amount(confidence) is None:
+        raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
+    if question.kind == "score":
+        _check_score(question, answer.get("score"))
+    elif answer.get("choice") is not None:
+        _translate_key(question, answer["choice"])  # raises if it isn't one of the choices
+
+
 def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
-    """Read the probability that a predicate is true; raises `ValueError` if there isn't exactly one."""
-    # The two wire formats have different keys; a server may send both.
-    values = {probability(answer[name]) for name in ("probability", "noul") if name in answer}
+    """Read the probability of a predicate's "yes"; raises `ValueError` if there isn't exactly one."""
+    # The two wire formats have different keys, and a server may send both.
+    values = set()
+    for name in ("probability", "noul"):
+        if name in answer:
+            values.add(check_probability(answer[name]))
     if not values:
         raise ValueError("was answered with no probability")
     if len(values) > 1:
@@ -224,10 +238,9 @@ def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
 
 
 def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
-    """List pairs of a key and its probability.
+    """List pairs of a key and its probability, from an object or a list of objects.
 
-    They come as an object by key, or as a list of objects with `value` and `probability`. Raises `ValueError`
-    for any other form.
+    Raises `ValueError` for any other form.
     """
     if isinstance(probabilities, _Object):
         return list(probabilities.pairs)
@@ -237,10 +250,9 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Return the possible answer that a key stands for.
+    """Return the answer for a key: the key itself for a choice, or the level with this index for a score.
 
-    For a choice, the key is the answer itself. For a score, it's the index of a level, from 0. Raises
-    `ValueError` if the key stands for no answer.
+    Raises `ValueError` if there's no such answer.
     """
     text = short_line(str(key), 40)
     if question.kind == "choice":
@@ -248,6 +260,7 @@ def _translate_key(question: DecisionQuestion, key: object) -> str:
         if value not in question.values:
             raise ValueError(f"was answered with {text!r}, which is no choice")
         return value
+
     problem = f"was answered with level {text} of {len(question.options)} levels"
     try:
         index = int(str(key))
@@ -259,19 +272,17 @@ def _translate_key(question: DecisionQuestion, key: object) -> str:
 
 
 def _compute_tolerance(question: DecisionQuestion) -> float:
-    """Compute how far rounding may move the sum of a question's probabilities from 1."""
+    """Return the most that rounding may change the sum of a question's probabilities."""
     return min(len(question.values) * _ROUNDED_BY + _SLACK, _MOST_OFF)
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
-    """Raise `ValueError` if a score isn't on the question's scale, from 0 to the highest level.
-
-    A missing score (None) is fine. Rounding may take a score slightly above the highest level.
-    """
+    """Raise `ValueError` if a score is neither missing nor on the question's scale."""
     if score is None:
         return
     highest = len(question.options) - 1  # levels count from 0
-    if amount(score, highest * (1 + _compute_tolerance(question))) is None:
+    # Rounding can take it slightly above the highest level.
+    if parse_amount(score, highest * (1 + _compute_tolerance(question))) is None:
         raise ValueError(
             f"was answered with a score of {short_line(str(score), 40)} of 0 to {highest}"
         )

@@ -20,7 +20,7 @@ MOST_QUESTIONS = 128  # per request, in both wire formats
 MOST_LEVELS = 10  # of a score question
 YES = "yes"
 NO = "no"
-_KEPT_WITHIN = 0.001  # stored probabilities add up to 1 but are rounded to six places
+_STORED_TOLERANCE = 0.001  # the sum of stored probabilities is off by rounding to six places
 _SHORT = 40  # characters quoted of an invalid value
 
 
@@ -51,9 +51,9 @@ class DecisionQuestion(NamedTuple):
 
 
 class DecisionAnswer(NamedTuple):
-    """The probability of each possible answer, by its value, or the reason there is none, in one line.
+    """The probability of each possible answer, by its value, or a one-line `problem` if there are none.
 
-    `is_refusal` tells a model that wouldn't answer from an answer that makes no sense.
+    `is_refusal` if the problem is that the model refused to answer.
     """
 
     probabilities: Mapping[str, float]
@@ -81,8 +81,8 @@ def _describe_option(key: str, option: DecisionOption) -> dict[str, str]:
     return {key: option.value}
 
 
-def amount(value: object, most: float = math.inf) -> float | None:
-    """Return `value` as a number if it's one from 0 to `most` and finite, else None."""
+def parse_amount(value: object, most: float = math.inf) -> float | None:
+    """Return `value` as a float if it's a finite number from 0 to `most`, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -94,12 +94,12 @@ def amount(value: object, most: float = math.inf) -> float | None:
     return number
 
 
-def probability(number: object) -> float:
-    """Return `number` if it's a number from 0 to 1.
+def check_probability(number: object) -> float:
+    """Return a number from 0 to 1 as a float; raises `ValueError` for anything else.
 
-    Otherwise raises `ValueError`. Its message continues a sentence about a question: `was answered with …`.
+    The message completes the sentence "Question X …".
     """
-    checked_number = amount(number, 1)
+    checked_number = parse_amount(number, 1)
     if checked_number is None:
         raise ValueError(
             f"was answered with {short_line(str(number), 40)}, which is no probability"
@@ -107,19 +107,19 @@ def probability(number: object) -> float:
     return checked_number
 
 
-def no_answer(question: DecisionQuestion, fault: str) -> DecisionAnswer:
-    """Build the answer of a question without a valid answer.
+def make_missing_answer(question: DecisionQuestion, fault: str) -> DecisionAnswer:
+    """Build the result for a question without a valid answer.
 
-    `fault` says what's wrong. It continues a sentence that begins with the question: `was not answered`.
+    The `fault` completes the sentence "Question X …", as in "was not answered".
     """
     return DecisionAnswer({}, f"the question {question.name!r} {fault}")
 
 
-# --- As the text of a reply, which is stored and recorded
+# --- Answers as a reply's text, which is stored and recorded
 
 
 def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
-    """Write answers as a JSON object: each question's name with its probabilities, problem or refusal."""
+    """Write answers as a JSON object of probabilities, problems and refusals, by question name."""
     outcomes_by_name: dict[str, Any] = {}
     for name, answer in answers.items():
         if answer.problem:
@@ -134,10 +134,7 @@ def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
 
 
 def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, DecisionAnswer]:
-    """Read the answers that `write_answers` wrote.
-
-    If a question's answer is missing or doesn't fit the question, its answer says so as its problem.
-    """
+    """Read the answers that `write_answers` wrote. A missing or unfitting answer becomes a problem."""
     stored_answers: object = {}
     with suppress(ValueError):
         stored_answers = strict_json(text)
@@ -150,27 +147,27 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
 
 
 def _read_answer(question: DecisionQuestion, fields: object) -> DecisionAnswer:
-    """Read the stored answer to a question; if it's missing or doesn't fit, the result says so."""
+    """Read the stored answer to a question. A missing or unfitting answer becomes a problem."""
     if not isinstance(fields, dict):
-        return no_answer(question, "was not answered")
+        return make_missing_answer(question, "was not answered")
     if "refusal" in fields or "problem" in fields:
         problem = str(fields.get("refusal") or fields.get("problem"))
         return DecisionAnswer({}, problem, is_refusal="refusal" in fields)
     if set(fields) != set(question.values):
-        return no_answer(question, "was answered about something else")
+        return make_missing_answer(question, "was answered about something else")
     return _read_probabilities(question, fields)
 
 
 def _read_probabilities(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:
-    """Read the stored probabilities of a question's answers.
-
-    They're checked again, since the file may have been damaged. If they're invalid, the answer says so.
-    """
+    """Read the stored probabilities of a question's answers. Invalid ones become a problem."""
+    # They were valid when they were stored, but the file may have been damaged.
     try:
-        probabilities = {value: probability(fields[value]) for value in question.values}
+        probabilities = {value: check_probability(fields[value]) for value in question.values}
     except ValueError as error:
-        return no_answer(question, str(error))
+        return make_missing_answer(question, str(error))
     total = math.fsum(probabilities.values())
-    if abs(total - 1) > _KEPT_WITHIN:
-        return no_answer(question, f"was kept with probabilities that add up to {total:.3g}")
+    if abs(total - 1) > _STORED_TOLERANCE:
+        return make_missing_answer(
+            question, f"was kept with probabilities that add up to {total:.3g}"
+        )
     return DecisionAnswer(probabilities)

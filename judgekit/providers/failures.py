@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import MAX_MESSAGE, without_values
-from judgekit.providers.pace import seconds_of
+from judgekit.providers.base import MAX_MESSAGE, hide_secrets
+from judgekit.providers.pace import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _TABLE: dict[str, Any] = environment.table(__file__, "failures.toml")
-_TEXTS = _TABLE.pop("texts")
+_TEXTS = _TABLE.pop("texts")  # patterns of messages; the rest has a row for each kind of failure
 Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
 def _read_kinds(column: str) -> dict[Any, FailureKind]:
-    """Map each value in a column of the table to the kind of failure that its row is about."""
+    """Map each value in a column of the table to its row's kind of failure."""
     kinds = {}
     for kind, row in _TABLE.items():
         values = row.get(column, ())
-        if isinstance(values, str):  # words are written as one text, numbers as a list
+        if isinstance(values, str):  # words separated by blanks
             values = values.split()
         for value in values:
             kinds[value] = FailureKind(kind)
@@ -42,15 +42,14 @@ def _compile_patterns(section: str) -> Patterns:
 _BY_CAUSE = _read_kinds("causes")
 _BY_STATUS = _read_kinds("statuses")
 KINDS = _read_kinds("classes")
-# These classes say little: the same one covers a full disk, a refused connection and a broken
-# reply.
+# Classes that can mean anything from a full disk to a refused connection or a broken reply
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
 _BY_TEXT = _compile_patterns("kinds")
-_ENDINGS = _compile_patterns("endings")
+_BY_FINISH_REASON = _compile_patterns("endings")
 _OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
-# These words decide whatever the status is: the output didn't fit the requested format, or the
-# model's template lacks a role.
-_MEANING = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
+# Objections that decide the kind of failure whatever the status is: the output didn't fit the requested
+# format, or the model's template lacks a role.
+_KIND_BY_OBJECTION = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
 _ROOM = list(map(re.compile, _TEXTS["room"]))
 _CAP = list(map(re.compile, _TEXTS["cap"]))
 _BROKEN_REPLY = {
@@ -80,56 +79,53 @@ _STATUS_BY_WORD = {
     "resource_exhausted": 429,
     "overloaded": 529,
 }
-_UNNAMED = 500
-_NAMING = ("code", "type", "param")  # keys of an error that identify the problem
+_DEFAULT_STATUS = 500
+_IDENTIFYING_KEYS = ("code", "type", "param")
 _MOST_READ = 20_000  # characters read of an exception's text
 _MOST_CAUSES = 12
-_MOST_PROBLEMS = 5  # quoted from one request, in one message
+_MOST_PROBLEMS = 5  # quoted in one message
 
 
 class Words(NamedTuple):
-    """A provider's error: its `message`, and the `signs` that identify the kind of error."""
+    """The words of a provider's error: its `message`, and the `signs` from which to classify it."""
 
     message: str
     signs: str
 
 
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Build the failure that an exception of a call means.
+    """Convert a call's exception to a failure, with its kind and the provider's message without `secrets`.
 
-    It has a kind and the provider's message, in which `secrets` are replaced. If the exception is or was
-    caused by a `GatewayError`, that's returned as it is.
+    A `GatewayError` among the exception and its causes is returned as it is.
     """
     causes = _list_causes(error)
     for cause in causes:
         if isinstance(cause, GatewayError):
             return cause
+
     words = _split_words(str(error)[:_MOST_READ])
-    message = _shorten_message(words.message) or type(error).__name__
+    message = _clean_message(words.message) or type(error).__name__
     if len(message) > MAX_MESSAGE:
-        message = message[: MAX_MESSAGE - 1] + "…"  # `MAX_MESSAGE` characters in all
-    failure = GatewayError(_classify(causes, words.signs), without_values(message, secrets))
+        message = message[: MAX_MESSAGE - 1] + "…"
+    failure = GatewayError(_classify(causes, words.signs), hide_secrets(message, secrets))
     failure.retry_after = _read_retry_after(error)
     _note_objections(failure, words.signs)
     return failure
 
 
 def _read_retry_after(error: BaseException) -> float | None:
-    """Read the seconds to wait from the headers of a failed call's response; None if they don't say."""
-    headers_by_litellm = getattr(error, "litellm_response_headers", None) or {}
+    """Read the seconds to wait from a failed response's headers, or None."""
+    litellm_headers = getattr(error, "litellm_response_headers", None) or {}
     response = getattr(error, "response", None)
-    own_headers = getattr(response, "headers", None) or {}
-    headers = {**headers_by_litellm, **own_headers}
-    return seconds_of(str(headers.get("retry-after") or ""))
+    response_headers = getattr(response, "headers", None) or {}
+    headers = {**litellm_headers, **response_headers}
+    return parse_retry_after(str(headers.get("retry-after") or ""))
 
 
 def _list_causes(error: BaseException) -> list[BaseException]:
-    """List an exception, its cause, the cause of its cause, and so on.
-
-    The list has a limit, since exceptions can be each other's causes.
-    """
+    """List an exception, its cause, its cause's cause, and so on."""
     causes = [error]
-    while len(causes) < _MOST_CAUSES:
+    while len(causes) < _MOST_CAUSES:  # exceptions can cause each other in a cycle
         cause = causes[-1].__cause__ or causes[-1].__context__
         if cause is None:
             break
@@ -137,8 +133,8 @@ def _list_causes(error: BaseException) -> list[BaseException]:
     return causes
 
 
-def _shorten_message(message: str) -> str:
-    """Remove the names of exceptions, litellm's advice to programmers and details of a connection."""
+def _clean_message(message: str) -> str:
+    """Remove exception names, litellm's advice to programmers, and connection details."""
     message = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", message)
     message = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", message)
     message = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", message)
@@ -146,16 +142,15 @@ def _shorten_message(message: str) -> str:
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Find the error in a body that a provider sent with a success status; None if it holds no error.
-
-    If the body has an answer, too, an explicit `error` still counts, since such an answer can't be trusted.
-    Fields like `message`, which valid bodies may also have, count as an error only without an answer.
-    """
+    """Return the error in a body that a provider sent with a success status, or None."""
+    # An explicit error counts even if there's an answer, because such an answer can't be trusted.
     error = body.get("error")
     if isinstance(error, dict | list | str) and error:
         return error
     if body.get("success") is False and body.get("errors"):
         return {"message": _find_message(body) or "the provider gave an error"}
+
+    # Valid bodies can also have fields like `message`, so these only count without an answer.
     if has_answer:
         return None
     if isinstance(body.get("base_resp"), dict):  # MiniMax
@@ -167,7 +162,7 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
-    """Build the failure for an error that was found in a reply, with or without an answer."""
+    """Build the failure for an error in a response body."""
     words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
@@ -178,9 +173,9 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
-    """Read the HTTP status that an error in JSON names, as a number or as a word; 500 if it names none."""
+    """Return the HTTP status in a JSON error, given as a number or a word. Without any, return 500."""
     if not isinstance(error, dict):
-        return _UNNAMED
+        return _DEFAULT_STATUS
     for name in _CODES:
         try:
             status = int(error[name])
@@ -192,14 +187,14 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
         for word, status in _STATUS_BY_WORD.items():
             if word in str(error.get(name, "")).lower():
                 return status
-    return _UNNAMED
+    return _DEFAULT_STATUS
 
 
-def ending(native: str | None) -> FailureKind | None:
-    """Classify a provider's own word for why a reply ended. None: a normal end, or no reason is given."""
-    if not native:
+def classify_finish_reason(finish_reason: str | None) -> FailureKind | None:
+    """Classify a provider's finish reason. A normal or missing one gives None."""
+    if not finish_reason:
         return None
-    return _first_match(_ENDINGS, native)
+    return _first_match(_BY_FINISH_REASON, finish_reason)
 
 
 def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
@@ -211,15 +206,12 @@ def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
 
 
 def _guess_kind_by_status(status: int) -> FailureKind:
-    is_of_the_client = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
-    return FailureKind.BAD_REQUEST if is_of_the_client else FailureKind.SERVER_ERROR
+    is_client_error = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
+    return FailureKind.BAD_REQUEST if is_client_error else FailureKind.SERVER_ERROR
 
 
 def _split_words(text: str) -> Words:
-    """Find the provider's message in an exception's text, and the words that identify the kind of error.
-
-    The text may end with an error in JSON. Without one, the whole text is both.
-    """
+    """Split an exception's text, which often ends with JSON, into message and signs."""
     text, _, _ = text.partition("Traceback (most recent call last)")
     head, brace, rest = text.partition("{")
     try:
@@ -228,19 +220,20 @@ def _split_words(text: str) -> Words:
         data = None
     if not isinstance(data, dict):
         return Words(text, text)
+
     error = data.get("error", data)
     message = _find_message(error) or _find_message(data)
     if message is None:
         return Words(text, text)
     signs = [head, message]
     if isinstance(error, dict):
-        signs += [str(error[name]) for name in _NAMING if error.get(name) is not None]
-        signs += map(str, error)  # keys only: a value may quote the model's output
+        signs += [str(error[name]) for name in _IDENTIFYING_KEYS if error.get(name) is not None]
+        signs += map(str, error)  # only the keys, because values can quote the model's output
     return Words(f"{head}{message}", " ".join(signs))
 
 
 def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
-    """Find the message in a JSON error: a text, an object, or a list of either. None if there's none."""
+    """Return the message in a JSON error, which can be a string, an object or a list of these, or None."""
     if isinstance(error, str):
         return error
     if isinstance(error, list):
@@ -259,9 +252,9 @@ def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
 
 
 def _join_messages(errors: list[Any]) -> str | None:
-    """Join the messages of the errors in a list; None if there's none.
+    """Join the messages in a list of errors, or return None if there are none.
 
-    An error with a location is shown as `body.messages: …`, after the part of the request that it's about.
+    A location in the request is put before its message, as in `body.messages: …`.
     """
     problems = []
     for error in errors[:_MOST_PROBLEMS]:
@@ -277,13 +270,11 @@ def _join_messages(errors: list[Any]) -> str | None:
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
-    """Set a failure's `objections` to the request, and its `room`: the tokens left for a reply.
-
-    The room may also be the most tokens that the model ever writes; then "cap" is one of the objections.
-    """
+    """Set a failure's `objections` to the request, and its `room`: the tokens available for a reply."""
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     room = _read_room(signs)
     if room is None:
+        # "cap" means that the room isn't from this request, but the model's general limit.
         room = _read_cap(signs)
         if room is not None:
             objections.add("cap")
@@ -292,7 +283,7 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
 
 
 def _read_room(signs: str) -> int | None:
-    """Read how many tokens a model's context leaves for a reply; None if the words don't say that."""
+    """Return the number of tokens that the context leaves for a reply, or None if the signs don't give it."""
     for pattern in _ROOM:
         match = pattern.search(signs)
         if match:
@@ -303,12 +294,12 @@ def _read_room(signs: str) -> int | None:
 
 
 def _read_cap(signs: str) -> int | None:
-    """Read how many tokens a model's reply may have at most; None if the words don't say that."""
+    """Return the model's limit of tokens per reply, or None if the signs don't give it."""
     for pattern in _CAP:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
-            # If the words were "less than" a number, the number itself is too high.
+            # "less than" this number
             if numbers.get("below") is not None:
                 return _parse_number(numbers["below"]) - 1
             return _parse_number(numbers["most"])
@@ -316,29 +307,26 @@ def _read_cap(signs: str) -> int | None:
 
 
 def _parse_number(digits: str) -> int:
-    """Read a number that may be written with commas: `128,000`."""
+    """Parse a number that may have commas, as in `128,000`."""
     return int(digits.replace(",", ""))
 
 
 def _classify_words(signs: str) -> FailureKind | None:
-    """Classify a failure by the provider's words; None if they don't tell."""
-    for name, kind in _MEANING.items():
+    """Classify a failure by the provider's words, or return None if they don't identify it."""
+    for name, kind in _KIND_BY_OBJECTION.items():
         if _OBJECTIONS[name].search(signs):
             return kind
     return _first_match(_BY_TEXT, signs)
 
 
 def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
-    """Find the kind of failure that an exception (`causes[0]`) means.
-
-    The first of these that tells decides: the classes of its causes, the provider's words, its own class, and
-    the HTTP status.
-    """
+    """Classify an exception, `causes[0]`, by its causes, the provider's words, its class and its status."""
     error = causes[0]
     cause_names = [type(cause).__name__ for cause in causes]
     for name, kind in _BY_CAUSE.items():
         if name in cause_names:
             return kind
+
     kind_by_words = _classify_words(signs)
     # The most specific class comes first.
     known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
@@ -347,12 +335,14 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
         return kind_by_words or KINDS[known_class]
     if _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
-    kind_by_class = KINDS.get(known_class, FailureKind.SERVER_ERROR)
+
+    # The class is vague, so the status decides.
+    default_kind = KINDS.get(known_class, FailureKind.SERVER_ERROR)
     status = getattr(error, "status_code", None)
-    is_of_the_client = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
-    if is_of_the_client:
-        kind_by_class = FailureKind.BAD_REQUEST
-    return kind_by_words or _BY_STATUS.get(status, kind_by_class)
+    is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
+    if is_client_error:
+        default_kind = FailureKind.BAD_REQUEST
+    return kind_by_words or _BY_STATUS.get(status, default_kind)
 
 
 def _is_broken_reply(error: BaseException, cause_names: Sequence[str]) -> bool:

@@ -20,10 +20,7 @@ borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
-    """List the names of the models whose calls have no known price, each once.
-
-    Raises what importing litellm raises.
-    """
+    """List the models without a known price, by name. Can raise any error of importing litellm."""
     models = []
     for endpoint in endpoints:
         if endpoint.model not in models and not _has_price(endpoint):
@@ -32,7 +29,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
 
 def _has_price(endpoint: Endpoint) -> bool:
-    """Whether the price of a model's calls is known, or its replies state their cost."""
+    """Whether a model's price is known, or its replies include their cost."""
     profile = endpoint.profile
     if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
         return True
@@ -47,9 +44,9 @@ def _has_price(endpoint: Endpoint) -> bool:
 
 
 async def prepare(endpoint: Endpoint) -> None:
-    """Import the modules that an endpoint needs, ahead of its first call.
+    """Import the modules that an endpoint needs, before its first call.
 
-    A failure is ignored here, since the first call raises it again.
+    Errors are ignored, because the first call raises them again.
     """
     if endpoint.profile.kind in ("litellm", "decisions"):
         from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
@@ -63,11 +60,11 @@ class Router:
     _own_gateways: dict[str, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Ask a model through the gateway for its endpoint's kind, which is opened first if need be."""
+        """Call a model through the gateway for its kind of endpoint."""
         gateway = self._find_gateway(endpoint)
         if not is_local(endpoint):
             return await gateway.complete(endpoint, request)
-        # A model on this machine costs nothing, whatever its reply says.
+        # A local model costs nothing, even if its reply includes a cost.
         try:
             reply = await gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -76,11 +73,7 @@ class Router:
         return replace(reply, usage=free(reply.usage))
 
     def _find_gateway(self, endpoint: Endpoint) -> Gateway:
-        """Return the gateway for an endpoint's kind: an open one, or else a new one.
-
-        Gateways for commands and HTTP are shared by all routers of the process, since they hold connections
-        and the pace of calls. Those for recordings and local models are this router's own.
-        """
+        """Return the open gateway for an endpoint's kind, or open one."""
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
         shared = shared_gateways()
@@ -88,6 +81,8 @@ class Router:
         gateway: Gateway | None = self._own_gateways.get(kind) or shared.get(kind)
         if gateway is not None:
             return gateway
+
+        # Gateways for recordings and local models belong to this router.
         if kind == "replay":
             gateway = self._own_gateways[kind] = replay.ReplayGateway()
             return gateway
@@ -96,7 +91,8 @@ class Router:
 
             gateway = self._own_gateways[kind] = LocalGateway(self)
             return gateway
-        # This is one atomic operation, so all threads get the same gateway even if several made one.
+        # Other gateways are shared by all routers of the process, because they have connections and pace the
+        # calls. `setdefault` is atomic, so all threads get the same gateway.
         opened: Gateway = shared.setdefault(kind, _make_shared(kind))
         return opened
 
@@ -113,7 +109,7 @@ def _name_gateway_kind(endpoint: Endpoint) -> str:
     if profile.kind == "litellm" and profile.embedded:
         return "embedded"
     if profile.kind == "decisions":
-        return "litellm"  # shares its pacing and connections
+        return "litellm"  # to share its pacing and connections
     return profile.kind
 
 
@@ -139,10 +135,9 @@ def is_replaying(environ: Mapping[str, str]) -> bool:
 
 
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
-    """Open a gateway that can ask every kind of endpoint.
+    """Open a gateway for every kind of endpoint, or return the `borrowed` one.
 
-    If `JUDGEKIT_RECORD` names a file, the gateway also records the answers there. Inside code that was lent a
-    gateway (`borrowed`), that one is used.
+    If `JUDGEKIT_RECORD` names a file, all replies are recorded there.
     """
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
     router = borrowed.get() or Router()

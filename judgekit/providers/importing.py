@@ -17,29 +17,26 @@ Imported = TypeVar("Imported")
 def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
     """Run `import_it`, which imports `package`, and return its result.
 
-    If it fails, the modules that it left in `sys.modules` are removed, and it's run once more. If it fails
-    again, they're removed again, and the second error is raised. This thread's warnings are dropped
-    meanwhile, since a filter that turns warnings into errors would abort the import.
+    A failed import is undone and tried once more. The second error is raised.
     """
+    # A filter that turns warnings into errors could abort the import, so drop all warnings.
     modules_before = frozenset(sys.modules)
-    with _drop_warnings_of_this_thread():
+    with _drop_thread_warnings():
         try:
             return import_it()
-        except Exception:  # noqa: BLE001 - whatever the code of a module raises
-            _remove_remains(package, modules_before)
+        except Exception:  # noqa: BLE001 - a module can raise anything
+            _remove_partial_import(package, modules_before)
         try:
             return import_it()
         except BaseException:
-            _remove_remains(package, modules_before)
+            _remove_partial_import(package, modules_before)
             raise
 
 
 @contextmanager
-def _drop_warnings_of_this_thread() -> Iterator[None]:
-    """Drop this thread's warnings inside the `with` block.
-
-    The filters of `warnings` are left alone, since all threads share them.
-    """
+def _drop_thread_warnings() -> Iterator[None]:
+    """Drop this thread's warnings inside the `with` block, but not other threads'."""
+    # All threads share the warning filters, so replace the functions instead.
     importing_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
@@ -52,10 +49,10 @@ def _drop_warnings_of_this_thread() -> Iterator[None]:
         source: object = None,
         **options: Any,  # noqa: ANN401 - newer versions of Python have more of them
     ) -> None:
-        """Drop a warning of the importing thread. Pass on any other."""
+        """Pass on warnings of all threads except the importing one."""
         if is_importing and threading.get_ident() == importing_thread:
             return
-        # This function adds one frame between the warning and the line it's about.
+        # Skip this function's own frame.
         original_warn(message, category, stacklevel + 1, source, **options)
 
     def warn_explicit(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - handed on as they are
@@ -68,8 +65,7 @@ def _drop_warnings_of_this_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        # A module may have imported our `warn` by name and go on calling it. From now on it only passes
-        # warnings on.
+        # A module may have imported our `warn` and keep calling it. From now on, it drops nothing.
         is_importing = False
         if warnings.warn is warn:
             warnings.warn = original_warn
@@ -77,12 +73,10 @@ def _drop_warnings_of_this_thread() -> Iterator[None]:
             warnings.warn_explicit = original_warn_explicit
 
 
-def _remove_remains(package: str, modules_before: Iterable[str]) -> None:
-    """Remove from `sys.modules` all modules of `package`, and new modules whose own package is gone.
-
-    After a failed import, Python removes a package but not its modules. If the package was imported again,
-    such a module wouldn't be executed again, and so wouldn't become an attribute of the package.
-    """
+def _remove_partial_import(package: str, modules_before: Iterable[str]) -> None:
+    """Remove all modules of `package`, and new modules without a parent, from `sys.modules`."""
+    # A failed import only removes the package itself. On the next import, modules that are left wouldn't be
+    # executed again, and so wouldn't become attributes of the package.
     new_modules = set(sys.modules).difference(modules_before)
     for name in sorted(new_modules):  # a package sorts before its modules
         parent, _, _ = name.rpartition(".")

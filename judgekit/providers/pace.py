@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 AT_ONCE = 64
 _FIRST_PAUSE = 0.5  # seconds, if an overloaded provider doesn't say how long to wait
 _LONGEST_PAUSE = 120.0
-_CAREFUL = 5.0  # seconds after a refusal in which the limit grows only rarely
-_ROUNDS = 10  # of answers without a refusal, until it grows
+_CAREFUL_SECONDS = 5.0  # after a refusal, during which the limit grows slowly
+_CAREFUL_ROUNDS = 10  # of calls without a refusal, until the limit grows by one
 _MINUTE = 60.0
 PAUSED = "the provider asked for a pause"
 
@@ -43,8 +43,8 @@ Turn: TypeAlias = "Callable[[], AbstractAsyncContextManager[None]]"
 Work: TypeAlias = "Callable[[Turn, float], Coroutine[None, None, Reply]]"
 
 
-class Whom(NamedTuple):
-    """A provider, or one of its models, with its own pace and limits; `key` stands for a user's key."""
+class PaceKey(NamedTuple):
+    """Identifies a provider, or one of its models, with its own pace. `key` is a digest of the API key."""
 
     provider: str
     address: str | None
@@ -55,7 +55,7 @@ class Whom(NamedTuple):
 
 
 class Pace:
-    """The turns to ask one provider: so many calls at once and, if given, so many a minute."""
+    """Limits the calls to a provider: up to `most` at once and, if given, `per_minute`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Pace:
         self._per_minute = per_minute
         self._clock = clock
         self._in_flight = 0
-        self._begun: deque[float] = deque()
+        self._start_times: deque[float] = deque()  # of the last minute's calls
         self._paused_until = 0.0
         self._refused_at = -inf  # never yet
         self._reason = FailureKind.RATE_LIMIT
@@ -80,42 +80,37 @@ class Pace:
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
         """Wait for a turn, and hold it inside the `async with` block.
 
-        Raises `GatewayError` as soon as it's clear that no turn can come before `end`, on the pace's clock.
+        Raises `GatewayError` as soon as no turn can come before `end` on the pace's clock.
         """
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(caller.get(), deque()).append((turn, end))
-        self._advance()
+        self._schedule()
         try:
             await turn
             yield
         finally:
-            # If a turn was handed out, hand it back. It may have come at the very moment of a cancellation.
-            was_handed_out = turn.done() and not turn.cancelled() and turn.exception() is None
-            if was_handed_out:
+            # Release the turn, which may have been granted at the very moment of a cancellation.
+            was_granted = turn.done() and not turn.cancelled() and turn.exception() is None
+            if was_granted:
                 self._in_flight -= 1
-            self._advance()
+            self._schedule()
 
     def went_well(self) -> None:
-        """Learn that a call succeeded, and let the limit grow a little.
-
-        It grows slowly in the seconds after a refusal, and faster the longer ago the last refusal is.
-        """
+        """Raise the limit a little after a successful call."""
+        # A round is as many calls as the limit allows at once. After `rounds` rounds, the limit has grown by
+        # one. The longer ago the last refusal was, the fewer rounds it takes.
         seconds_since_refusal = self._clock() - self._refused_at
-        if seconds_since_refusal < _CAREFUL:
-            rounds = float(_ROUNDS)
+        if seconds_since_refusal < _CAREFUL_SECONDS:
+            rounds = float(_CAREFUL_ROUNDS)
         else:
             rounds = 1 / seconds_since_refusal
-        # A round is as many calls as the limit allows at once. After `rounds` of them, it has grown by one.
         calls = max(1.0, rounds * self._limit)
         self._limit = min(self._most, self._limit + 1 / calls)
 
     def was_too_much(self, seconds: float | None) -> None:
-        """Learn that the provider refused a call since there were too many: lower the limit, and pause.
-
-        `seconds` is the pause that the provider asked for, or None.
-        """
-        # Of calls made together, several may be refused. The first refusal sets the limit to the number of
-        # calls under way, and begins a pause; the others each lower the limit by one.
+        """Lower the limit after a refused call, and pause for the `seconds` that the provider asked for."""
+        # Multiple calls made together may be refused. The first refusal sets the limit to the number of
+        # calls in flight and starts a pause. Every refusal then lowers the limit by one.
         if self._clock() >= self._paused_until:
             self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
@@ -125,7 +120,7 @@ class Pace:
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
-        """Start no calls for `seconds`, or half a second if that's None; never more than two minutes."""
+        """Start no calls for `seconds` (by default half a second), but never for more than two minutes."""
         if seconds is None:
             seconds = _FIRST_PAUSE
         pause_end = self._clock() + min(seconds, _LONGEST_PAUSE)
@@ -133,76 +128,72 @@ class Pace:
             self._paused_until = pause_end
             self._reason = reason
             self._why = why
-            self._advance()
+            self._schedule()
 
     def limit(self) -> int:
         """Return the number of calls allowed at once."""
         return int(self._limit)
 
     def wait(self) -> tuple[float, FailureKind, str]:
-        """Return the seconds until the next turn is allowed, and the reason for the wait: its kind and words.
+        """Return the seconds until the next call is allowed, and the reason as a kind and a message.
 
-        0 seconds means now, or as soon as one of the calls under way ends.
+        0 seconds means that only the calls in flight can delay it.
         """
         now = self._clock()
-        while self._begun and self._begun[0] <= now - _MINUTE:
-            self._begun.popleft()
-        allowed_at = now  # by the limit of calls per minute
-        if self._per_minute is not None and len(self._begun) >= self._per_minute:
-            # Once the call at this place from the end is a minute old, one more is allowed.
-            allowed_at = self._begun[-self._per_minute] + _MINUTE
+        while self._start_times and self._start_times[0] <= now - _MINUTE:
+            self._start_times.popleft()
+        allowed_at = now
+        if self._per_minute is not None and len(self._start_times) >= self._per_minute:
+            # With 10 calls per minute, the next one is allowed a minute after the tenth to last.
+            allowed_at = self._start_times[-self._per_minute] + _MINUTE
         seconds = max(0.0, self._paused_until - now, allowed_at - now)
         if self._paused_until >= allowed_at:
             return seconds, self._reason, self._why
         return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
     def take(self, most: int) -> int:
-        """Take up to `most` turns without waiting, and return the number of turns taken.
-
-        They must be handed back with `give`.
-        """
+        """Take up to `most` turns without waiting, and return their number. Release them with `give`."""
         turns_taken = 0
         while turns_taken < most and self._in_flight < self.limit():
             seconds, _, _ = self.wait()
             if seconds > 0:
                 break
             self._in_flight += 1
-            self._begun.append(self._clock())
+            self._start_times.append(self._clock())
             turns_taken += 1
         return turns_taken
 
     def give(self, turns: int) -> None:
-        """Hand back turns whose calls have ended."""
+        """Release turns whose calls have ended."""
         self._in_flight -= turns
 
-    def _advance(self) -> None:
-        """Hand out the free turns to waiting calls; refuse calls that can't get one before their deadline.
-
-        If calls are still waiting, this runs again when the next turn is allowed.
-        """
-        self._hand_out_turns()
-        seconds, reason, words = self.wait()
+    def _schedule(self) -> None:
+        """Grant free turns to waiting calls, and refuse calls that can't get one before their deadline."""
+        self._grant_turns()
+        seconds, reason, why = self.wait()
         if seconds == 0 or not self._queues:
             return
+
+        # Refuse calls that would have to wait too long. Their `turn()` raises the failure.
         problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
-        message = f"{words}: no model was asked, because {problem}"
+        message = f"{why}: no model was asked, because {problem}"
         for turn, end in chain.from_iterable(self._queues.values()):
-            comes_too_late = self._clock() + seconds >= end
-            if comes_too_late and not turn.done():
-                # Raised by the call's `turn()`.
+            is_too_late = self._clock() + seconds >= end
+            if is_too_late and not turn.done():
                 failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
                 turn.set_exception(failure)
+
+        # Run this again when the next call is allowed.
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._advance)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._schedule)
 
-    def _hand_out_turns(self) -> None:
-        """Hand out the free turns to waiting calls, of one caller after another."""
+    def _grant_turns(self) -> None:
+        """Grant free turns to waiting calls, taking turns between callers."""
         while self._queues:
-            name, queue = next(iter(self._queues.items()))  # the caller at the front of the line
+            name, queue = next(iter(self._queues.items()))  # the first caller in line
             turn, _ = queue[0]
-            # A call that was cancelled or refused meanwhile gets no turn, and only leaves the queue.
-            if not turn.done():
+            if not turn.done():  # otherwise the call was cancelled or refused
                 if self.take(1) == 0:
                     break
                 turn.set_result(None)
@@ -212,32 +203,28 @@ class Pace:
                 self._queues[name] = queue  # to the back of the line
 
 
-class Paces(dict[Whom, Pace]):
+class Paces(dict[PaceKey, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
-        """Find the pace of an endpoint.
-
-        If its profile sets limits, all models of the provider share a pace, since they share the limits.
-        Otherwise each model has its own.
-        """
+        """Return the pace of an endpoint."""
         limits = endpoint.profile.limits
         concurrency = limits.concurrency
         per_minute = limits.requests_per_minute
+        # Limits in the profile are for all of the provider's models together.
         model = "" if concurrency or per_minute else endpoint.model
-        # A provider's limits belong to a user's key, which is stored only as a digest.
-        key = environment.digest(endpoint.api_key or "")
-        # The limits are part of the key: if the user changes them while an engine runs, there's a new pace.
-        whom = Whom(
-            endpoint.profile.provider, endpoint.api_base, model, key, concurrency, per_minute
+        api_key = environment.digest(endpoint.api_key or "")
+        # With the limits in the key, there's a new pace if the user changes them while an engine runs.
+        key = PaceKey(
+            endpoint.profile.provider, endpoint.api_base, model, api_key, concurrency, per_minute
         )
-        pace = self.get(whom)
+        pace = self.get(key)
         if pace is None:
-            # This is one atomic operation, so all threads get the same pace even if several made one.
-            pace = self.setdefault(whom, self.make_pace(whom))
+            # `setdefault` is atomic, so all threads get the same pace.
+            pace = self.setdefault(key, self.make_pace(key))
         return pace
 
-    def make_pace(self, whom: Whom) -> Pace:
-        """Make a new pace. A subclass that shares paces between processes makes its own kind."""
-        return Pace(whom.most or AT_ONCE, whom.per_minute)
+    def make_pace(self, key: PaceKey) -> Pace:
+        """Make a new pace. A subclass can share it between processes."""
+        return Pace(key.most or AT_ONCE, key.per_minute)
 
     async def call(
         self,
@@ -249,18 +236,17 @@ class Paces(dict[Whom, Pace]):
     ) -> Reply:
         """Run `work` and return its reply, or raise `GatewayError` at the request's deadline.
 
-        `work` gets two arguments: `turn`, a context manager inside which it may ask the provider, and the
-        deadline on the monotonic clock. `late` is the beginning of the message if the deadline passes. After
-        that, `work` is cancelled, and has `patience` seconds to end.
+        `work` gets `turn`, a context manager for each call to the provider, and the deadline on the monotonic
+        clock. At the deadline, it's cancelled and has `patience` seconds to end. `late` starts the message.
         """
         end = time.monotonic() + request.timeout
-        has_begun = False
+        has_called = False
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
-            nonlocal has_begun
+            nonlocal has_called
             async with self.of(endpoint).turn(end):
-                has_begun = True
+                has_called = True
                 yield
 
         try:
@@ -268,14 +254,14 @@ class Paces(dict[Whom, Pace]):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
             limit = f"within {request.timeout:.3g} s"
-            if has_begun:  # the model was asked, so the cost is unknown: no usage is given
+            if has_called:  # its cost is unknown, so the failure has no usage
                 raise GatewayError(FailureKind.TIMEOUT, f"{late} {limit}") from None
             problem = f"no turn {limit}: other calls came first"
             raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None
 
 
-def seconds_of(retry_after: str) -> float | None:
-    """Convert a `Retry-After` header to seconds from now; None if it's neither a number nor a date."""
+def parse_retry_after(retry_after: str) -> float | None:
+    """Convert a `Retry-After` header to seconds from now. Anything but a number or a date gives None."""
     with suppress(ValueError):
         return max(0.0, float(retry_after))
     with suppress(ValueError):

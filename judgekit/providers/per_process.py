@@ -27,16 +27,15 @@ class PerProcess(Generic[Value]):
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
-        # Keep the ancestors' values referenced: collecting one would close what the parent still
-        # uses.
+        # The ancestors' values stay referenced, because collecting one could close the parent's connections.
         self._by_pid: dict[int, Value] = {}
 
     def get(self) -> Value:
-        """Return this process's value. It's made first if this process has none."""
+        """Return this process's value, which is made on first use."""
         pid = os.getpid()
         value = self._by_pid.get(pid)
         if value is None:
-            # This is one atomic operation, so all threads get the same value. A lock wouldn't do: it could be
-            # a copy of one that a thread of the parent held.
+            # `setdefault` is atomic, so all threads get the same value. There's no lock, because a thread of
+            # the parent could have held it during the fork.
             value = self._by_pid.setdefault(pid, self._make())
         return value

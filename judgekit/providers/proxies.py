@@ -20,7 +20,7 @@ from judgekit import environment, outputs
 from judgekit.providers import running
 from judgekit.providers.per_process import PerProcess
 from judgekit.providers.registry import UNKNOWN_FAMILY, ApiProfile, LitellmProfile, family_by_name
-from judgekit.providers.servers import LIST_BYTES, listed
+from judgekit.providers.servers import LIST_BYTES, fetch_list
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
@@ -30,22 +30,22 @@ KEPT_SECONDS = 86_400.0
 FAILED_SECONDS = 600.0  # before trying a proxy that didn't answer again
 
 
-class Known(NamedTuple):
-    """A proxy's facts about one of its names; "" if the models behind it have no known family."""
+class ModelFacts(NamedTuple):
+    """What a proxy says about a model name. Without a known family, `family` is ""."""
 
     family: str
     thinks: bool
 
 
 class _Answer(NamedTuple):
-    """A proxy's facts about its names, and when it gave them."""
+    """A proxy's facts by model name, and when it gave them."""
 
-    models: dict[str, Known]
+    models: dict[str, ModelFacts]
     at: float
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the answer is recent enough; a proxy that didn't answer is asked again sooner."""
+        """Whether the answer is recent. A failed one expires sooner."""
         age = abs(time.time() - self.at)  # the clock may have been set back
         return age < (KEPT_SECONDS if self.models else FAILED_SECONDS)
 
@@ -56,81 +56,68 @@ _pending_requests = PerProcess(dict[Path, "Future[_Answer]"])
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
-    """Fill in the family of a model behind a LiteLLM proxy, as the proxy tells it.
+    """Fill in the family of a model behind a LiteLLM proxy, unless the profile names it.
 
-    Nothing changes if the profile names the family, or if the proxy doesn't tell it. If several models of
-    different families have the same name there, the family is "unknown".
+    If the name stands for models of different families, the family is "unknown".
     """
     profile = endpoint.profile
-    family_of_profile = profile.of_model(profile.families, endpoint.model, profile.family)
-    if family_of_profile or not may_be_proxy(endpoint):
+    profile_family = profile.of_model(profile.families, endpoint.model, profile.family)
+    if profile_family or not may_be_proxy(endpoint):
         return endpoint
-    model_facts = _find_name(endpoint, _get_models(endpoint))
+    model_facts = _find_facts(endpoint, _get_models(endpoint))
     if model_facts and model_facts.family:
         return replace(endpoint, family=model_facts.family)
     return endpoint
 
 
 def thinks(endpoint: Endpoint) -> bool:
-    """Whether the proxy says that its model thinks before it answers.
-
-    The proxy is asked, unless its last answer is recent.
-    """
-    model_facts = _find_name(endpoint, _get_models(endpoint))
+    """Whether the model thinks before it answers, according to its proxy."""
+    model_facts = _find_facts(endpoint, _get_models(endpoint))
     return model_facts is not None and model_facts.thinks
 
 
-def thinks_as_said(endpoint: Endpoint) -> bool | None:
-    """Whether the proxy said that its model thinks; None if this process has no recent answer.
-
-    The proxy isn't asked.
-    """
+def thinks_if_known(endpoint: Endpoint) -> bool | None:
+    """Like `thinks`, but without querying the proxy. Without a recent answer in this process, return None."""
     answer = _answers.get(_answer_path(endpoint))
     if answer is None or not answer.is_fresh:
         return None
-    model_facts = _find_name(endpoint, answer.models)
+    model_facts = _find_facts(endpoint, answer.models)
     return model_facts is not None and model_facts.thinks
 
 
 def may_be_proxy(endpoint: Endpoint) -> bool:
-    """Whether a model may be behind a LiteLLM proxy: it's at an address set by the user."""
+    """Whether a model is at an address set by the user, which could be a LiteLLM proxy."""
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not endpoint.api_base:
         return False
     return bool(profile.base_env and profile.models_env.by_tier)
 
 
-def _find_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
-    """Find the facts about an endpoint's model among a proxy's `models`; None if the name isn't there.
-
-    A proxy's name may end with `*`, and then stands for all names with that beginning.
-    """
+def _find_facts(endpoint: Endpoint, models: dict[str, ModelFacts]) -> ModelFacts | None:
+    """Return a proxy's facts about an endpoint's model, or None."""
     profile = endpoint.profile
     bare_name = ""
     if isinstance(profile, ApiProfile):
         bare_name = endpoint.model.removeprefix(profile.prefix)
     if bare_name in models:
         return models[bare_name]
-    for name, model_facts in models.items():
+    for name, model_facts in models.items():  # a name can be a pattern such as `gpt-*`
         if name.endswith("*") and bare_name.startswith(name.removesuffix("*")):
             return model_facts
     return None
 
 
 def _answer_path(endpoint: Endpoint) -> Path:
-    """Return the path of the file for a proxy's answers.
-
-    The file's name is a hash of the proxy's address and key, so it reveals neither.
-    """
+    """Return the path of the file with a proxy's answer. Its name is a hash, to hide the address and key."""
     key_text = f"{endpoint.api_base or ''}\0{endpoint.api_key}"
     digest = hashlib.sha256(key_text.encode()).hexdigest()
     return Path(environment.PROXIES.path(f"{digest}.json"))
 
 
-def _get_models(endpoint: Endpoint) -> dict[str, Known]:
-    """Return the facts about each model of a proxy, by name. The proxy is asked if they aren't recent.
+def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
+    """Return a proxy's facts by model name, querying it if they aren't recent.
 
-    The facts are empty if the proxy has never answered.
+    If the proxy has never answered, return {}.
     """
     path = _answer_path(endpoint)
     answer = _answers.get(path)
@@ -140,9 +127,9 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
     if answer.is_fresh:
         return answer.models
 
+    # Only one thread queries the proxy: the one whose request `setdefault`, which is atomic, returns.
     own_request = Future[_Answer]()
     requests = _pending_requests.get()
-    # This is one atomic operation: of several threads, one gets its own request back, and asks.
     request = requests.setdefault(path, own_request)
     if request is not own_request:
         with suppress(TimeoutError):
@@ -159,41 +146,41 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
 
 
 def _store_answer(answer: _Answer, path: Path) -> None:
-    """Store a proxy's answer for later processes. If it can't be stored, they ask again."""
+    """Store a proxy's answer for later processes, if possible."""
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
 
 
 def _ask_proxy(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
-    """Ask a proxy for its models. If it doesn't answer, the result has the models of its earlier answer."""
+    """Query a proxy for its models. If it doesn't answer, keep the earlier answer's models."""
     models = earlier_answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
-    with suppress(Exception):  # a stranger's server may do anything
-        listing = listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
+    with suppress(Exception):  # any server can be at this address
+        listing = fetch_list(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
         models = _read_rows(running.run(listing))
     return _Answer(models, time.time())
 
 
 def _read_stored(path: Path) -> _Answer:
-    """Read the answer that an earlier process stored at `path`.
-
-    If there's none or it's damaged, the result is an answer without models that's long out of date (time 0).
-    """
+    """Read a stored answer. If it's missing or damaged, return an expired answer without models."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(path.read_bytes())
         models = {}
         for name, (family, is_thinking) in content["models"].items():
-            models[str(name)] = Known(str(family), bool(is_thinking))
+            models[str(name)] = ModelFacts(str(family), bool(is_thinking))
         return _Answer(models, float(content["at"]))
     return _Answer({}, 0.0)
 
 
-def _read_rows(rows: list[Any]) -> dict[str, Known]:
-    """Read a proxy's list of models as facts by name; raises any error if the list is malformed."""
+def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
+    """Convert a proxy's list of models to facts by name.
+
+    Can raise `KeyError`, `TypeError` or `AttributeError` if the list is malformed.
+    """
     families_by_name = defaultdict[str, set[str]](set)
     thinking_names = set()
-    for row in rows:  # several rows may have the same name, for several models behind it
+    for row in rows:  # a name with multiple models has a row for each
         name = str(row["model_name"])
         details = row.get("model_info") or {}
         actual_model = details.get("base_model") or row["litellm_params"]["model"]
@@ -202,15 +189,12 @@ def _read_rows(rows: list[Any]) -> dict[str, Known]:
             thinking_names.add(name)
     models = {}
     for name, families in families_by_name.items():
-        models[name] = Known(_name_common_family(families), name in thinking_names)
+        models[name] = ModelFacts(_name_common_family(families), name in thinking_names)
     return models
 
 
 def _name_common_family(families: set[str]) -> str:
-    """Name the family that all models behind one name have in common.
-
-    It's "" if no model's family is known, and "unknown" if the families differ.
-    """
+    """Return the common family of a name's models, "" if it isn't known, or "unknown" if they differ."""
     if families == {UNKNOWN_FAMILY}:
         return ""
     if len(families) > 1:

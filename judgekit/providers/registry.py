@@ -31,7 +31,7 @@ PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schem
 
 
 def _check_relative(path: str) -> str:
-    """Return `path` if it stays inside its folder, on Windows too; otherwise raises `ValueError`."""
+    """Return `path` if it stays inside its folder, also on Windows; raises `ValueError` otherwise."""
     is_absolute = path.startswith(("/", "~", "\\")) or ":" in path
     if is_absolute or ".." in path.split("/"):
         raise ValueError("expected a path inside the run's folder, such as home/settings.json")
@@ -64,7 +64,7 @@ class Models(Strict):
 
     @property
     def by_tier(self) -> dict[TierName, str]:
-        """The models by tier, without the tiers that have none."""
+        """The models by tier, skipping tiers without one."""
         models = {}
         for tier in TIERS:
             model = getattr(self, tier)
@@ -81,14 +81,15 @@ class Price(Strict):
     cache_read: float | None = Field(None, ge=0)
     cache_write: float | None = Field(None, ge=0)
 
-    def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
-        """Compute a call's cost in US dollars; `read` counts all tokens of the prompt."""
+    def of(
+        self, prompt_tokens: int, reply_tokens: int, cache_read: int = 0, cache_write: int = 0
+    ) -> float:
+        """Compute a call's cost in US dollars. `prompt_tokens` include cached tokens."""
         read_price = self.input if self.cache_read is None else self.cache_read
         write_price = self.input if self.cache_write is None else self.cache_write
-        uncached_cost = (read - cache_read - cache_write) * self.input
-        cache_read_cost = cache_read * read_price
-        cache_write_cost = cache_write * write_price
-        return (uncached_cost + written * self.output + cache_read_cost + cache_write_cost) / 1e6
+        prompt_cost = (prompt_tokens - cache_read - cache_write) * self.input
+        cache_cost = cache_read * read_price + cache_write * write_price
+        return (prompt_cost + reply_tokens * self.output + cache_cost) / 1e6
 
 
 class Limits(Strict):
@@ -126,10 +127,9 @@ class _Profile(Strict):
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
-        """Look up a model in a table whose keys are beginnings of names, such as `gpt-4`.
+        """Look up a model in a table by the start of its bare name, such as `gpt-4`.
 
-        The model's name counts without the profile's prefix. If several keys fit, the longest one counts; if
-        none does, `default` is returned.
+        The longest matching key wins. Without any, return `default`.
         """
         bare_name = model
         if isinstance(self, ApiProfile):
@@ -171,11 +171,9 @@ class ApiProfile(_Profile):
 
     @property
     def address_variables(self) -> list[str]:
-        """The names of the variables that may hold the address. The first one that's set counts.
-
-        They include a vendor's usual ones, such as OPENAI_BASE_URL. Companies set these to a gateway for all
-        programs, and texts must not bypass it.
-        """
+        """The variables that can contain the address. The first one that's set counts."""
+        # Include a vendor's usual ones, such as OPENAI_BASE_URL. A company may have set them to its gateway,
+        # which we must not bypass.
         variables = list(self.base_env)
         for key_variable in self.key:
             if key_variable.endswith("_API_KEY"):
@@ -184,7 +182,7 @@ class ApiProfile(_Profile):
         return list(dict.fromkeys(variables))  # each once
 
     def address_in(self, environ: Mapping[str, str]) -> str | None:
-        """Read the address from its variables, with its ending as the profile says; None if none is set."""
+        """Return the address in the first variable that's set, normalized, or None."""
         for name in self.address_variables:
             address = environ.get(name, "").strip()
             if address:
@@ -192,7 +190,7 @@ class ApiProfile(_Profile):
         return None
 
     def _normalize_address(self, address: str) -> str:
-        """Drop the ending `base_drops` from an address, and add `base_adds` if it names no version."""
+        """Remove the suffix `base_drops` from an address, and append `base_adds` if it has no version."""
         if self.base_adds or self.base_drops:
             address = address.removesuffix("/")
         if self.base_drops:
@@ -332,7 +330,7 @@ class CommandProfile(_Profile):
                     )
 
     def _check_links(self) -> None:
-        """Raise `ValueError` for a source of a link outside `~` and the folders that `keep_env` names."""
+        """Raise `ValueError` for a link's source that isn't in `~` or in a folder named by `keep_env`."""
         for source in chain.from_iterable(self.links.values()):
             folder, _, _ = source.partition("/")
             variable = folder.removeprefix("$")
@@ -359,12 +357,12 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
 _VERSION = re.compile(r"/v\d\w*$")
 _FAMILIES = environment.table(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
-# Users know it by the prefix of its models' names.
+# Users know this provider by its models' prefix.
 _ALIASES = {"custom": "openai-compatible"}
 
 
 def profiles() -> list[Profile]:
-    """List all profiles in the order they're tried; raises `ConfigError` if a file is wrong."""
+    """List all profiles in the order of detection; raises `ConfigError` if a file is invalid."""
     profiles = []
     for path in files.profile_files():
         profile = yamlfile.read_model(path, ProfileFile, version_key="provider").root
@@ -376,7 +374,7 @@ def profiles() -> list[Profile]:
 
 
 def find(name: str) -> Profile:
-    """Find a profile by the name or the alias of its provider; raises `UsageError` if there's none."""
+    """Return the profile with this provider name or alias; raises `UsageError` if there's none."""
     profile_by_name = {profile.provider: profile for profile in profiles()}
     profile = profile_by_name.get(unaliased(name))
     if profile is None:
@@ -385,17 +383,17 @@ def find(name: str) -> Profile:
 
 
 def unaliased(name: str) -> str:
-    """Return the name of the provider that an alias stands for. A name that's no alias stays as it is."""
+    """Return the provider name for an alias, or any other name unchanged."""
     return _ALIASES.get(name, name)
 
 
 def family_by_name(model: str) -> str:
-    """Name the family of a model by the words in its name; "unknown" if no word tells it."""
-    # Look at the part after the last slash first: the parts before it may be folders with any name.
+    """Return a model's family, judging by the words in its name, or "unknown"."""
+    # Try the part after the last slash first, because the parts before can be folders with any name.
     _, _, last_part = model.rpartition("/")
     for name in (last_part, model):
         for family, words in _FAMILIES.items():
-            # A word may stand behind a digit or a hyphen, but not behind a letter.
+            # A word can follow a digit or a hyphen, but not a letter.
             if re.search(rf"(?<![a-z])(?:{words})", name.lower()):
                 return family
     return UNKNOWN_FAMILY

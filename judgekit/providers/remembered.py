@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
     from judgekit.providers.registry import OutputMode
 
-KEPT_SECONDS = 7 * 86_400.0  # after it, the default is tried again: servers get upgraded
+KEPT_SECONDS = 7 * 86_400.0  # then the default is tried again, because servers get upgraded
 _VERSION = 1
 _MOST_TOKENS = 1_000_000
 _MOST_BYTES = 10_000
 
 
 class _Entry(NamedTuple):
-    """A style, since when it holds, and the file's state on disk when it was read or written."""
+    """A style, the time when it was learned, and the file's state on disk at that time."""
 
     style: CallStyle
     at: float
@@ -38,11 +38,11 @@ _entries: dict[Path, _Entry] = {}
 
 
 def find(endpoint: Endpoint) -> CallStyle | None:
-    """Look up the style that was learned for a model in the last week; None if there's none."""
+    """Return the style learned for a model in the last week, or None."""
     path = _style_path(endpoint)
     stamp = environment.stamp(str(path))
     entry = _entries.get(path)
-    if entry is None or entry.stamp != stamp:
+    if entry is None or entry.stamp != stamp:  # another process may have changed the file
         entry = _read_entry(path, stamp, endpoint)
         if entry is None:
             _entries.pop(path, None)
@@ -53,7 +53,7 @@ def find(endpoint: Endpoint) -> CallStyle | None:
 
 
 def keep(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember a model's style, in a file. If the file can't be written, only this process remembers it."""
+    """Remember a model's style in a file, or only in this process if the file can't be written."""
     path = _style_path(endpoint)
     now = time.time()
     lasting_style = style.lasting()
@@ -74,7 +74,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
 
 
 def forget(endpoint: Endpoint) -> None:
-    """Forget a model's style, so that it's asked in the default one again."""
+    """Forget a model's style, so that the default is used again."""
     path = _style_path(endpoint)
     with suppress(OSError):
         path.unlink()
@@ -90,21 +90,14 @@ def clear() -> None:
 
 
 def _style_path(endpoint: Endpoint) -> Path:
-    """Return the path of the file for the style of a model at an address.
-
-    The file's name is a hash, so it reveals neither the model nor the address.
-    """
+    """Return the path of a model's file. Its name is a hash, to hide the model and its address."""
     key_text = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
     name = hashlib.sha256(key_text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(environment.ADDRESSES.path(f"{name}.json"))
 
 
 def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
-    """Read the entry in a file.
-
-    None if there's no file (`stamp` is None), if it's invalid, or if the profile's output mode has changed
-    since it was written.
-    """
+    """Read the entry in a file, or return None if it's missing, invalid or for another output mode."""
     if stamp is None:
         return None
     try:
@@ -121,11 +114,9 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
 
 
 def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
-    """Read the style in a file's content; None if a value is invalid.
-
-    Valid are only values that weaken the endpoint's default request, or set how long a reply may be. So
-    whoever can write the file can't do more than that.
-    """
+    """Read the style in a file's content, or return None if a value is invalid."""
+    # Values may only weaken the default request or limit the reply's length. So whoever can write the file
+    # can't do more than that.
     default_style = CallStyle(endpoint.output)
     mode = content.get("mode", default_style.mode)
     if mode not in _list_weaker_modes(default_style.mode):
@@ -148,7 +139,7 @@ def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None
 
 
 def _list_weaker_modes(mode: OutputMode) -> list[OutputMode]:
-    """List a way of demanding a format, followed by all weaker ones."""
+    """List an output mode, followed by all weaker ones."""
     modes = [mode]
     while modes[-1] in WEAKER:
         modes.append(WEAKER[modes[-1]])

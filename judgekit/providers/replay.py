@@ -39,7 +39,7 @@ _USAGE = {field.name for field in fields(Usage)} - {"unpriced_calls"}
 
 @functools.lru_cache(maxsize=64)
 def recorded_model(model: str, family: str) -> Endpoint:
-    """Build the endpoint of a recorded model, so that it can be asked."""
+    """Build the endpoint of a recorded model."""
     profile = registry.find("replay")
     return Endpoint(profile, model, family, profile.output)
 
@@ -85,11 +85,7 @@ class RecordedLine(Strict):
 
 
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Find the models of each tier in a recording.
-
-    They're the models that judged the tier's first recorded subject under the same rubric: a later subject
-    may have been judged by others. Raises `ConfigError` if the recording is empty or damaged.
-    """
+    """Return the models of each tier in a recording; raises `ConfigError` if it's empty or damaged."""
     profile = registry.find("replay")
     lines = read_lines(path, RecordedLine)
     models_with_tokens = set()
@@ -97,6 +93,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
         if line.reply and line.reply.tokens and not line.pointwise:
             models_with_tokens.add(line.model)
 
+    # A later subject may have been judged by other models, so take those of each tier's first subject.
     endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first_subjects: dict[TierName, tuple[str, str]] = {}
     for line in lines:
@@ -114,7 +111,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
 def _make_endpoint(
     line: RecordedLine, profile: registry.Profile, path: Path, *, logprobs: bool
 ) -> Endpoint:
-    """Build the endpoint of a recorded line's model, which answers from the recording at `path`."""
+    """Build the endpoint of a recorded line's model, which replays the recording at `path`."""
     return Endpoint(
         profile,
         model=line.model,
@@ -128,13 +125,13 @@ def _make_endpoint(
 
 
 class ReplayGateway:
-    """Answers from the recording named by an endpoint's `api_base`."""
+    """Replays the recording that an endpoint's `api_base` names."""
 
     def __init__(self) -> None:
         self._recordings: dict[str, dict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the next recorded reply for the request, or raise the recorded `GatewayError`."""
+        """Return the next recorded reply to the request, or raise the recorded `GatewayError`."""
         file = endpoint.api_base
         if endpoint.profile.kind != "replay" or file is None:
             raise GatewayError(
@@ -155,7 +152,7 @@ class ReplayGateway:
         )
 
     def _take_line(self, file: str, key: CallKey, model: str) -> RecordedLine:
-        """Take the next line about a call from a recording; raises `GatewayError` if there's none."""
+        """Take the next recorded line for a call; raises `GatewayError` if there's none."""
         if file not in self._recordings:
             self._recordings[file] = _read_recording(Path(file))
         lines = self._recordings[file].get((key, model))
@@ -165,7 +162,7 @@ class ReplayGateway:
             problem += f" under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
         line = lines[0]
-        if len(lines) > 1:  # the last reply isn't removed, so it answers every later request
+        if len(lines) > 1:  # the last reply is repeated for every later request
             del lines[0]
         return line
 
@@ -174,7 +171,7 @@ class ReplayGateway:
 
 
 def _read_recording(path: Path) -> dict[tuple[CallKey, str], list[RecordedLine]]:
-    """Read a recording, and group its lines by call and model; raises `GatewayError` if that fails."""
+    """Group a recording's lines by call and model; raises `GatewayError` if it can't be read."""
     try:
         lines = read_lines(path, RecordedLine)
     except ConfigError as error:
@@ -187,7 +184,7 @@ def _read_recording(path: Path) -> dict[tuple[CallKey, str], list[RecordedLine]]
 
 
 def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
-    """Replace the candidates' labels in a recorded text by the labels that they have in this request."""
+    """Replace the candidates' labels in a recorded text with those in this request."""
     label_by_id = {name: label for label, name in request.labels.items()}
     new_labels = {}
     for recorded_label, name in line.labels.items():
@@ -195,27 +192,28 @@ def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
             new_labels[recorded_label] = label_by_id[name]
     if not new_labels:
         return text
-    # In one pass, since a label in the recording may now be the label of another candidate.
+    # In one pass, because a recorded label can be another candidate's label now.
     any_label = "|".join(map(re.escape, new_labels))
     return re.sub(rf"\b({any_label})\b", lambda match: new_labels[match[1]], text)
 
 
 class Recorder:
-    """Appends another gateway's answers to a recording; raises `ConfigError` before asking for any."""
+    """Appends the inner gateway's replies and failures to a recording."""
 
     def __init__(self, inner: Gateway, path: Path) -> None:
         self._inner = inner
         self._path = path
-        self._write("")
+        self._write("")  # raises now if the file can't be written, and not after the first call
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Ask the inner gateway, and record its reply or failure."""
+        """Call the inner gateway, and record its reply or failure."""
         try:
             reply = await self._inner.complete(endpoint, request)
         except GatewayError as error:
             failure = RecordedFailure(kind=error.kind, message=error.message)
             self._append(endpoint, request, failure=failure)
             raise
+
         logprobs = []
         for alternatives in reply.logprobs:
             logprobs.append({encodable(token): alternatives[token] for token in alternatives})
@@ -235,10 +233,7 @@ class Recorder:
         await self._inner.aclose()
 
     def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
-        """Append a line about a call to the recording; raises `ConfigError` if it can't be written.
-
-        `outcome` is either `reply` or `failure`.
-        """
+        """Append a call and its outcome (`reply` or `failure`) to the recording; raises `ConfigError`."""
         labels = {label: encodable(name) for label, name in request.labels.items()}
         line = RecordedLine(
             replay=1,
@@ -253,7 +248,7 @@ class Recorder:
         self._write(line.model_dump_json(exclude_none=True) + "\n")
 
     def _write(self, text: str) -> None:
-        """Append a text to the recording's file, creating it if need be; raises `ConfigError` on failure."""
+        """Append to the recording's file; raises `ConfigError` if it can't be written."""
         try:
             outputs.append(str(self._path.absolute()), text, private=False)
         except (OSError, ValueError) as error:

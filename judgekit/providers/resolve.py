@@ -18,7 +18,7 @@ from judgekit import programs
 from judgekit.config import TIERS, TierName
 from judgekit.errors import UsageError
 from judgekit.providers import proxies, registry, replay, servers
-from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set, is_loopback
+from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set_value, is_loopback
 from judgekit.providers.registry import (
     ApiProfile,
     CommandProfile,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Tiers: TypeAlias = "Mapping[TierName, tuple[Endpoint, ...]]"
 Variables: TypeAlias = "Mapping[str, str]"
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
-"""Finds the panels of the other providers that may be asked, the first choice first."""
+"""Lists the panels of other allowed providers, by preference."""
 CUSTOM = "openai-compatible"
 
 
@@ -58,13 +58,13 @@ class PanelRequest:
     mixed: bool = False
 
     def allows(self, profile: Profile) -> bool:
-        """Whether the user allows a provider. Without a list, all are allowed except commands."""
+        """Whether the user allows a provider. By default, all are allowed except commands."""
         if self.allow is None:
             return not isinstance(profile, CommandProfile)
         return self.asks_for(profile)
 
     def asks_for(self, profile: Profile) -> bool:
-        """Whether the user's list of allowed providers names this one, by its name or an alias."""
+        """Whether the user's list of allowed providers includes this one, by name or alias."""
         return profile.provider in map(registry.unaliased, self.allow or ())
 
 
@@ -79,11 +79,12 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Choose the models that judge, as the user wants, with the keys and addresses in `environ`.
+    """Choose the judging models by the user's wishes and the keys and addresses in `environ`.
 
-    It may ask local servers for their models. If no model can be used, the panel is empty, and its reason
-    tells the user what to do. Raises `ConfigError` if a profile or a recording is wrong.
+    If there's no usable model, the panel is empty, and its reason tells the user what to do. Raises
+    `ConfigError` if a profile or a recording is invalid.
     """
+    # a recording
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
         endpoints: Tiers = replay.recorded_models(Path(recording))
@@ -99,6 +100,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
+    # models named in the configuration, or else in variables
     if not any(wanted.models.values()) and not _list_addressed(allowed_profiles, environ):
         variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
         models = _read_models(variables, environ)
@@ -106,6 +108,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if any(wanted.models.values()):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
 
+    # the first provider that can be used
     panels = _detect_panels(allowed_profiles, wanted, environ)
     panel = next(panels, None)
     if panel is None:
@@ -116,7 +119,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
 
 def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Profile]:
-    """List the allowed profiles: those that the user puts first, then the others in their own order."""
+    """List the allowed profiles, starting with the user's preferred order."""
     profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     first_names = map(registry.unaliased, wanted.order or ())
     ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
@@ -126,7 +129,7 @@ def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Pro
 def _explain_no_model(
     wanted: PanelRequest, profiles: Sequence[Profile], environ: Mapping[str, str]
 ) -> str:
-    """Explain how the user can get a model, and which installed commands they could allow."""
+    """Explain how to get a model, and mention installed commands that could be allowed."""
     if wanted.allow is None:
         problem = "no model found: set a provider's key (see judgekit provider list), or "
         problem += "JUDGEKIT_API_BASE with JUDGEKIT_MODEL, or start a local server"
@@ -145,13 +148,11 @@ def _explain_no_model(
 
 
 def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
-    """Build a panel in which each tier has models of another family.
-
-    The families are taken from the panels in their order. If there are too few families, tiers share them.
-    """
+    """Combine panels, so that each tier has a different family if there are enough."""
     panel_by_family: dict[str, Panel] = {}
     for panel in chain([first], others):
-        if panel.endpoints:  # a new family supplies the model of the next tier
+        if panel.endpoints:
+            # If its family is new, this panel supplies the next tier.
             next_tier = TIERS[len(panel_by_family)]
             model = panel.endpoints[next_tier][0]
             family = proxies.with_family(model).family
@@ -161,7 +162,7 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
             break
     panels = list(panel_by_family.values())
     endpoints = {}
-    # With fewer families than tiers, the families take turns.
+    # With fewer families than tiers, the families alternate.
     for tier, panel in zip(TIERS, cycle(panels), strict=False):
         endpoints[tier] = panel.endpoints[tier]
     reason = "; ".join(panel.reason for panel in panels)
@@ -169,17 +170,17 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
 
 
 def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
-    """Pick, from each tier's recorded endpoints, those of the one model that the user named (--model).
+    """Return the recorded endpoints of the model that the user named (--model), without empty tiers.
 
-    A tier without replies of this model is left out. Raises `UsageError` if no tier has any.
+    Raises `UsageError` if there are none.
     """
-    # --model gives every tier the same name, so any tier will do.
+    # --model gives every tier the same name, so take any.
     (name,) = wanted.models["quick"] or ("",)
     endpoints = {}
     known_models = set[str]()
     for tier, jury in recorded.items():
         known_models.update(model.model for model in jury)
-        # The provider's prefix may be left out: `gpt-4o` for `openai/gpt-4o`.
+        # The provider's prefix can be omitted: `gpt-4o` for `openai/gpt-4o`.
         matching_models = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
         if matching_models:
             endpoints[tier] = matching_models
@@ -194,21 +195,23 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
 def _detect_panels(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
-    """Yield a panel for each provider that can be used here, the first choice first.
+    """Yield a panel for each usable provider, by preference.
 
-    A panel without models stands for a provider that the user configured wrongly; its reason says how.
+    A panel without models stands for a misconfigured provider, with the problem as its reason.
     """
+    # servers at an address that the user has set
     last_panels = []
     for profile in _list_addressed(known, environ):
         models, problem = _find_models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
         elif profile.provider == CUSTOM:
-            # The user wants this one, so its problem comes before other panels.
+            # The user certainly wants this one, so report its problem rather than use others.
             yield Panel({}, None, problem)
         else:
             last_panels.append(Panel({}, None, problem))
 
+    # keys, local servers, commands
     usable: list[Profile] = []
     for candidate in known:
         if detect(candidate, environ, named=wanted.asks_for(candidate)) is None:
@@ -225,16 +228,18 @@ def _detect_panels(
 def _make_panels_with_keys(
     usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
-    """Yield a panel for each provider whose profile lists its models: it's usually reached with a key."""
+    """Yield a panel for each provider whose profile lists its models, which usually needs a key."""
     with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
     for profile in with_own_models:
         problem = _explain_wrong_address(profile, environ)
-        if problem:  # the user wants this address, so its problem comes before other panels
+        if (
+            problem
+        ):  # the user set this address, so report its problem rather than use other providers
             yield Panel({}, None, problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
     if with_own_models:
         return
-    # A model that gives no reasons judges alone only if there's no other key.
+    # Decision models give no reasons, so they only judge alone if there's no other key.
     for decider in usable:
         if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
             yield _make_panel(decider, decider.models.by_tier, environ)
@@ -243,7 +248,7 @@ def _make_panels_with_keys(
 def _make_local_panels(
     chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
-    """Yield a panel for each local server that answers, and then for the embedded model."""
+    """Yield a panel for each local server that answers, and for the embedded model."""
     models_by_server = _list_local_models(chat_profiles, environ)
     for profile in chat_profiles:
         server_models = models_by_server.get(profile.provider)
@@ -261,16 +266,14 @@ def _make_named_panel(
 ) -> Panel:
     """Build the panel of the models that the user or the project named, of which there's at least one.
 
-    If one of them can't be used, the panel is empty, and its reason says why. If all named models are of one
-    provider, tiers without a model get that provider's, so that no text goes elsewhere. If all are on the
-    user's own servers, `others` stays empty: no other provider may take a tier unless `allow` names some.
+    If one of them can't be used, the panel is empty, and its reason explains why.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used_profiles = []
     for tier, models in wanted.models.items():
         for name in names(models or ()):
             profile, model = profile_of(name, known)
-            if profile is None:  # an unknown prefix means the user's own server
+            if profile is None:  # with an unknown prefix, it's on the user's own server
                 profile = next(iter(_list_addressed(known, environ)), None)
             problem: str | None = "no allowed provider serves it"
             if profile is not None:
@@ -281,6 +284,7 @@ def _make_named_panel(
             used_profiles.append(profile)
             endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
 
+    # If there's only one provider, it also gets the other tiers, so that no text goes elsewhere.
     first_profile = used_profiles[0]
     is_only_provider = all(profile == first_profile for profile in used_profiles)
     if is_only_provider:
@@ -292,17 +296,17 @@ def _make_named_panel(
     named_tiers = [tier for tier, models in wanted.models.items() if models]
     named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
     panel = Panel(fill(endpoints), first_profile.provider, f"named by the {named_by}")
-    stays_at_home = all(map(_is_at_home, used_profiles)) and wanted.allow is None
-    if stays_at_home:
+    # Someone who only uses their own servers doesn't want other providers, unless `allow` lists some.
+    only_uses_own_servers = all(map(_is_own_server, used_profiles)) and wanted.allow is None
+    if only_uses_own_servers:
         return panel
     return replace(panel, others=others)
 
 
 def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
-    """Find the provider whose models write the texts that a decision model can't write.
+    """Return the provider whose models write for a provider of decision models, or None.
 
-    The profile of the decision models names it, and it has the same key. None if `profile` isn't one of
-    decision models, or if that provider can't be used.
+    The decision models' profile names it, and it has the same key.
     """
     if not isinstance(profile, DecisionsProfile):
         return None
@@ -313,7 +317,7 @@ def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables
     return None
 
 
-def _is_at_home(profile: Profile) -> bool:
+def _is_own_server(profile: Profile) -> bool:
     """Whether a provider is a server that the user runs."""
     if not isinstance(profile, ApiProfile):
         return False
@@ -327,34 +331,31 @@ def _is_at_home(profile: Profile) -> bool:
 def _explain_unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
-    """Explain why a provider can't be asked for a tier; None if it can be.
-
-    If only the project named the tier's models, credentials that also serve other purposes don't count: a
-    project must not spend them.
-    """
+    """Explain why a provider can't be used for a tier, or return None if it can."""
+    # If only the project named the tier's models, credentials with other purposes don't count, because a
+    # project must not spend them.
     is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=is_named) or _explain_wrong_address(profile, environ)
     if problem is None or is_named:
         return problem
     if detect(profile, environ, named=True) is not None:
         return problem
-    # The provider could be used if the user, and not only the project, had named it.
+    # Only the user's permission is missing.
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
 
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Give each tier without models those of the nearest tier; {} if no tier has any."""
+    """Give each tier without models those of the nearest tier. Without any models, return {}."""
     if not endpoints:
         return {}
     return {tier: nearest(tier, endpoints) for tier in TIERS}
 
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
-    """Find the models of a tier in a panel.
+    """Return a tier's models, or those of the nearest deeper tier, or else the nearest shallower one.
 
-    If the tier has none, take the models of the nearest deeper tier that has some, or else of the nearest
-    shallower tier. () if no tier has any.
+    Without any models, return ().
     """
     index = TIERS.index(tier)
     for name in (*TIERS[index:], *reversed(TIERS[:index])):
@@ -364,7 +365,7 @@ def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
 
 
 def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
-    """Build the panel of a provider's models. Its reason names the provider, and why it can be used."""
+    """Build the panel of a provider's models."""
     endpoints = {}
     for tier, jury in models.items():
         endpoints[tier] = tuple(endpoint(profile, name, environ) for name in names(jury))
@@ -373,18 +374,17 @@ def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> 
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Find the profile for a model's name among the `known` ones, and the name by which it's asked.
-
-    A profile fits if the name begins with its provider (`openai/gpt-4o`), if it lists the name, or if the
-    name begins with its prefix, in this order. If none fits, the profile is None.
-    """
+    """Return the profile for a model's name, or None, and the model's name in calls."""
+    # a provider in front, as in `openai/gpt-4o`
     provider, _, name_at_provider = name.partition("/")
     for profile in known:
         if name_at_provider and profile.provider == registry.unaliased(provider):
             return profile, name_at_provider
+    # a model that a profile lists
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
+    # the longest matching prefix
     with_prefix = []
     for profile in known:
         if isinstance(profile, ApiProfile) and name.startswith(profile.prefix):
@@ -395,23 +395,23 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
 
 
 def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
-    """Return the models, by tier, that the user named for a provider; {} if its profile lists models."""
+    """Return the models, by tier, that the user named for a provider whose profile lists none."""
     if profile.models.by_tier:
         return {}
     models_by_tier = {}
     for tier, models in wanted.models.items():
-        fitting_names = []
+        own_names = []
         for name in names(models or ()):
-            serving_profile, _ = profile_of(name, [profile])
-            if serving_profile is not None:
-                fitting_names.append(name)
-        if fitting_names:
-            models_by_tier[tier] = tuple(fitting_names)
+            matching_profile, _ = profile_of(name, [profile])
+            if matching_profile is not None:
+                own_names.append(name)
+        if own_names:
+            models_by_tier[tier] = tuple(own_names)
     return models_by_tier
 
 
 def names(models: str | Sequence[str]) -> tuple[str, ...]:
-    """List the names of models in a text with commas, or in a list: each name once, in order."""
+    """Return the unique model names in a comma-separated string or a list."""
     parts = models.split(",") if isinstance(models, str) else models
     stripped_names = [name.strip() for name in parts]
     return tuple(dict.fromkeys(name for name in stripped_names if name))
@@ -420,10 +420,7 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
 def _read_models(
     variables: Mapping[TierName, str], environ: Variables, default_variable: str = "JUDGEKIT_MODEL"
 ) -> Named:
-    """Read the models of each tier from the tier's variable, or else from the default variable.
-
-    Tiers without models are left out.
-    """
+    """Read each tier's models from its variable, or else the default variable. Skip tiers without any."""
     default_models = names(environ.get(default_variable, ""))
     models_by_tier = {}
     for tier, variable in variables.items():
@@ -434,10 +431,7 @@ def _read_models(
 
 
 def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
-    """List the profiles of servers at an address that the user has set in a variable.
-
-    They're profiles for any server of the user's, whose models are also set in variables.
-    """
+    """List the profiles for any server of the user's whose address is set in a variable."""
     addressed: list[AnyApi] = []
     for profile in known:
         if not isinstance(profile, ApiProfile):
@@ -448,17 +442,13 @@ def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> lis
 
 
 def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
-    """Return the models by tier at the address that the user has set, and None.
-
-    If there are none, returns {} and the problem. Models that aren't named are looked up only at the custom
-    provider's address, and only if that's on this machine.
-    """
+    """Return the models at the address that the user has set, by tier, or {} and the problem."""
     problem = _explain_wrong_address(profile, environ)
     if problem:
         return {}, problem
     base = profile.address_in(environ) or ""
     models: Named = _read_models(profile.models_env.by_tier, environ)
-    if not models and profile.provider == CUSTOM:
+    if not models and profile.provider == CUSTOM:  # ask the server, if it's on this machine
         (server_models,) = servers.models([base])
         if server_models:
             models = dict.fromkeys(TIERS, server_models[:1])
@@ -469,7 +459,7 @@ def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named,
 
 
 def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> str:
-    """Return the variable that holds the user's address for a provider, or "" if none is set."""
+    """Return the first variable that's set to an address for a provider, or ""."""
     for name in profile.address_variables:
         if environ.get(name, "").strip():
             return name
@@ -477,7 +467,7 @@ def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> s
 
 
 def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
-    """Explain why the user's address for a provider is invalid, with a suggestion; None if it's valid."""
+    """Explain why the user's address for a provider is invalid and suggest a valid one, or return None."""
     if not isinstance(profile, ApiProfile):
         return None
     base = profile.address_in(environ)
@@ -500,9 +490,9 @@ def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str 
 def _list_local_models(
     known: Sequence[Profile], environ: Mapping[str, str]
 ) -> dict[str, list[str] | None]:
-    """Ask the known local servers for their models.
+    """Query the local servers for their models, and return these by provider.
 
-    Maps the provider of each profile with a port to its models, or to None if the server doesn't answer.
+    A server that doesn't answer has None.
     """
     addresses = {}
     for profile in known:
@@ -514,9 +504,9 @@ def _list_local_models(
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Explain why a provider can't be used here; None if it can be.
+    """Explain why a provider can't be used here, or return None if it can.
 
-    Credentials that also serve other purposes count only if the provider was `named`.
+    Credentials with other purposes only count if the provider was `named`.
     """
     signs = profile.detect
     if signs.env or signs.named:
@@ -535,7 +525,7 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
 def _explain_missing_variables(
     signs: registry.Detect, environ: Mapping[str, str], *, named: bool
 ) -> str | None:
-    """Explain which variables must be set for a provider; None if the variables of one group are."""
+    """Explain which variables must be set for a provider, or return None if one group is set."""
     groups = [*signs.env, *signs.named] if named else signs.env
     if _first_set_group(groups, environ) is not None:
         return None
@@ -548,9 +538,9 @@ def _explain_missing_variables(
 def _first_set_group(
     groups: Iterable[Sequence[str]], environ: Mapping[str, str]
 ) -> Sequence[str] | None:
-    """Find the first group of variables that are all set, or None."""
+    """Return the first group whose variables are all set, or None."""
     for group in groups:
-        if all(first_set([name], environ) for name in group):
+        if all(first_set_value([name], environ) for name in group):
             return group
     return None
 
@@ -564,7 +554,7 @@ def importable(module: str) -> bool:
 
 
 def _suggest_commands(commands: Sequence[CommandProfile]) -> str:
-    """Explain how to allow commands that are installed. They aren't allowed by default."""
+    """Explain how to allow installed commands, which aren't allowed by default."""
     programs = " and ".join(str(command.detect.command) for command in commands)
     providers = ", ".join(command.provider for command in commands)
     verb = "is" if len(commands) == 1 else "are"
@@ -585,16 +575,15 @@ class ProviderState(NamedTuple):
 def provider_report(
     environ: Mapping[str, str], wanted: PanelRequest | None = None
 ) -> list[ProviderState]:
-    """List all providers in the order in which they're tried, with their models and why they can be used.
+    """List all providers by preference, with their models and the reason why they can or can't be used.
 
-    Local servers are asked for their models, which takes up to 0.3 s. Raises `ConfigError` if a profile is
-    wrong.
+    Queries local servers, which takes up to 0.3 s. Raises `ConfigError` if a profile is invalid.
     """
     wanted = wanted or PanelRequest()
     all_profiles = registry.profiles()
     models_by_server = _list_local_models(all_profiles, environ)
     addressed = _list_addressed(all_profiles, environ)
-    # For the tiers in `listed_only`, it was the project that named the models, and not the user.
+    # For the tiers in `listed_only`, the project named the models, not the user.
     tiers_named_by_user = wanted.models.keys() - wanted.listed_only
     named_providers = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
     providers_named_by_user = _list_named_providers(wanted, tiers_named_by_user, all_profiles)
@@ -604,6 +593,8 @@ def provider_report(
         is_named = wanted.asks_for(profile) or profile.provider in providers_named_by_user
         problem = detect(profile, environ, named=is_named)
         models = profile.models.by_tier
+
+        # A server can tell its models, or be unusable for lack of any.
         server_models = models_by_server.get(profile.provider)
         if server_models:
             models = dict.fromkeys(TIERS, server_models[0])
@@ -629,7 +620,7 @@ def provider_report(
 def _list_named_providers(
     wanted: PanelRequest, tiers: Collection[TierName], profiles: Sequence[Profile]
 ) -> set[str]:
-    """Collect the providers of the models that are named for some tiers."""
+    """Return the providers of the models named for the given tiers."""
     providers = set()
     for tier in tiers:
         for name in names(wanted.models[tier] or ()):
@@ -640,7 +631,7 @@ def _list_named_providers(
 
 
 def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
-    """Explain how to allow a provider, and add its other `problem` if that isn't None."""
+    """Explain how to allow a provider, and mention its other `problem`, if any."""
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     if problem:
         return f"not allowed: {remedy}; {problem}"
@@ -650,7 +641,7 @@ def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
 
 
 def _describe_evidence(profile: Profile, environ: Mapping[str, str]) -> str:
-    """Describe why a provider can be used, such as `OPENAI_API_KEY set`. Values are never shown."""
+    """Describe why a provider can be used, such as `OPENAI_API_KEY set`, without showing values."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:
         evidence = f"{' and '.join(group)} set"

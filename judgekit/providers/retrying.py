@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-_SHARE_ADDED = 0.25  # of a pause, at most; and
-_MOST_ADDED = 1.0  # seconds
+# The random extra of a pause is at most
+_MOST_EXTRA_FRACTION = 0.25  # of the pause, and
+_MOST_EXTRA_SECONDS = 1.0
 
 
 class Tries(NamedTuple):
     """The total number of tries, and the pauses between them in seconds; the last pause repeats.
 
-    A pause lasts `shortest` to `longest` seconds, whatever the other side asks for. `keeps_to_request` means
-    that its request counts at all.
+    The server can request another pause, within `shortest` and `longest`, unless `keeps_to_request` is false.
     """
 
     most: float
@@ -46,25 +46,24 @@ async def call(
     passes: Callable[[Exception, int], bool],
     seconds: float = inf,
 ) -> Value:
-    """Await `work` and return its result, and retry it if it fails.
+    """Await `work` and return its result, retrying it if it fails.
 
-    `passes` gets a failure and the number of tries so far, and says whether another try may succeed. There's
-    no other try if it says no, if the tries are used up, or if the next would begin after `seconds`. Then
-    the last failure is raised unchanged.
+    `passes` tells from a failure and the number of tries whether another try could succeed. The last failure
+    is raised if not, or if there are no tries left, or if the next try would start after `seconds`.
     """
     started = time.monotonic()
-    failures: list[Exception] = []
-    # Most calls succeed at once, and are a fifth faster without tenacity.
+    first_failure: list[Exception] = []
+    # Most calls succeed at once. Without tenacity, they're a fifth faster.
     try:
         return await work()
     except Exception as failure:  # noqa: BLE001 - raised again by the first attempt below
-        failures.append(failure)
+        first_failure.append(failure)
     from tenacity import AsyncRetrying  # noqa: PLC0415 - a twentieth of a second, when something has failed
 
     async def attempt() -> Value:
-        # The first attempt has already been made: tell tenacity its outcome.
-        if failures:
-            raise failures.pop()
+        # For tenacity, the call above was the first attempt.
+        if first_failure:
+            raise first_failure.pop()
         return await work()
 
     seconds_left = seconds - (time.monotonic() - started)
@@ -75,7 +74,7 @@ async def call(
 async def call_until(
     work: Callable[[], Awaitable[Value]], tries: Tries, *, is_final: Callable[[Value], bool]
 ) -> Value:
-    """Repeat `work` until its result is final or the tries are used up. Returns the last result."""
+    """Repeat `work` until its result is final or there are no tries left, and return the last result."""
     from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - a twentieth of a second, loaded only when used
 
     async def attempt() -> Value:
@@ -94,10 +93,7 @@ def call_in_thread(
     seconds: float = inf,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Value:
-    """Call `work`, which blocks, and retry it if it fails: like `call`, but without an event loop.
-
-    `sleep` waits between the tries.
-    """
+    """Call `work`, which blocks, and retry it if it fails, like `call`."""
     from tenacity import Retrying  # noqa: PLC0415 - a twentieth of a second, loaded only when used
 
     def pause(pause_seconds: float) -> None:
@@ -107,10 +103,9 @@ def call_in_thread(
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
-    """Compute the pause in seconds after the try with this number, from 1.
+    """Return the seconds to pause after a try, whose `number` starts at 1.
 
-    It's the pause that the failure asks for, or else the one that `tries` has for this number. It's brought
-    within the limits of `tries`. A random extra keeps many clients from coming back at the same moment.
+    The failure can request a pause. Otherwise it's the one that `tries` has for this number.
     """
     requested_pause = None
     if tries.keeps_to_request:
@@ -122,25 +117,27 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
     else:
         pause = tries.pauses[-1]
     pause = min(max(pause, tries.shortest), tries.longest)
-    longest_extra = min(pause * _SHARE_ADDED, _MOST_ADDED)
+    # A random extra keeps clients that failed together from returning together.
+    longest_extra = min(pause * _MOST_EXTRA_FRACTION, _MOST_EXTRA_SECONDS)
     return pause + random.uniform(0, longest_extra)  # noqa: S311 - no secret
 
 
 def _build_rules(
     tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
-    """Build the options of tenacity for some tries. A cancellation isn't a failure, and is never retried."""
+    """Build tenacity's options."""
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - a twentieth of a second, loaded only when used
 
     def should_retry(state: RetryCallState) -> bool:
         failure = _get_failure(state)
+        # A cancellation is a `BaseException`, and is never retried.
         return isinstance(failure, Exception) and passes(failure, state.attempt_number)
 
     def compute_pause(state: RetryCallState) -> float:
         return pause_after(_get_failure(state), state.attempt_number, tries)
 
     def return_or_raise(state: RetryCallState) -> Any:  # noqa: ANN401 - the result of the work
-        """Pass on the last outcome; tenacity itself would raise an error of its own."""
+        """Pass on the last outcome, while tenacity would raise its own error."""
         return state.outcome.result() if state.outcome else None
 
     stops: list[stop_base] = []

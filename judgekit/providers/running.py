@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 END_SECONDS = 2.0  # for cancelled work when the process ends; it takes milliseconds
-# Idle threads kept waiting: starting one for each call would hold up the calling loop.
+# Idle threads to keep, because starting a thread for each call would block the calling loop.
 _MOST_IDLE = 8
 
 
 class _Home:
-    """The loop in which this process asks models, with a thread of its own."""
+    """The event loop in which this process calls models, with its own thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -37,24 +37,24 @@ class _Home:
 
 
 class _Process:
-    """This process's means of asking models: its loop, shared gateways by kind, and idle threads."""
+    """This process's home loop, shared gateways by kind, and idle threads."""
 
     def __init__(self) -> None:
-        self.lasting: dict[str, Any] = {}
-        # The queues of idle threads; each change is one atomic operation.
+        self.gateways: dict[str, Any] = {}
+        # The job queues of idle threads. Changes to a list are atomic.
         self.idle: list[Jobs] = []
         self._home: _Home | None = None
         self._lock = threading.Lock()
 
     def start_home(self) -> _Home:
-        """Start the loop unless it's running."""
+        """Return the home loop, starting it if necessary."""
         with self._lock:
             if self._home is None:
                 self._home = _Home()
             return self._home
 
     def find_home(self) -> _Home | None:
-        """Return the loop if it has been started."""
+        """Return the home loop, or None if it was never started."""
         return self._home
 
 
@@ -64,38 +64,35 @@ closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 
 def shared_gateways() -> dict[str, Any]:
-    """Return the gateways that all callers in this process share, by kind; new ones are added there."""
-    return _process.get().lasting
+    """Return the process's shared gateways by kind, a dict to which new ones are added."""
+    return _process.get().gateways
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine to its end, and return its result.
-
-    If the caller is inside a running event loop, the coroutine runs in another thread with its own loop, and
-    the caller blocks until it has ended.
-    """
+    """Run a coroutine and return its result. This blocks, even inside a running event loop."""
     if not _is_inside_a_loop():
         return _run_in_new_loop(coroutine)
+    # A thread can only run one loop, so use another thread.
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(copy_context().run, _run_in_new_loop, coroutine).result()
 
 
 def _run_in_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine in a loop of its own, without a traceback on Ctrl-C."""
+    """Run a coroutine in its own event loop, without a traceback on Ctrl-C."""
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(_report_unless_interrupted)
         return runner.run(coroutine)
 
 
 def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Handle an error that no code awaits: log it, unless it's Ctrl-C, which needs no traceback."""
+    """Log an error that nothing awaits, unless it's Ctrl-C, which needs no traceback."""
     if not isinstance(context.get("exception"), KeyboardInterrupt):
         loop.default_exception_handler(context)
 
 
 def _is_inside_a_loop() -> bool:
     """Whether the caller is running inside an event loop."""
-    # A function of its own, so that an error raised later doesn't seem to come from this one.
+    # This is a separate function so that no later error is reported as raised "during handling of" this one.
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -104,21 +101,19 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Run `work` in a thread with the caller's context variables, and return its result.
-
-    The thread doesn't keep the process alive: the process may exit before `work` has ended.
-    """
+    """Run `work` in a daemon thread with the caller's context variables, and return its result."""
     context = copy_context()
     future: Future[Value] = Future()
-    future.set_running_or_notify_cancel()  # its caller may be cancelled, but the work can't be
+    future.set_running_or_notify_cancel()  # the caller can be cancelled, but not the work
 
     def job() -> Callable[[], None]:
-        """Do the work, and return a function that gives its outcome to the caller."""
+        """Do the work, and return a function that delivers the outcome to the caller."""
         try:
             return partial(future.set_result, context.run(work))
-        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+        except BaseException as error:  # noqa: BLE001 - raised again for the caller
             return partial(future.set_exception, error)
 
+    # Take an idle thread's queue, or start a new thread.
     idle_threads = _process.get().idle
     try:
         jobs = idle_threads.pop()
@@ -132,25 +127,23 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
 
 
 def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
-    """Do the jobs of a thread's queue. It ends after a job if enough other threads are idle."""
+    """Do the jobs in a thread's queue, until enough other threads are idle."""
     is_needed = True
     while is_needed:
         job = jobs.get()
-        hand_over = job()
+        deliver = job()
         is_needed = len(idle_threads) < _MOST_IDLE
         if is_needed:
-            # Be idle before the caller goes on: it may have another job at once, which this thread can do.
+            # Before the result is delivered, so that the caller's next job can use this thread.
             idle_threads.append(jobs)
-        hand_over()
-        # Don't keep this job and its result in memory while waiting for the next job.
-        del job, hand_over
+        deliver()
+        del job, deliver  # frees their memory while this waits for the next job
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
-    """Run `work` in the event loop in which this process asks models, and return its result.
+    """Run `work` in the home loop, in which this process calls models, and return its result.
 
-    If the caller is cancelled, `work` is cancelled, too. The caller then waits up to `patience` seconds until
-    `work` has ended.
+    If the caller is cancelled, so is `work`, which then gets up to `patience` seconds to end.
     """
     loop = _process.get().start_home().loop
     if loop is asyncio.get_running_loop():
@@ -173,10 +166,7 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
 
 
 def end() -> None:
-    """Stop the loop in which this process asks models: cancel its work, and close its connections.
-
-    It takes some seconds at most. Nothing happens if the loop was never started.
-    """
+    """Cancel all work in the home loop, close its connections, and stop it. Takes a few seconds at most."""
     home = _process.get().find_home()
     if home is None:
         return
@@ -184,7 +174,7 @@ def end() -> None:
     thread = home.thread
 
     async def close_all() -> None:
-        """Cancel all tasks but this one, and then close connections, whatever fails."""
+        """Cancel all other tasks, and then close connections, ignoring errors."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     import httpx
 
 MOST = 4_000_000  # in a reply, both compressed and decompressed
-_MAX_UNCHECKED = 64_000  # bytes in an error, or in a reply that needn't be JSON
+_MAX_UNCHECKED = 64_000  # bytes of an error, or of a reply that isn't checked for JSON
 _BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
-SHOWN = 5  # models to suggest if the one asked for is gone
+SHOWN = 5  # models to suggest if the requested one is missing
 SECONDS = 0.3
 LIST_BYTES = 1_000_000
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE
 )
 _max_bytes: ContextVar[int | None] = ContextVar("most", default=None)
-_kept_bodies: ContextVar[list[bytes] | None] = ContextVar("bodies", default=None)
-_carry: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
+_collected_bodies: ContextVar[list[bytes] | None] = ContextVar("bodies", default=None)
+_intercept: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
     "carrier", default=None
 )
-_rewrite_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=bytes)
+_edit_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=bytes)
 
 
 # Bounds on any server's reply
@@ -48,10 +48,10 @@ _rewrite_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", defau
 
 @contextmanager
 def bounded(most: int = MOST) -> Iterator[None]:
-    """Limit the replies to this task's requests to `most` bytes each, inside the `with` block.
+    """Limit each reply to this task's requests to `most` bytes, inside the `with` block.
 
-    The limit holds for httpx, and for the transports that were given to `bound`. A successful reply that's
-    longer than `_MAX_UNCHECKED` must also be a JSON object, unless `most` is above `MOST` (see `_read_body`).
+    This holds for httpx and for transports passed to `bound`. Unless `most` is above `MOST`, a long reply
+    must also be a JSON object.
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
@@ -64,55 +64,51 @@ def bounded(most: int = MOST) -> Iterator[None]:
 
 
 @contextmanager
-def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
-    """Append to `bodies` the body of each successful reply that this task gets inside `bounded`."""
-    token = _kept_bodies.set(bodies)
+def collected_bodies(bodies: list[bytes]) -> Iterator[None]:
+    """Append the body of each successful reply to this task's `bounded` requests to `bodies`."""
+    token = _collected_bodies.set(bodies)
     try:
         yield
     finally:
-        _kept_bodies.reset(token)
+        _collected_bodies.reset(token)
 
 
 @contextmanager
-def carried(
-    carry: Callable[[httpx.Request], httpx.Response | None],
-    reread: Callable[[bytes], bytes] = bytes,
+def intercepted(
+    intercept: Callable[[httpx.Request], httpx.Response | None],
+    edit_body: Callable[[bytes], bytes] = bytes,
 ) -> Iterator[None]:
-    """Let `carry` see, and change or answer, this task's requests inside the `with` block.
+    """Pass this task's requests to `intercept` inside the `with` block, which can change or answer them.
 
-    If `carry` returns a response, that's the answer, and the request is never sent. If it returns None, the
-    request is sent. `reread` may rewrite the body of a server's answer.
+    If `intercept` returns None, the request is sent. `edit_body` can change the response body.
     """
-    carrier_token = _carry.set(carry)
-    reread_token = _rewrite_body.set(reread)
+    intercept_token = _intercept.set(intercept)
+    edit_token = _edit_body.set(edit_body)
     try:
         yield
     finally:
-        _carry.reset(carrier_token)
-        _rewrite_body.reset(reread_token)
+        _intercept.reset(intercept_token)
+        _edit_body.reset(edit_token)
 
 
 @functools.cache
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
-    """Change a class of transports, so that replies to requests inside `bounded` are limited.
-
-    Requests outside `bounded` aren't affected.
-    """
+    """Patch a transport class to respect `bounded`, `collected_bodies` and `intercepted`."""
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
-        """Answer a request. If its task has a limit, the whole reply is read and checked first."""
-        carrier = _carry.get()
-        if carrier is not None:
+        """Intercept a request or send it, with a bounded reply if the task has a limit."""
+        intercept = _intercept.get()
+        if intercept is not None:
             await request.aread()
-            own_response = carrier(request)
+            own_response = intercept(request)
             if own_response is not None:
-                return _standardize(own_response)
+                return _normalize_chat(own_response)
         most_bytes = _max_bytes.get()
         send = functools.partial(unbounded, self)
         if most_bytes is None:
             return await send(request)
-        return _standardize(await _send_bounded(send, request, most_bytes))
+        return _normalize_chat(await _send_bounded(send, request, most_bytes))
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
 
@@ -120,26 +116,27 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 async def _send_bounded(
     send: Callable[[httpx.Request], Awaitable[httpx.Response]], request: httpx.Request, most: int
 ) -> httpx.Response:
-    """Send a request, and return the response with its whole body, of at most `most` bytes.
+    """Send a request, and return the response with its body of at most `most` bytes.
 
-    Raises `GatewayError` for a redirect to another address, and for a body that `_read_body` refuses.
+    Raises `GatewayError` for a redirect to another address, or a body that `_read_body` refuses.
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    request.headers["accept-encoding"] = "identity"  # a few compressed bytes may hide gigabytes
+    # A few compressed bytes could expand to gigabytes.
+    request.headers["accept-encoding"] = "identity"
     response = await send(request)
     try:
         if response.has_redirect_location:
-            _check_origin(request.url, response.headers["location"])
+            _check_redirect(request.url, response.headers["location"])
         body = await _read_body(response, most)
     finally:
         await response.aclose()
     if response.is_error:
         body = body[:_MAX_UNCHECKED]
     else:
-        rewrite_body = _rewrite_body.get()
-        body = rewrite_body(body)
-    # A new response, since the body of `response` was read from its stream, and may be another now.
+        edit_body = _edit_body.get()
+        body = edit_body(body)
+    # A new response, because the original's stream is consumed
     return httpx.Response(
         response.status_code,
         headers=_list_lasting_headers(response),
@@ -150,40 +147,37 @@ async def _send_bounded(
 
 
 def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
-    """List a response's headers, without those that describe its body: that may have been changed."""
+    """List a response's headers, except those about its body, which may have changed."""
     headers = response.headers.multi_items()
     return [(name, value) for name, value in headers if name not in _BODY_HEADERS]
 
 
-def _standardize(response: httpx.Response) -> httpx.Response:
-    """Return a chat completion in the standard form, and any other response unchanged.
-
-    The body of a successful response is also kept for `kept_bodies`.
-    """
+def _normalize_chat(response: httpx.Response) -> httpx.Response:
+    """Collect a response's body, and convert it to OpenAI's form if it's a chat completion."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    bodies = _kept_bodies.get()
+    bodies = _collected_bodies.get()
     if bodies is not None and response.is_success:
         bodies.append(response.content)
     request = response.request
     is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
     if not is_chat or not response.is_success:
         return response
-    status, content = chat.usual(response.status_code, response.content)
+    status, content = chat.normalize(response.status_code, response.content)
     if content is response.content:
         return response
     headers = _list_lasting_headers(response)
     return httpx.Response(status, headers=headers, content=content, request=request)
 
 
-def _check_origin(here: httpx.URL, location: str) -> None:
+def _check_redirect(origin: httpx.URL, location: str) -> None:
     """Raise `GatewayError` for a redirect to another address, so that no key is sent there."""
     import httpx  # noqa: PLC0415 - seconds of CPU, only when used
 
-    target = "not an address"  # unless `location` can be parsed
+    target = "not an address"
     with suppress(httpx.InvalidURL, ValueError):
-        url = here.join(location)
-        if (url.scheme, url.host, url.port) == (here.scheme, here.host, here.port):
+        url = origin.join(location)
+        if (url.scheme, url.host, url.port) == (origin.scheme, origin.host, origin.port):
             return
         target = f"{url.scheme}://{url.netloc.decode()}"
     problem = f"it redirects to another address ({target}), which is not followed"
@@ -192,22 +186,23 @@ def _check_origin(here: httpx.URL, location: str) -> None:
 
 
 async def _read_body(response: httpx.Response, most: int) -> bytes:
-    """Read the body of a reply.
+    """Read a response's body.
 
-    Raises `GatewayError` if it's larger than `most` bytes, if it's compressed although we asked for no
-    compression, or if it's long and not a JSON object.
+    Raises `GatewayError` if it's compressed, larger than `most` bytes, or long and not a JSON object.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         problem = f"the reply has an encoding that was not asked for ({encoding[:40]!r})"
         raise GatewayError(FailureKind.INVALID_REPLY, problem)
+
     body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
         body += part
         if len(body) > most:
             problem = f"the reply is larger than {most / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
-    may_be_file = most > MOST
+
+    may_be_file = most > MOST  # only downloads have a higher limit
     must_be_object = response.is_success and len(body) > _MAX_UNCHECKED and not may_be_file
     if must_be_object and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
@@ -226,35 +221,35 @@ def _is_json_object(body: bytes | bytearray) -> bool:
 
 
 def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
-    """List the chat models at each of several OpenAI-compatible addresses.
+    """List the chat models at each of the given OpenAI-compatible addresses.
 
-    The list of an address is None if it isn't on this machine, or doesn't list its models.
+    An address that isn't on this machine, or doesn't list its models, gives None.
     """
 
-    async def ask(base: str) -> list[str] | None:
-        """List the chat models at one address; None if it isn't on this machine, or has no list."""
+    async def list_models(base: str) -> list[str] | None:
+        """List the chat models at one address, or return None."""
         if urlsplit(base).scheme != "http" or not is_loopback(base):
             return None
         try:
-            models = await listed(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
+            models = await fetch_list(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
             names = []
             for model in models:
                 if isinstance(model, dict) and model.get("id"):
                     names.append(str(model["id"]))
-        except Exception:  # noqa: BLE001 - whatever a stranger's server does
+        except Exception:  # noqa: BLE001 - any server can be at this address
             return None
         return [name for name in names if not _NO_CHAT.search(name)]
 
-    async def ask_all() -> list[list[str] | None]:
-        return await asyncio.gather(*map(ask, bases))
+    async def list_all() -> list[list[str] | None]:
+        return await asyncio.gather(*map(list_models, bases))
 
-    return running.run(ask_all())
+    return running.run(list_all())
 
 
-async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
-    """List the models at an endpoint's address, those with names like the endpoint's model first.
+async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
+    """List the models at an endpoint's address, starting with names similar to the endpoint's model.
 
-    The list is empty if the address doesn't list its models within `seconds`.
+    If the address doesn't list its models within `seconds`, return [].
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
@@ -262,9 +257,9 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
     list_url = endpoint.api_base.rstrip("/") + profile.models_path
     try:
         names = []
-        for model in await listed(list_url, endpoint.api_key, seconds, MOST):
+        for model in await fetch_list(list_url, endpoint.api_key, seconds, MOST):
             names.append(str(model["id"]))
-    except Exception:  # noqa: BLE001 - whatever a stranger's server does
+    except Exception:  # noqa: BLE001 - any server can be at this address
         return []
     bare_name = endpoint.model.removeprefix(profile.prefix)
     similar_names = difflib.get_close_matches(bare_name, names, n=SHOWN, cutoff=0.3)
@@ -272,10 +267,10 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
     return [*similar_names, *other_names]
 
 
-async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
-    """Find an address near the configured one that lists models; None if there isn't one.
+async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None:
+    """Return an address that lists models: the configured one without `/chat/completions`, or with `/v1`.
 
-    It's the configured one without `/chat/completions`, or with `/v1`.
+    If neither does, return None.
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
@@ -286,21 +281,21 @@ async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
         if address == base:
             continue
         try:
-            await listed(address + profile.models_path, endpoint.api_key, seconds / 2, MOST)
-        except Exception:  # noqa: BLE001, S112 - whatever a stranger's server does
+            await fetch_list(address + profile.models_path, endpoint.api_key, seconds / 2, MOST)
+        except Exception:  # noqa: BLE001, S112 - any server can be at this address
             continue
         return address
     return None
 
 
-async def listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
-    """Fetch a URL, and return the list `data` in its JSON; raises any error if that fails."""
+async def fetch_list(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
+    """Fetch a URL, and return the list `data` in its JSON. Can raise any error."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     headers = {}
     if key and key != NO_KEY:
         headers["Authorization"] = f"Bearer {key}"
-    # A server on this machine needs no proxy, and no certificates, which take long to load.
+    # A server on this machine needs neither a proxy nor certificates, which take long to load.
     is_local = url.startswith("http:") and is_loopback(url)
     client = httpx.AsyncClient(timeout=seconds, trust_env=not is_local, verify=not is_local)
     with bounded(most):

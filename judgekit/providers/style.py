@@ -21,9 +21,9 @@ WEAKER: dict[OutputMode, OutputMode] = {
     "tool": "text",
     "json_object": "text",
 }
-# Refusals that may name the tokens left for a reply; in a server error a number can mean anything.
+# Refusals whose numbers are the tokens left for a reply. In a server error, a number can mean anything.
 _REFUSING = {FailureKind.BAD_REQUEST, FailureKind.CONTEXT_WINDOW, FailureKind.PAYMENT}
-_LEAST_ROOM = 256  # tokens, unless fewer were asked for: no judging answer fits in less
+_LEAST_ROOM = 256  # tokens; no answer fits in less, unless the request has a lower limit
 
 
 class CallStyle(NamedTuple):
@@ -43,10 +43,7 @@ class CallStyle(NamedTuple):
     room: int | None = None
 
     def thinking_tokens(self, endpoint: Endpoint) -> int:
-        """Return the number of tokens that are added to a reply's limit for thinking.
-
-        It's the number in the profile, or else the one learned from earlier replies.
-        """
+        """Return the tokens to add for thinking: the profile's number, or one learned from replies."""
         profile = endpoint.profile
         if profile.limits.thinking_tokens is not None:
             return profile.limits.thinking_tokens
@@ -54,25 +51,26 @@ class CallStyle(NamedTuple):
         return profile.of_model(table, endpoint.model, self.thinking)
 
     def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
-        """Return the number of tokens that a reply may have, including those for thinking."""
+        """Return a reply's token limit, including thinking."""
         limits = [request.max_tokens + self.thinking_tokens(endpoint), self.most_tokens, self.room]
         return min(limit for limit in limits if limit is not None)
 
     def adapted(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Choose the style to try after a failure; None if no other one would help."""
+        """Return the style to try after a failure, or None if no change would help."""
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
-        # The provider may refuse log probabilities, or send them in an odd form. In the second case litellm
-        # says "Invalid response object", as it does of any reply that it can't read.
+
+        # If a provider sends log probabilities in an odd form, litellm can't read the reply.
         is_about_logprobs = "Invalid response object" in failure.message
         if is_refused:
             is_about_logprobs = "logprobs" in objections
-        # Without a schema, the log probabilities are the answer, and so can't be left out.
-        may_leave_out_logprobs = self.logprobs and request.top_logprobs and request.schema
-        if may_leave_out_logprobs and is_about_logprobs:
+        # Without a schema, the log probabilities are the answer, so they can't be dropped.
+        can_drop_logprobs = self.logprobs and request.top_logprobs and request.schema
+        if can_drop_logprobs and is_about_logprobs:
             return self._replace(logprobs=False)
+
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
         if failure.room is not None and failure.kind in _REFUSING:
@@ -84,7 +82,7 @@ class CallStyle(NamedTuple):
         return None
 
     def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
-        """Return the style without the first part that was refused; None if there's none to drop."""
+        """Return the style without the first refused part, or None if nothing can be dropped."""
         if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_LIMIT)
         if self.temperature and "temperature" in objections:
@@ -96,14 +94,13 @@ class CallStyle(NamedTuple):
         return None
 
     def lasting(self) -> CallStyle:
-        """Return the style without the part that holds for one prompt only: the `room`."""
+        """Return the style without `room`, which only applies to one prompt."""
         return self._replace(room=None)
 
     def stamp(self) -> str:
-        """Write a text that identifies the style, leaving out newer fields with their default values.
-
-        Requests in pending batches are found by it, so new fields must come last.
-        """
+        """Return a string that identifies the style."""
+        # Requests in pending batches are found by this string, so new fields must come last and be omitted
+        # if they have their default values.
         oldest_fields = ("mode", "temperature", "max_tokens", "logprobs")
         parts = []
         for name, value in self._asdict().items():
@@ -112,37 +109,30 @@ class CallStyle(NamedTuple):
         return f"CallStyle({', '.join(parts)})"
 
     def _can_add_thinking(self, endpoint: Endpoint) -> bool:
-        """Whether tokens for thinking can be added: there are none yet, and the profile fixes no number."""
+        """Whether there are no tokens for thinking yet, and the profile doesn't fix their number."""
         is_fixed = endpoint.profile.limits.thinking_tokens is not None
         return not is_fixed and self.thinking_tokens(endpoint) == 0
 
     def _limit_reply(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Return the style with a reply limit of as many tokens as the failure says there's room for.
-
-        None if that wouldn't help: the room is too small for an answer, or not below the present limit, or
-        such a limit was already tried.
-        """
-        room = failure.room or 0  # the caller has checked that the failure names a number
+        """Return the style with the reply limit that the failure names, or None if that wouldn't help."""
+        room = failure.room or 0  # the caller has checked that it isn't None
         is_too_small = room < min(_LEAST_ROOM, request.max_tokens)
         is_not_lower = room >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:
             return None
-        # Each limit is learned once only: if the provider refuses the learned limit, too, it doesn't help.
-        is_limit_of_model = "cap" in failure.objections  # else it's the room beside this prompt
-        if is_limit_of_model and self.most_tokens is None:
+        # If a learned limit is refused as well, learning another one wouldn't help.
+        is_model_limit = "cap" in failure.objections  # otherwise it depends on this prompt's length
+        if is_model_limit and self.most_tokens is None:
             return self._replace(most_tokens=room)
-        if not is_limit_of_model and self.room is None:
+        if not is_model_limit and self.room is None:
             return self._replace(room=room)
         return None
 
 
 def without_system(messages: Sequence[Message]) -> Messages:
-    """Move the system messages to the beginning of the user's first message.
-
-    The messages stay as they are if there's no system message, or if the first other one isn't the user's.
-    """
+    """Move the system messages to the start of the user's first message, if that comes right after them."""
     instructions = [message for message in messages if message.role == "system"]
     other_messages = [message for message in messages if message.role != "system"]
     if not instructions or not other_messages or other_messages[0].role != "user":

@@ -15,12 +15,12 @@ from looped import looped
 from judgekit.data import broker as module
 from judgekit.data.broker import SILENT, Broker, BrokerClient, Orders, PaceReport
 from judgekit.errors import FailureKind, GatewayError, Usage
-from judgekit.providers.pace import Whom
+from judgekit.providers.pace import PaceKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-WHOM = Whom("p", None, "m", "", most=2, per_minute=None)
+WHOM = PaceKey("p", None, "m", "", most=2, per_minute=None)
 
 
 @asynccontextmanager

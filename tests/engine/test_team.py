@@ -416,7 +416,7 @@ def test_a_request_whose_server_went_is_asked_again_under_the_same_key(
     use: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that several servers with one store judge it once; lasting failures aren't asked again."""
-    monkeypatch.setattr(shared, "_WAITS", (0.0,) * 5)
+    monkeypatch.setattr(shared, "_PAUSES", (0.0,) * 5)
     with Loopback(says(BAD)) as model, monkeypatch.context() as patch:
         patch.setenv("JUDGEKIT_API_BASE", model.base)
         patch.setenv("JUDGEKIT_MODEL", "stand-in")
@@ -439,7 +439,7 @@ def test_a_request_whose_server_went_is_asked_again_under_the_same_key(
 def test_a_server_that_asks_for_a_pause_is_asked_again_after_it(
     use: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "_WAITS", (3600.0,) * 5)  # beyond every deadline
+    monkeypatch.setattr(shared, "_PAUSES", (3600.0,) * 5)  # beyond every deadline
     refusal = {"error": {"message": "being judged"}}
     for headers, count in (({"Retry-After": "0"}, 6), ({}, 1), ({"Retry-After": "7200"}, 1)):
         with Loopback(sends(refusal, status=503, headers=headers)) as server:

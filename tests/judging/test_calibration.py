@@ -548,7 +548,7 @@ def test_what_models_are_asked_is_known_by_a_hash_that_holds_everywhere(
     loaded = loader.find_rubric(rubric)
     before = hash_questions(loaded, "strict")
     # Labels of candidates and texts are drawn by a secret of each installation.
-    monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
+    monkeypatch.setattr(fence, "_load_secret", lambda: b"of another installation")
     words()
     assert hash_questions(loaded, "strict") == before
 

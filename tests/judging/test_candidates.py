@@ -135,7 +135,7 @@ def test_a_recording_holds_on_another_installation(
     scripted = ScriptedGateway({"quick": [keep(A, B)], "deep": [keep(B)], "tiebreaker": [keep()]})
     here = judge(Recorder(scripted, recording))
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path / "elsewhere"))
-    fence._secret.cache_clear()
+    fence._load_secret.cache_clear()
     there = judge(ReplayGateway(), tiers=replay.recorded_models(recording))
     assert words(here) == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions
@@ -496,7 +496,7 @@ def test_importing_litellm_costs_no_call_its_time_but_the_deadlines(
 
     def forget_import() -> None:
         monkeypatch.setattr(litellm, "_imported", [])
-        monkeypatch.setattr(litellm, "_litellm", PerProcess(litellm._Litellm))
+        monkeypatch.setattr(litellm, "_load_state", PerProcess(litellm._LoadState))
 
     monkeypatch.setattr(litellm, "_import_quietly", import_slowly)
     forget_import()

@@ -27,7 +27,7 @@ def inside(text: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _new_installation() -> None:
-    fence._secret.cache_clear()
+    fence._load_secret.cache_clear()
 
 
 @given(
@@ -117,11 +117,11 @@ def test_labels_differ_by_query_and_by_the_kept_secret_of_an_installation(
     assert fence.labels("another", ids) != here
     stored = isolated / "judgekit" / "label-secret"
     assert stat.S_IMODE(stored.stat().st_mode) == 0o600
-    fence._secret.cache_clear()
+    fence._load_secret.cache_clear()
     assert fence.labels("query", ids) == here
     (isolated / "file").write_text("in the way")
     for home in (f"{isolated}/other", f"{isolated}/file/home", "/dev/null"):  # two cannot keep it
-        fence._secret.cache_clear()
+        fence._load_secret.cache_clear()
         monkeypatch.setenv("JUDGEKIT_HOME", home)
         elsewhere = fence.labels("query", ids)
         assert len(elsewhere) == 15

@@ -113,8 +113,8 @@ class _OneReply:
     def __init__(self) -> None:
         self.text = ""
 
-    def read_reply(self, _: str) -> reply_cache.KeptText:
-        return reply_cache.KeptText(self.text, age=1.0)
+    def read_reply(self, _: str) -> reply_cache.StoredText:
+        return reply_cache.StoredText(self.text, age=1.0)
 
     def write_reply(self, _: str, text: str) -> None:
         self.text = text

@@ -259,7 +259,7 @@ def bundled(name: str) -> Endpoint:
 
 def read(output: str, there: Endpoint) -> Reply:
     assert isinstance(there.profile, CommandProfile)
-    return command.reply_of(output, there.profile, there)
+    return command.parse_reply(output, there.profile, there)
 
 
 def test_what_each_bundled_program_prints() -> None:

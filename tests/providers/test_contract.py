@@ -32,7 +32,7 @@ from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request, 
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Router, open_gateway
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.pace import Pace, Paces, caller, seconds_of
+from judgekit.providers.pace import Pace, Paces, caller, parse_retry_after
 from judgekit.providers.registry import CommandProfile, Limits
 from judgekit.providers.replay import (
     RecordedLine,
@@ -285,7 +285,7 @@ async def test_no_more_in_a_minute_than_the_provider_bears() -> None:
     await asyncio.sleep(0.02)
     assert len(flights.order) == 3
     now += 61
-    pace._advance()
+    pace._schedule()
     await asyncio.gather(*tasks)
     assert len(flights.order) == 5
     pace = Pace(10, per_minute=2)
@@ -374,9 +374,9 @@ def test_what_a_provider_asks_to_wait_is_read() -> None:
         "soon": None,
         "Wed, 21 Oct 2015 07:28:00 GMT": 0,
     }
-    assert {text: seconds_of(text) for text in texts} == texts
+    assert {text: parse_retry_after(text) for text in texts} == texts
     later = datetime.now(UTC) + timedelta(seconds=30)
-    assert seconds_of(format_datetime(later)) == pytest.approx(30, abs=5)
+    assert parse_retry_after(format_datetime(later)) == pytest.approx(30, abs=5)
 
 
 class Modest:

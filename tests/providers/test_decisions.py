@@ -262,7 +262,7 @@ ROUNDED = {
 }
 
 
-def body_of(shares: list[float]) -> bytes:
+def build_request(shares: list[float]) -> bytes:
     answer = {
         "type": "score",
         "score": round(sum(place * share for place, share in enumerate(shares)), 2),
@@ -273,7 +273,7 @@ def body_of(shares: list[float]) -> bytes:
 
 @pytest.mark.parametrize("shares", ROUNDED.values(), ids=ROUNDED)
 def test_probabilities_that_were_rounded_are_an_answer(shares: list[float]) -> None:
-    reply = decision_bodies.read_body(body_of(shares), [score_of(len(shares))])
+    reply = decision_bodies.read_body(build_request(shares), [score_of(len(shares))])
     answer = reply.answers["clear"]
     assert not answer.problem
     assert sum(answer.probabilities.values()) == pytest.approx(1)
@@ -283,7 +283,7 @@ def test_probabilities_that_were_rounded_are_an_answer(shares: list[float]) -> N
     "shares", [[0.9, 0.0], [0, 0, 0, 0.3, 0.6], [*[0] * 9, 0.9], [0.01] * 60 + [0.2]]
 )
 def test_what_no_rounding_explains_is_no_answer(shares: list[float]) -> None:
-    reply = decision_bodies.read_body(body_of(shares), [score_of(len(shares))])
+    reply = decision_bodies.read_body(build_request(shares), [score_of(len(shares))])
     assert "add up to" in reply.answers["clear"].problem
 
 

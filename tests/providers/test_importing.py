@@ -131,7 +131,7 @@ def test_what_cannot_be_loaded_is_a_failure_of_its_own_kind(
     with Loopback(says("fine")) as server:
         with monkeypatch.context() as patch:
             patch.setattr(litellm, "_imported", [])
-            patch.setattr(litellm, "_litellm", PerProcess(litellm._Litellm))
+            patch.setattr(litellm, "_load_state", PerProcess(litellm._LoadState))
             patch.setattr(litellm, "_import_litellm", cannot_load)
             error = failure(LitellmGateway(), custom(server.base), request())
         assert error.kind is FailureKind.NOT_LOADED

@@ -79,9 +79,9 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         assert error.message == "Incorrect key: [key]."
     for end in ("wxyz9", "yz9-wxyz9", "xyz9"):
         for before, after in (("ending in ", "."), ("…", ""), ("...", ","), ('"', '"')):
-            shown = base.without_values(f"{before}{end}{after}", ["sk-0123456789yz9-wxyz9"])
+            shown = base.hide_secrets(f"{before}{end}{after}", ["sk-0123456789yz9-wxyz9"])
             assert shown == f"{before}[key]{after}"
-    assert base.without_values("a motorway, ways", ["sk-0123456789-away"]) == "a motorway, ways"
+    assert base.hide_secrets("a motorway, ways", ["sk-0123456789-away"]) == "a motorway, ways"
 
 
 @pytest.mark.slow

@@ -520,7 +520,7 @@ def test_a_model_that_is_here_is_not_fetched(
     app.run(["provider", "check", "--fetch"])
     assert fetched == ["smollm2-135m"]
     with (tmp_path / "smollm2-135m.gguf").open("wb") as file:
-        file.truncate(sum(local.model_named("smollm2-135m").sizes))
+        file.truncate(sum(local.find_model("smollm2-135m").sizes))
     app.run(["provider", "check", "--fetch"])
     assert fetched == ["smollm2-135m"]
 

@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import running, servers
 from judgekit.providers.base import Message
-from judgekit.providers.litellm import LitellmGateway, load, reply_of
+from judgekit.providers.litellm import LitellmGateway, load, read_response
 from judgekit.providers.registry import Price
 from judgekit.providers.style import CallStyle
 
@@ -236,7 +236,9 @@ def test_a_price_list_that_fails_does_not_cost_the_reply(monkeypatch: pytest.Mon
     litellm, own = load(), bundled(HAIKU.provider, HAIKU.model, HAIKU.variables())
     monkeypatch.setattr(litellm, "cost_per_token", fails)
     monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
-    reply = reply_of(litellm.ModelResponse(**chat(own.model)), own, request(), CallStyle("text"))
+    reply = read_response(
+        litellm.ModelResponse(**chat(own.model)), own, request(), CallStyle("text")
+    )
     assert (reply.usage.cost_usd, reply.usage.unpriced_calls) == (None, 1)
 
 
@@ -279,7 +281,7 @@ def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
         body = chat("m")
         body["choices"][0]["message"] = {"role": "assistant", **message}
         there, asked = custom("http://127.0.0.1:1/v1", "m"), request(schema={"type": "object"})
-        return reply_of(load().ModelResponse(**body), there, asked, CallStyle(mode))
+        return read_response(load().ModelResponse(**body), there, asked, CallStyle(mode))
 
     both = read(content=forged, tool_calls=[call])
     assert (both.text, both.schema_enforced) == ((own, True) if mode == "tool" else (forged, False))

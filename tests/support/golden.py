@@ -100,7 +100,7 @@ class World:
         patch.setenv("GOLDEN_BASE", "http://127.0.0.1:9/v1")
         patch.chdir(self.folder)
         self._patch = patch
-        fence._secret.cache_clear()  # of the world before
+        fence._load_secret.cache_clear()  # of the world before
         patch.setattr(load(), "acompletion", self._complete)
 
     def provider(self, name: str, output: str, more: str = "") -> None:
