@@ -272,7 +272,7 @@ def _read_second(
 
     # The page has already read them, and standard input can only be read once.
     if page_rows is not None and page_rows.beside is not None:
-        return page_rows.beside.file, page_rows.beside.words
+        return page_rows.beside.file, page_rows.beside.verdicts
     if path is None:
         return None
     rows = results(_open_rows(path), columns)

@@ -64,7 +64,7 @@ _FILES = 64  # files read in one task
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Connect to the cluster at an address or in RAY_ADDRESS, else start Ray here; raises `InputError`."""
+    """Connect to the cluster at `address` or RAY_ADDRESS, or start Ray here. Raises `InputError`."""
     cluster = address or environment.environ().get("RAY_ADDRESS") or "local"
     options = {}
     if cluster == "local":
@@ -73,13 +73,14 @@ def connected(address: str | None) -> Iterator[None]:
         with _hide_stderr():
             ray.init(cluster, log_to_driver=False, logging_level=logging.CRITICAL, **options)
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
-        why = short_line(str(error), 200)
+        message = short_line(str(error), 200)
         raise InputError(
-            f"Ray at {cluster}: {why}; start Ray there, or leave the address out"
+            f"Ray at {cluster}: {message}; start Ray there, or leave the address out"
         ) from None
+
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
-    context.target_max_block_size = 1  # so each item the reader yields is a block of its own
+    context.target_max_block_size = 1  # makes each item that the reader yields a separate block
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -90,8 +91,8 @@ def connected(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _hide_stderr() -> Iterator[None]:
-    """Hide everything written to standard error from the user, also by code that isn't Python."""
-    stderr = 2  # the file descriptor: replacing `sys.stderr` wouldn't reach Ray's own processes
+    """Discard everything written to standard error, including by Ray's own processes."""
+    stderr = 2  # the file descriptor, because other processes don't see `sys.stderr`
     original = os.dup(stderr)
     with Path(os.devnull).open("wb") as null:
         os.dup2(null.fileno(), stderr)
@@ -103,7 +104,7 @@ def _hide_stderr() -> Iterator[None]:
 
 
 class RayRun:
-    """A run over a dataset on Ray: call `check`, then `judge`, then `finish`. `work` counts the rows."""
+    """A run over a dataset on Ray. Call `check`, then `prepare`, `judge` and `finish`."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class RayRun:
         request: JudgeRequest,
         at_once: int,
     ) -> None:
-        """Open the files of rows and the folder of results; raises `UsageError` for unfit options."""
+        """Find the input files and the output folder. Raises `UsageError` for options that don't fit."""
         self.work = work
         self._project = project
         self._request = request
@@ -125,6 +126,7 @@ class RayRun:
         self._files = RowFiles.at(data)
         self._folder = parts.Folder.at(out)
         self._dataset = replace(work.dataset, rows=())
+        # By file: the number of rows in the files before it, and its own number.
         self._starts_and_counts: dict[str, tuple[int, int | None]] = {}
         self._types: dict[str, pa.DataType] = {}  # of columns that keep their type
         self._subject_by_kind: dict[Any, Any] = {}
@@ -132,10 +134,10 @@ class RayRun:
         self._columns = tables.ColumnKinds(OURS)
         self._merge_tasks = list[Any]()
         self._unmerged_names = list[str]()
-        # By worker: with each block that it reports, the number of blocks it had begun.
+        # By worker: for each block it reported, the number of blocks it had begun by then.
         self._begun_counts = defaultdict[str, list[int]](list)
-        self._locks = ExitStack()  # locks that keep other runs out
-        self._deadline: float | None = None  # for blocks under way when the run ends early
+        self._locks = ExitStack()  # keeps other runs out
+        self._deadline: float | None = None  # for unfinished blocks when the run ends early
 
     def __enter__(self) -> Self:
         return self
@@ -144,24 +146,24 @@ class RayRun:
         self._locks.close()
 
     def check(self, types: pa.Schema | None) -> int:
-        """Read and count the rows of all files; raises `InputError` for the first unreadable row.
+        """Check and count the rows in all files. `types` are the input's column types.
 
-        Notes each file's columns, and how many rows come before it. `types` are those of the input's columns.
+        Raises `InputError` for the first unreadable row.
         """
         types_by_column = {}
         for column in types or ():
-            # Bytes become text, partly as Base64, so converting them back would give other bytes.
+            # Bytes became text, some of it Base64, and wouldn't convert back to the same bytes.
             if "binary" not in str(column.type):
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
-        checked = dict(self._check_files(wanted_ids=frozenset()))  # none yet: this collects all ids
+        checked = dict(self._check_files(wanted_ids=frozenset()))
 
         row_count = 0  # in the files so far
         first_bad: UnreadableRow | None = None
         bad_count = 0
         for path, file in checked.items():
             if file.first_unreadable and first_bad is None:
-                # In its file, rows are numbered from 1; here, the rows of earlier files come before.
+                # Each file numbers its rows from 1, but errors count over all files.
                 renumbered: Any = self._files.renumber(file.first_unreadable, row_count, path)
                 first_bad = renumbered
             bad_count += file.unreadable
@@ -180,11 +182,8 @@ class RayRun:
     def _note_columns(
         self, checked: Mapping[str, Checked], types_by_column: Mapping[str, pa.DataType]
     ) -> None:
-        """Note the columns of all files, and an example of each kind of subject, for which judges are made.
-
-        A column keeps the type that it has in the input only if its cells fit in every file.
-        """
-        misfits = set[str]()  # columns with a cell that doesn't fit
+        """Note all files' columns, and an example of each kind of subject, which needs its own judge."""
+        misfits = set[str]()  # columns with a cell that doesn't fit its input type
         for file in checked.values():
             self._columns.update(file.columns)
             self._subject_by_kind |= file.kinds
@@ -195,7 +194,10 @@ class RayRun:
                 self._types[name] = column_type
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
-        """Yield the check of each file; under a row limit, one file after another until it's reached."""
+        """Check the files, and yield each one's path and result.
+
+        Rows whose id has a digest in `wanted_ids` are listed in the result.
+        """
         paths = self._files.paths
         rows_left = self._dataset.limit
         if rows_left is None:
@@ -203,6 +205,8 @@ class RayRun:
             checked = _run_remotely(_check_file, calls)
             yield from zip(paths, checked, strict=True)
             return
+
+        # Under a row limit, a file's rows depend on the earlier files' counts, so check one after another.
         for path in paths:
             (file,) = _run_remotely(_check_file, [(self._shared, path, rows_left, wanted_ids)])
             yield path, file
@@ -212,10 +216,11 @@ class RayRun:
 
     def _find_repeated_ids(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
         """List the rows that repeat an earlier row's id."""
-        # Digests are short, so two ids may share one: we read the ids behind them and compare.
+        # Two ids can have the same digest, because digests are short. So read these rows again and compare.
         repeated_digests = frozenset(parts.find_repeated(file.ids for file in checked.values()))
         if not repeated_digests:
             return []
+
         first_numbers: dict[str, int] = {}  # by id
         column = self._dataset.id_column or ""
         repeated_rows = []
@@ -230,9 +235,9 @@ class RayRun:
         return repeated_rows
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
-        """Read the results in FOLDER, or empty it; raises `UsageError` if it isn't ours, or is in use.
+        """Lock the output folder and read its results, or empty it if `fresh`.
 
-        Rows that don't verify are such an error, too, unless the user says `trust`.
+        Raises `UsageError` if it isn't ours, is in use, or has rows with invalid seals, unless `trust`.
         """
         self._locks.enter_context(hold_alone(self._folder.lockable(), self._folder.name))
         self._key = parts.Key(seals.state_key())
@@ -248,9 +253,9 @@ class RayRun:
             raise seals.refused(self._folder.name, unsealed)
 
     def _scan_files(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
-        """Read these files, numbered from `first`; returns their names, lines and columns.
+        """Read result files, numbered from `first`. Returns the remaining names, the lines and the schemas.
 
-        Removes files that have been replaced by others, but were left behind by a killed run.
+        Removes files that a killed run had already replaced by a merged one.
         """
         groups = []
         for start in range(0, len(names), _FILES):
@@ -271,11 +276,11 @@ class RayRun:
         for number, name in enumerate(names, first):
             if name in replaced:
                 removed_numbers.append(number)
-        is_of_removed_file = np.isin(lines["file"], removed_numbers)
-        return names, lines[~is_of_removed_file], schemas
+        is_in_removed_file = np.isin(lines["file"], removed_numbers)
+        return names, lines[~is_in_removed_file], schemas
 
     def judge(self) -> None:
-        """Judge the rows that aren't kept, until the run is stopped or the cost limit is reached."""
+        """Judge the rows without a valid result, until the run is stopped or reaches its cost limit."""
         self._folder.make()
         self._choose_judges()
         self._shape = parts.shape_of(self._columns, self._types, self._earlier_schemas)
@@ -290,13 +295,13 @@ class RayRun:
             ray.kill(broker)
 
     def _choose_judges(self) -> None:
-        """Make a judge for each kind of subject, and note the columns of its scores."""
+        """Make a judge for each kind of subject, and note its score columns."""
         judge_of = runners.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._subject_by_kind.items():
             judge = judge_of(subject)
             self._judges[kind] = judge
             score_names: Iterable[str] = ()
-            if kind:  # a comparison; its scores are named by letters
+            if kind:  # a comparison, whose scores are named by letters
                 text_count, _ = kind
                 score_names = LETTERS[:text_count]
             elif isinstance(judge.rubric, ScoreRubric):
@@ -305,7 +310,7 @@ class RayRun:
                 self._columns.scores[f"score.{name}"] = {"float"}
 
     def _share_rows(self) -> _Source:
-        """Share the lines of finished rows with all machines, and return the source of the other rows."""
+        """Share the lines of finished rows with all machines, and return a source for the other rows."""
         lines, _ = parts.newest(self._lines)
         shared = (
             self._dataset,
@@ -317,15 +322,15 @@ class RayRun:
         return _Source(self._files, ray.put(shared))
 
     def _plan_judging(self, source: _Source, broker: Any, cpus: int) -> Any:  # noqa: ANN401 - Ray's
-        """Build the dataset of workers' reports: Ray Data reads and judges the rows once it's iterated."""
-        # Two blocks more than twice the rows that are judged at once.
-        at_a_time = 2 + 2 * self._at_once // worker.ROWS
+        """Build the dataset of workers' reports. Ray Data reads and judges the rows when it's iterated."""
+        # Enough blocks for a worker to have the next rows ready when it finishes some.
+        blocks_per_worker = 2 + 2 * self._at_once // worker.ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
             max_size=cpus,
             initial_size=cpus,
-            max_tasks_in_flight_per_actor=at_a_time,
-            max_concurrent_calls_per_actor=at_a_time,
+            max_tasks_in_flight_per_actor=blocks_per_worker,
+            max_concurrent_calls_per_actor=blocks_per_worker,
             enable_true_multi_threading=True,
         )
         rows = ray.data.read_datasource(
@@ -345,16 +350,17 @@ class RayRun:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here, max_task_retries=-1)
         broker = make.remote(self.work.max_cost_usd, workers)
-        # Keys go from process to process: an object of Ray's might be written to a disk.
+        # The job contains keys, so send it from process to process: Ray can write its objects to a disk.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._make_job())))
         return broker
 
     def _make_job(self) -> Job:
         judges = {}
         for kind, judge in self._judges.items():
-            # A worker has its own gateway and cache, and knows the other providers of this machine.
+            # A worker makes its own gateway and cache, but can't look up this machine's other providers.
             others = partial(tuple, judge.settings.others())
             judges[kind] = replace(judge.with_settings(others=others), gateway=None, cache=None)
+
         all_variables = environment.environ()
         variables = {}
         for name in environment.NAMES:
@@ -375,7 +381,7 @@ class RayRun:
         )
 
     def _follow(self, judged: Any, broker: Any) -> None:  # noqa: ANN401 - a dataset and a handle of Ray's
-        """Add up the workers' reports and merge small files until all reports are in."""
+        """Process the workers' reports until the last one has arrived, or the run ends early."""
 
         def tell_broker_when_stopped() -> None:
             self.work.stopped.wait()
@@ -390,21 +396,21 @@ class RayRun:
             for batch in batches:
                 for packed in batch["judged"].to_pylist():
                     self._add_report(pickle.loads(packed))  # noqa: S301 - a worker of ours wrote it
-                if self._is_at_end(broker):
+                if self._may_end_now(broker):
                     break
         finally:
             batches.close()
-            # A thread that used Ray after it has ended would end this process.
+            # Wait for Ray's threads: if one used Ray after its shutdown, that would kill this process.
             for thread in threading.enumerate():
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
     def _add_report(self, judged: JudgedBlock) -> None:
-        """Add up a worker's report; when enough small files are there, start to merge them."""
+        """Add up a worker's report, and start a merge once there are enough small files."""
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
-        self.work.give_up()  # only if the first rows were all refused
+        self.work.give_up()  # does nothing unless the first rows were all refused
         self._begun_counts[judged.worker].append(judged.blocks_begun)
         if judged.name:
             self._unmerged_names.append(judged.name)
@@ -412,18 +418,19 @@ class RayRun:
             self._merge(self._unmerged_names)
             self._unmerged_names = []
 
-    def _is_at_end(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
-        """Whether to end a run early: it's stopped, and all blocks under way are reported, or time is up."""
-        ends_early = self.work.is_spent or self.work.stopped.is_set()
-        if not ends_early:
+    def _may_end_now(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
+        """Whether a stopped run can end, because all begun blocks are reported, or we've waited enough."""
+        is_stopping = self.work.is_spent or self.work.stopped.is_set()
+        if not is_stopping:
             return False
         if self._deadline is None:
             self._deadline = time.monotonic() + _DRAIN_SECONDS
         if time.monotonic() > self._deadline:
             return True
+
         for name in ray.get(broker.alive.remote()):
             begun_counts = self._begun_counts[name]
-            # With each block, a worker reports how many it had begun. A silent one is at its first block.
+            # A worker without reports is still at its first block.
             blocks_begun = max(begun_counts) if begun_counts else 1
             blocks_reported = len(begun_counts)
             if blocks_reported < blocks_begun:
@@ -431,16 +438,20 @@ class RayRun:
         return True
 
     def _merge(self, names: list[str]) -> None:
-        """Start to merge part files on any machine."""
+        """Start merging part files, on any machine."""
         merge = ray.remote(num_cpus=_READ_CPU)(parts.merge)
         self._merge_tasks.append(merge.remote(self._folder, sorted(names)))
 
     def finish(self) -> None:
-        """Leave each row once in FOLDER, in files with the same columns; raises `InputError`."""
+        """Reduce the output folder to a single result per row, in files with the same columns.
+
+        Raises `InputError` if that fails.
+        """
         with _explain_errors(written=self._folder.name):
             ray.get(self._merge_tasks)
             if len(self._lines):
                 self._drop_superseded()
+            # Merge the small files that remain, each run's separately.
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
             for _, files_of_run in groupby(small, parts.run_of):
                 names = list(files_of_run)
@@ -449,14 +460,15 @@ class RayRun:
             ray.get(self._merge_tasks)
 
     def _drop_superseded(self) -> None:
-        """Drop the lines that a later run has superseded, and give old files the new columns."""
+        """Drop lines that a later run has superseded, and rewrite old files with the new columns."""
         present_names = self._folder.names()
         new_names = [name for name in present_names if name not in self._names]
         _, new_lines, _ = self._scan_files(new_names, first=len(self._names))
         _, superseded_lines = parts.newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
 
-        # Rows to drop by file; a file without any is rewritten as it is, sealed and with the new columns.
+        # Rows to drop by file. A file in here is rewritten, even without such rows: sealed, and with the new
+        # columns.
         dropped_rows: dict[str, list[int]] = {}
         if any(schema != self._shape.schema for schema in self._earlier_schemas):
             for name in self._names:
@@ -464,7 +476,9 @@ class RayRun:
                     dropped_rows[name] = []
         for file_number, row in superseded_lines[["file", "row"]].tolist():
             dropped_rows.setdefault(numbered_names[file_number], []).append(row)
-        unsealed_lines = self._lines[~self._lines["sealed"]]  # the user trusts them
+        unsealed_lines = self._lines[
+            ~self._lines["sealed"]
+        ]  # these are trusted, or we wouldn't be here
         for file_number in set(unsealed_lines["file"].tolist()):
             dropped_rows.setdefault(numbered_names[file_number], [])
 
@@ -475,7 +489,7 @@ class RayRun:
 
 
 def _check_options(data: str, out: str) -> None:
-    """Raise `UsageError` while calls are recorded, or if OUT is no folder or is the folder of the rows."""
+    """Raise `UsageError` if OUT isn't a folder or is inside the input folder, or while recording calls."""
     if is_recording(environment.environ()):
         raise UsageError("JUDGEKIT_RECORD and --on ray do not go together; unset one of the two")
     if out.lower().endswith(tables.ENDINGS):
@@ -485,16 +499,13 @@ def _check_options(data: str, out: str) -> None:
 
 
 def _check_file(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - three values that `RayRun.check` puts there
-    """Check up to `limit` rows of a file, on the machine that Ray chose.
-
-    `wanted` are digests of ids: the rows with one of them are listed, too.
-    """
+    """Check up to `limit` rows of a file, and list those whose id has a digest in `wanted`."""
     dataset, files, types = shared
     return worker.check(replace(dataset, limit=limit), files, path, types, wanted)
 
 
 def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
-    """Call a function with each of the arguments, on any machine, and list the results; raises its errors."""
+    """Call a function on any machine for each tuple of arguments, and list the results."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
     with _explain_errors():
         return ray.get([task.remote(*arguments) for arguments in calls])  # type: ignore[no-any-return]  # Ray's
@@ -502,9 +513,9 @@ def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
 
 @contextmanager
 def _explain_errors(written: str | None = None) -> Iterator[None]:
-    """Replace an error of Ray's by its cause: an error of ours, one about a file, or Ray's own.
+    """Replace an error that Ray raises by its cause, as one of our own errors.
 
-    `written` is the folder that the work writes to; None if it only reads.
+    `written` is the folder that the work writes to, or None if it only reads.
     """
     try:
         yield
@@ -520,10 +531,10 @@ def _explain_errors(written: str | None = None) -> Iterator[None]:
 
 
 def _cause_of(error: Exception) -> BaseException:
-    """Find the first error of ours or about a file among the causes, else the innermost with a message."""
+    """Find our own error or an `OSError` in the chain of causes, or otherwise the last one with a message."""
     cause: BaseException = error
     while not isinstance(cause, JudgekitError | OSError):
-        # Ray keeps what a worker raised in `cause`.
+        # Ray stores a worker's exception in the attribute `cause`.
         inner: BaseException | None = getattr(cause, "cause", None) or cause.__cause__
         if inner is None or not str(inner):
             return cause
@@ -532,23 +543,23 @@ def _cause_of(error: Exception) -> BaseException:
 
 
 def _describe_file_problem(error: OSError, written: str | None) -> str:
-    """Describe an error of a connection, of the folder `written` to, or else of a file that's read."""
-    why = error.strerror or error
+    """Describe an `OSError`: a lost connection, an unwritable folder or an unreadable file."""
+    reason = error.strerror or error
     if isinstance(error, ConnectionError | TimeoutError):
-        return f"Ray: {why}"
+        return f"Ray: {reason}"
     if written is not None:
-        return f"{written}: cannot be written ({why}); free space or choose another --out"
-    return f"{encodable(error.filename or 'the rows')}: cannot be read ({why}); check the file"
+        return f"{written}: cannot be written ({reason}); free space or choose another --out"
+    return f"{encodable(error.filename or 'the rows')}: cannot be read ({reason}); check the file"
 
 
 def _message_of(error: BaseException) -> str:
-    """Cut an error's message out of Ray's text, which puts it behind a worker's traceback."""
+    """Extract the error message from Ray's text, in which it follows a worker's traceback."""
     _, _, message = str(error).rpartition("Error: ")
     return message
 
 
-class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
-    """Yields the blocks of a dataset's files to Ray Data."""
+class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed for type checks
+    """Gives Ray Data the blocks of rows in a dataset's files."""
 
     def __init__(self, files: RowFiles, shared: Any) -> None:  # noqa: ANN401 - a reference of Ray's
         super().__init__(list(files.paths), filesystem=files.system)
@@ -559,7 +570,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
         return filesystem.open_input_file(path)
 
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
-        """Yield the blocks of a file's rows that are still to be judged, each in a table of one row."""
+        """Yield blocks of a file's unjudged rows, each block in a table with a single row."""
         dataset, expected, lines, run_number, starts_and_counts = ray.get(self._shared)
         start, count = starts_and_counts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
@@ -578,12 +589,14 @@ class _Actor:
         self._worker = worker.Worker(job, broker.beat.remote, name)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Judge the blocks of a batch; each outcome is pickled, because a table can't hold objects."""
+        """Judge the blocks in a batch. They're pickled, because a table can't hold objects."""
         outcomes = []
         try:
             for packed in batch["block"].to_pylist():
                 block = pickle.loads(packed)  # noqa: S301 - our own reader packed it
                 outcomes.append(pickle.dumps(self._worker.judge(block)))
         except ray.exceptions.RayError:
-            os._exit(1)  # this machine has lost the broker; Ray retries on another one
+            os._exit(
+                1
+            )  # the broker can't be reached from here, so let Ray retry on another machine
         return pa.table({"judged": outcomes})

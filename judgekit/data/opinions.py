@@ -1,7 +1,7 @@
 """The opinions that a run under a promise of agreement collects before any of them becomes a result.
 
-They're kept in a file beside OUT, each sealed with the user's key, so nothing is paid for twice after a run
-was killed, a file has grown or the promise has changed. A run without OUT has a temporary file.
+They're stored in the file `OUT.agree.jsonl`, each sealed with the user's key. So no opinion is paid for twice
+after a run was killed, its input has grown or the promise has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEAL_KIND = "opinion"
 
 
 class _Position(NamedTuple):
-    """An opinion's position in the file, and the judged content."""
+    """An opinion's position in the file, and the fingerprint of the judged content."""
 
     start: int
     size: int
@@ -42,11 +42,14 @@ class Opinions:
     """Each tier's opinions on the rows, and the random numbers that choose the sampled rows."""
 
     def __init__(self, out: str | None, *, is_fresh: bool = False) -> None:
-        """Open the file beside `out`; raises `ConfigError` without a key, `InputError` and `UsageError`."""
+        """Open the file for `out`, or a temporary one.
+
+        Raises `ConfigError` if there's no key, and `InputError` or `UsageError` if the file can't be used.
+        """
         self._key = require_key("--agree draws its sample")
         self._out = out
         self.unsealed = 0
-        """The number of opinions that the user's key didn't seal; they're ignored."""
+        """The number of opinions that aren't sealed with the user's key, and are therefore ignored."""
         self._positions: dict[tuple[str, str], _Position] = {}
         self._nonce = ""
         try:
@@ -62,7 +65,7 @@ class Opinions:
         self._file.close()
 
     def find(self, tier: str, row: PendingRow) -> Verdict | None:
-        """Find a tier's own verdict on a row; None if there's none about its present content."""
+        """Find a tier's verdict on a row, or return None if there's none about its current content."""
         position = self._positions.get((tier, id_key(row.row_id)))
         if position is None or position.fingerprint != row.fingerprint.current:
             return None
@@ -72,7 +75,7 @@ class Opinions:
         return verdict.model_copy(update={"margin": line["margin"]})
 
     def add(self, tier: str, row: PendingRow, verdict: Verdict) -> None:
-        """Keep a verdict; raises `InputError` if the file can't be written."""
+        """Store a tier's verdict on a row. Raises `InputError` if the file can't be written."""
         content = {
             "id": row.row_id,
             "tier": tier,
@@ -85,13 +88,14 @@ class Opinions:
         self._positions[tier, id_key(row.row_id)] = position
 
     def draw(self, row: PendingRow, purpose: str) -> float:
-        """Draw a number from 0 to 1 that depends on the user's key, the run, the row's id and its content."""
-        # A changed row is drawn anew: else somebody who knew it wasn't sampled could write anything into it.
-        purpose_of_text = f"{purpose} of {row.fingerprint.current}"
-        return Draws(self._key, self._nonce).draw(row.row_id, purpose_of_text)
+        """Draw a number from 0 to 1 for a row and a purpose, always the same for the same content."""
+        # Changed content gets a new number. Otherwise, an author who knew that a row isn't in the sample could
+        # put anything into it.
+        purpose_and_content = f"{purpose} of {row.fingerprint.current}"
+        return Draws(self._key, self._nonce).draw(row.row_id, purpose_and_content)
 
     def _open_file(self, *, is_fresh: bool) -> IO[bytes]:
-        """Open the file beside OUT, removed first if the run is fresh; without OUT, a temporary file."""
+        """Open the file `OUT.agree.jsonl`, or a temporary file if there's no OUT."""
         if self._out is None:
             return tempfile.TemporaryFile()
         path = place_of(self._out + ENDING)
@@ -101,22 +105,23 @@ class Opinions:
         return os.fdopen(descriptor, "r+b")
 
     def _read_lines(self) -> None:
-        """Note the opinions' positions, cut off an unfinished last line, and draw a nonce for a new file."""
+        """Note the opinions' positions. If the file has no valid nonce, start it anew with a new one."""
         self._file.seek(0)
         start = 0
         for raw in self._file:
             if not raw.endswith(b"\n"):
-                break
+                break  # a killed run left this line unfinished
             self._note_line(raw, start)
             start += len(raw)
         self._file.truncate(start)
+
         if not self._nonce:
             self._positions.clear()
             self._nonce = new_nonce()
             self._append_line({"nonce": self._nonce})
 
     def _note_line(self, raw: bytes, start: int) -> None:
-        """Note the nonce or the opinion in a line; one without a valid seal is only counted."""
+        """Note the nonce or the opinion in a line. Without a valid seal, only count it."""
         line: Any = None
         with suppress(ValueError, RecursionError):
             line = json.loads(raw)
@@ -132,8 +137,8 @@ class Opinions:
             self._positions[line["tier"], id_key(line["id"])] = position
 
     def _append_line(self, content: Mapping[str, Any]) -> tuple[int, int]:
-        """Write a sealed line, whole or not at all; returns its start and its size in bytes."""
-        plain = json.loads(json.dumps(content))  # as it will be read back
+        """Append a sealed line, or nothing if that fails. Returns its start and size in bytes."""
+        plain = json.loads(json.dumps(content))  # the seal must match what's read back
         sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
         raw = json.dumps(sealed).encode() + b"\n"
         start = self._file.seek(0, os.SEEK_END)

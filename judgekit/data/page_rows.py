@@ -40,9 +40,9 @@ SAME = "the same"
 UNLIKE_LABEL = "not as labelled"
 LIKE_LABEL = "as labelled"
 TIERS_DIFFER = "tiers differ"
-# These come first on a page; among them rows without a verdict, then rejected ones, then the others.
+# Rows with these flags come first on a page, in this order. Among equals, these verdicts come first.
 _FIRST_FLAGS = (REGRESSED, FIXED, CHANGED, UNLIKE_LABEL)
-_FIRST_WORDS = ("undetermined", "escalate", "reject", "improve")
+_FIRST_VERDICTS = ("undetermined", "escalate", "reject", "improve")
 _ANSWER = "answer"
 _NO_TEXTS = (
     "These results hold no texts. --data FILE takes the question, the answer and what's expected from the"
@@ -51,12 +51,12 @@ _NO_TEXTS = (
 
 
 class RowStore:
-    """Rows by id, in a temporary file, to set beside the rows of the results."""
+    """Rows by id, in a temporary file, to combine with the result rows of the same ids."""
 
     def __init__(self) -> None:
         # SQLite removes the file when it's closed or its process dies.
         self._table = sqlite3.connect("", isolation_level=None)
-        # Whoever reads the rows may fail at any of them, and nobody reads them after the store is gone.
+        # Close it with the store, so that readers needn't close it if one of their rows fails.
         weakref.finalize(self, self._table.close)
         self._table.execute(
             "CREATE TABLE rows (number INTEGER PRIMARY KEY, id TEXT UNIQUE, view TEXT, taken INTEGER)"
@@ -64,12 +64,12 @@ class RowStore:
         self._table.execute("BEGIN")
 
     def put(self, row_id: str, view: RowView) -> None:
-        """Keep a row; if several have the same id, the first counts."""
+        """Store a row, unless there's already one with this id."""
         values = (row_id, json.dumps(view))
         self._table.execute("INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values)
 
     def take(self, row_id: str) -> RowView | None:
-        """Return the row with this id, and mark it as taken; None if there's none."""
+        """Return the row with this id and mark it as taken, or return None if there's none."""
         query = "SELECT view FROM rows WHERE id = ?"
         row = self._table.execute(query, (row_id,)).fetchone()
         if row is None:
@@ -86,18 +86,18 @@ class RowStore:
 
 
 class Beside(NamedTuple):
-    """Second results to set beside the first: their name on the page, their rows and verdicts by id."""
+    """Second results to show next to the first: their name on the page, their rows, and verdicts by id."""
 
     file: str
     name: str
     rows: RowStore
-    words: Mapping[str, str]
+    verdicts: Mapping[str, str]
 
 
 class PageRows:
-    """Collects the rows of results for a page, beside those of second results if there are any.
+    """Collects result rows for a page, next to those of second results (`beside`) if there are any.
 
-    `texts` are those of the file that was judged, for rows that have none.
+    `texts` has the texts of the judged file, for result rows without texts.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class PageRows:
         self._list = RowList()
 
     def add(self, row: ResultRow, label: str | None, *, is_binary: bool) -> None:
-        """Add a row of the first results, with the row of the second results that has the same id.
+        """Add a row of the first results, combined with the second results' row that has the same id.
 
-        If labels are `is_binary` (only pass or fail), the verdict improve counts as reject.
+        `is_binary` means that labels are only pass or fail, so the verdict improve counts as reject.
         """
-        verdict_words = [row.verdict]
+        verdicts = [row.verdict]
         flags = []
         second_view = None
         if self.beside is not None:
@@ -129,9 +129,10 @@ class PageRows:
             if second_view is None:
                 flags.append(f"only in {self._name}")
             else:
-                verdict_words.append(second_view["judged"][0]["said"])  # it has only one verdict
-        flags += _describe_difference(verdict_words, label, is_binary=is_binary)
-        rank = _rank_row(flags, verdict_words[-1], number(row.columns.get("average")))
+                verdicts.append(second_view["judged"][0]["said"])  # it has only one verdict
+
+        flags += _describe_difference(verdicts, label, is_binary=is_binary)
+        rank = _rank_row(flags, verdicts[-1], number(row.columns.get("average")))
         if not self._list.has_room(*rank):
             self._list.skip()
             return
@@ -146,7 +147,7 @@ class PageRows:
         self._add_view(view, flags, rank)
 
     def _add_view(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
-        """Complete a row's view with its flags and marked quotes, and add it to the list."""
+        """Add flags and marked quotes to a row's view, and add it to the list."""
         if any(_do_tiers_differ(judged) for judged in view["judged"]):
             flags.append(TIERS_DIFFER)
         if flags:
@@ -157,7 +158,7 @@ class PageRows:
         self._list.add(view, *rank)
 
     def finish(self) -> ShownRows:
-        """Return all rows for the page, including those that only the second results have."""
+        """Return all rows for the page, including those only in the second results."""
         verdict_names = ["verdict"]
         if self.beside is not None:
             verdict_names = [self._name, self.beside.name]
@@ -168,7 +169,7 @@ class PageRows:
         return self._list.finish()
 
     def _add_rows_only_in(self, second: Beside) -> None:
-        """Add the rows that only the second results have, with an empty verdict in place of the first."""
+        """Add the rows that only the second results have, with an empty verdict for the first."""
         for view in second.rows.left():
             flags = [f"only in {second.name}"]
             rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
@@ -176,7 +177,7 @@ class PageRows:
             self._add_view(view, flags, rank)
 
     def _choose_columns(self, verdict_names: Sequence[str]) -> list[Column]:
-        """List the page's columns: ids, verdicts, whatever else some row has, and texts."""
+        """List the page's columns: id, verdicts, whatever any row has, and text."""
         columns = [Column("row", "id")]
         for result_number, name in enumerate(verdict_names):
             columns.append(Column(name, f"said {result_number}"))
@@ -189,17 +190,17 @@ class PageRows:
 
 
 def set_beside(results: ResultFile, name: str) -> Beside:
-    """Read second results, with everything that a page shows of their rows."""
+    """Read second results to show next to the first."""
     store = RowStore()
-    words = {}
+    verdicts = {}
     for row in results:
         store.put(row.row_id, view_row(results, row, name))
-        words[row.row_id] = row.verdict
-    return Beside(results.name, name, store, words)
+        verdicts[row.row_id] = row.verdict
+    return Beside(results.name, name, store, verdicts)
 
 
 def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
-    """Keep the texts of rows by id."""
+    """Store the rows' texts by id."""
     store = RowStore()
     for row_id, texts_of_row in texts:
         shown_texts = {name: shown_text(text) for name, text in texts_of_row.items()}
@@ -208,7 +209,7 @@ def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
 
 
 def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
-    """Describe a row of results, with its texts by name; quotes are marked once the row is complete."""
+    """Build the view of a result row, with its texts by name. Quotes in them aren't marked yet."""
     texts = {}
     for text_name, text in results.texts_of(row).items():
         texts[text_name] = shown_text(text)
@@ -223,11 +224,11 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
 
 
 def _view_judged(row: ResultRow, name: str) -> RowView:
-    """Describe the judge's verdict on a row, with each tier's opinion if there's a record of it."""
+    """Build the view of the verdict on a row, with each tier's opinion if the row has our record."""
     record = nested(row.columns.get("judged")) or {}
     schema = str(record.get("schema"))
     if not schema.startswith("judgekit/"):
-        record = {}  # another program's column may have this name
+        record = {}  # it's another program's column with the same name
     round_records = record.get("rounds")
     rounds: Iterator[Round | CompareRound] = _read_records(Round, round_records)
     if schema.startswith("judgekit/comparison@"):
@@ -262,16 +263,13 @@ def _view_finding(finding: Finding) -> RowView:
 
 
 def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) -> RowView:
-    """Describe a tier's opinion or failure.
-
-    Its reason is left out if it's already the verdict's `reasoning`.
-    """
+    """Build the view of a tier's opinion or failure. `reasoning` is the verdict's, which isn't repeated."""
     tier: str = round_.tier
     order = getattr(round_, "order", None)  # of the compared texts
     if order:
         tier += f" ({', '.join(order)})"
 
-    verdict_word = ""
+    verdict = ""
     scores = ""
     opinion_reasoning = ""
     opinion = round_.opinion
@@ -279,11 +277,11 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
         opinion_reasoning = opinion.reasoning
         scores = _render_probabilities(opinion.probabilities)
     if isinstance(opinion, ScoreOpinion):
-        verdict_word = opinion.outcome or ""
-        scores_and_shares = [scores_text(opinion.scores), scores]
-        scores = "; ".join(text for text in scores_and_shares if text)
+        verdict = opinion.outcome or ""
+        scores_and_probabilities = [scores_text(opinion.scores), scores]
+        scores = "; ".join(text for text in scores_and_probabilities if text)
     elif isinstance(opinion, PairOpinion):
-        verdict_word = opinion.better
+        verdict = opinion.better
 
     failure = ""
     if round_.failure:
@@ -291,8 +289,8 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
     return filled(
         tier=tier,
         model=shown_text(round_.model),
-        said=shown_text(verdict_word),
-        decided=decided or None,  # `filled` leaves None out
+        said=shown_text(verdict),
+        decided=decided or None,  # `filled` drops None
         scores=scores,
         reasoning="" if opinion_reasoning == reasoning else shown_text(opinion_reasoning),
         failure=failure,
@@ -302,7 +300,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
 
 
 def _render_probabilities(probabilities: Mapping[str, Mapping[str, float]]) -> str:
-    """Render the probability of each option, by question."""
+    """Render each question's options with their probabilities, such as `relevant: yes 90%, no 10%`."""
     parts = []
     for name, options in probabilities.items():
         shares = ", ".join(f"{option} {share:.0%}" for option, share in options.items())
@@ -311,22 +309,19 @@ def _render_probabilities(probabilities: Mapping[str, Mapping[str, float]]) -> s
 
 
 def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
-    """Yield the valid records of a list, since anybody may have written the file."""
+    """Yield the valid records in a list. Others are skipped, because anybody could have written the file."""
     for value in values if isinstance(values, list) else ():
         with suppress(ValidationError):
             yield kind.model_validate(value)
 
 
 def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) -> None:
-    """Add the second results' view of a row to the first results' view.
-
-    If a text differs between the two, the page shows both, each under its results' name.
-    """
+    """Add the second results' verdict and texts to the first results' view of the same row."""
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
     for text_name, text in other.get("texts", {}).items():
         first_text = texts.setdefault(text_name, text)
-        if first_text != text:
+        if first_text != text:  # show both, each under the name of its results
             del texts[text_name]
             texts[f"{text_name}, {name}"] = first_text
             texts[f"{text_name}, {other_name}"] = text
@@ -335,13 +330,12 @@ def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) 
 
 
 def _mark_answers(view: RowView) -> None:
-    """Split each text of a row into pieces, so that a page can mark quotes.
-
-    Only the answer's text is marked, since that's what the judge's findings quote.
-    """
+    """Split each text of a row into pieces at the quotes in it, so that a page can highlight them."""
     quotes = []
     for judged in view["judged"]:
         quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
+
+    # Findings quote the answer, so another text with the same words isn't marked.
     texts_in_pieces: list[tuple[str, list[str]]] = []
     for name, text in view.get("texts", {}).items():
         is_answer = name == _ANSWER or name.startswith(f"{_ANSWER}, ")
@@ -350,37 +344,34 @@ def _mark_answers(view: RowView) -> None:
         view["texts"] = texts_in_pieces
 
 
-def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: bool) -> list[str]:
-    """Describe how the verdicts of one or two results differ from each other and from the label.
-
-    If there are two verdicts, the second is the one that's compared with the label. Without a label, no
-    flag compares with it.
-    """
-    are_right: list[bool | None] = []  # None without a label or a verdict
-    for word in words:
-        if label is None or word in UNDECIDED:
+def _describe_difference(
+    verdicts: Sequence[str], label: str | None, *, is_binary: bool
+) -> list[str]:
+    """Describe how one or two verdicts differ from each other, and the last one from the label."""
+    are_right: list[bool | None] = []  # None without a label or a decided verdict
+    for verdict in verdicts:
+        if label is None or verdict in UNDECIDED:
             are_right.append(None)
         else:
-            are_right.append(agrees(label, word, binary=is_binary))
+            are_right.append(agrees(label, verdict, binary=is_binary))
+
     flags = []
-    if len(words) > 1:
-        flags.append(_describe_change(words, are_right))
+    if len(verdicts) > 1:
+        flags.append(_describe_change(verdicts, are_right))
     is_last_right = are_right[-1]
     if is_last_right is not None:
         flags.append(LIKE_LABEL if is_last_right else UNLIKE_LABEL)
     return flags
 
 
-def _describe_change(words: Sequence[str], are_right: Sequence[bool | None]) -> str:
-    """Describe how a second verdict changed against the first: same, changed, fixed or regressed.
-
-    A verdict that agrees with the label is good. Without a label, an accept is good.
-    """
-    first, second = words
+def _describe_change(verdicts: Sequence[str], are_right: Sequence[bool | None]) -> str:
+    """Describe how the second of two verdicts differs from the first: same, changed, fixed or regressed."""
+    first, second = verdicts
     if first == second:
         return SAME
     was_good, is_good = are_right
     if was_good is None or is_good is None:
+        # Without a label, an accept is better than any other outcome.
         if first not in OUTCOMES or second not in OUTCOMES:
             return CHANGED
         was_good = first == "accept"
@@ -391,18 +382,20 @@ def _describe_change(words: Sequence[str], are_right: Sequence[bool | None]) -> 
 
 
 def _do_tiers_differ(judged: Mapping[str, Any]) -> bool:
-    """Whether the tiers that gave an opinion on a row gave different ones."""
-    verdict_words = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
-    return len(verdict_words) > 1
+    """Whether the tiers' opinions on a row differ."""
+    tier_verdicts = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
+    return len(tier_verdicts) > 1
 
 
-def _rank_row(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, ...]:
-    """Rank a row: differing rows come first, then those without a verdict or rejected, then low scores."""
-    return _first_position(flags, _FIRST_FLAGS), _first_position([word], _FIRST_WORDS), mean or 0.0
+def _rank_row(flags: Sequence[str], verdict: str, mean: float | None) -> tuple[float, ...]:
+    """Rank a row for sorting: by its flags, then by its verdict, then by its mean score, lowest first."""
+    flag_rank = _first_position(flags, _FIRST_FLAGS)
+    verdict_rank = _first_position([verdict], _FIRST_VERDICTS)
+    return flag_rank, verdict_rank, mean or 0.0
 
 
 def _first_position(values: Sequence[str], order: Sequence[str]) -> int:
-    """Find the first position in `order` that holds one of the values; the length of `order` if none does."""
+    """Find the first position in `order` with any of the values, or the length of `order` without one."""
     for position, value in enumerate(order):
         if value in values:
             return position

@@ -1,7 +1,7 @@
-"""Measures the memory that a Parquet file takes from its page headers, before anything is unpacked.
+"""Measures from its page headers how much memory a Parquet file takes, before anything is unpacked.
 
-A page of a few bytes may unpack to gigabytes, and every row may refer to one text in a dictionary. The
-file's footer may lie about both, but readers go by the page headers.
+A page of a few bytes can unpack to gigabytes, and every row can refer to the same long text in a dictionary.
+The file's footer can lie about both, but readers rely on the page headers.
 """
 
 from __future__ import annotations
@@ -26,27 +26,24 @@ _DATA_HEADERS = (5, 8)  # ids of the header's fields about a data page, of both 
 
 
 class PagesError(ValueError):
-    """A file's pages are broken, or would take more memory than we allow for its size."""
+    """A file's pages are malformed, or would take too much memory for the file's size."""
 
 
 @dataclass
 class Pages:
-    """The memory of a file's largest row, and the columns of texts in lists to read as dictionaries."""
+    """The memory of a file's largest row, and the text columns in lists that must be read as dictionaries."""
 
     row_bytes: int = 0
     nested_texts: set[str] = field(default_factory=set)
 
     def rows_at_once(self, usual: int) -> int:
-        """Choose the number of rows to read at once: the usual one, or fewer if rows may be large."""
+        """Choose how many rows to read at once: `usual`, or fewer if rows can be large."""
         rows_that_fit = BATCH_BYTES // max(1, self.row_bytes)
         return max(1, min(usual, rows_that_fit))
 
 
 def measure_pages(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
-    """Measure the pages of a Parquet file of `size` bytes.
-
-    Raises `PagesError` if reading the file would take too much memory.
-    """
+    """Measure a Parquet file of `size` bytes. Raises `PagesError` if its pages take too much memory."""
     pages = Pages()
     max_bytes = MOST_BYTES + BYTES_FOR_ONE * size
     for number in range(file.metadata.num_row_groups):
@@ -69,10 +66,9 @@ def _measure_group(
     schema: parquet.ParquetSchema,
     pages: Pages,
 ) -> int:
-    """Measure the bytes of a row group that may be unpacked at once: dictionaries and largest pages.
+    """Measure the bytes of a row group that are unpacked at once: dictionaries and largest pages.
 
-    Texts in lists that are to be read as dictionaries are noted in `pages`. Raises `PagesError` if a list
-    has too many values.
+    Adds columns to `pages.nested_texts`. Raises `PagesError` if lists have too many values.
     """
     group_bytes = 0
     for index in range(group.num_columns):
@@ -85,7 +81,7 @@ def _measure_group(
             continue
         _check_values(chunk, column, sizes.values)
         is_text = chunk.physical_type == "BYTE_ARRAY"
-        # Every value may be the whole dictionary.
+        # At worst, the dictionary has a single text, and every value is a copy of it.
         if is_text and sizes.dictionary * sizes.values > BATCH_BYTES:
             pages.nested_texts.add(chunk.path_in_schema)
     return group_bytes
@@ -94,7 +90,7 @@ def _measure_group(
 def _check_values(
     chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int
 ) -> None:
-    """Raise `PagesError` if a column of lists has far more values than its packed size makes likely."""
+    """Raise `PagesError` if a list column has far more values than its packed size makes plausible."""
     max_values = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
@@ -106,7 +102,7 @@ def _check_values(
 
 @dataclass
 class _Sizes:
-    """The bytes of a column's dictionary and of its largest page, and its number of values."""
+    """The bytes of a column's dictionary and largest page, and its number of values."""
 
     dictionary: int = 0
     largest: int = 0
@@ -114,13 +110,13 @@ class _Sizes:
 
 
 def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
-    """Measure the pages of a column in a row group."""
-    # A dictionary page, if there is one, comes before the data pages.
+    """Measure a column's pages in a row group."""
     start = chunk.data_page_offset
     if chunk.has_dictionary_page:
         dictionary_start = chunk.dictionary_page_offset or 0
-        if 0 < dictionary_start < start:
+        if 0 < dictionary_start < start:  # it comes before the data pages
             start = dictionary_start
+
     sizes = _Sizes()
     for page in _read_headers(opened, start, start + chunk.total_compressed_size):
         if page.kind == _DICTIONARY:
@@ -140,7 +136,7 @@ class _Page:
 
 
 def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
-    """Yield the header of each page between two positions in a file; raises `PagesError` if one is broken."""
+    """Yield the page headers between two positions in a file. Raises `PagesError` if one is malformed."""
     while start < end:
         page, length = _read_header(opened, start)
         if page.unpacked < 0 or page.packed < 0 or page.values < 0:
@@ -150,9 +146,9 @@ def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
 
 
 def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
-    """Read a page's header at a position in a file, and return it with its length in bytes.
+    """Read the page header at a position in a file. Also returns its length in bytes.
 
-    Raises `PagesError` if it's broken.
+    Raises `PagesError` if it's malformed.
     """
     size = _HEADER
     while True:
@@ -160,7 +156,7 @@ def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
         raw = opened.read(min(size, _LONGEST_HEADER))
         try:
             return _parse_header(raw)
-        except IndexError:  # the header takes more bytes than we read
+        except IndexError:  # the header is longer than what we've read
             is_end_of_file = len(raw) < size
             if is_end_of_file or size >= _LONGEST_HEADER:
                 raise PagesError("the header of a page is broken") from None
@@ -168,9 +164,9 @@ def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
 
 
 def _parse_header(raw: bytes) -> tuple[_Page, int]:
-    """Parse a page's header, and return it with its length in bytes.
+    """Parse a page header. Also returns its length in bytes.
 
-    Raises `IndexError` if the header takes more bytes than `raw` has.
+    Raises `IndexError` if the header is longer than `raw`.
     """
     reader = _Thrift(raw)
     page = _Page()
@@ -193,7 +189,7 @@ def _parse_header(raw: bytes) -> tuple[_Page, int]:
 
 
 class _Thrift:
-    """Reads Thrift's compact protocol, as far as page headers need it."""
+    """Reads the part of Thrift's compact protocol that page headers use."""
 
     TRUE = 1
     FALSE = 2
@@ -214,29 +210,29 @@ class _Thrift:
         self.at = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield the id and the type of each field of a struct.
+        """Yield the id and type of each field in a struct.
 
-        The caller must read or skip the field's value before it asks for the next field.
+        The caller must read or skip each value before asking for the next field.
         """
         self._depth += 1
         if self._depth > self._DEEPEST:
             raise PagesError("the header of a page is broken")
-        number = 0
-        while head := self._read_byte():  # a zero ends the struct
-            # The upper half of the byte is the step from the last id, or 0 if the id itself follows.
-            step = head >> 4
-            kind = head & 15
-            number = number + step if step else self.number()
-            yield number, kind
+        field_id = 0
+        while header := self._read_byte():  # a zero ends the struct
+            # The upper four bits are the difference from the last field id, or 0 if the id itself follows.
+            id_delta = header >> 4
+            field_type = header & 15
+            field_id = field_id + id_delta if id_delta else self.number()
+            yield field_id, field_type
         self._depth -= 1
 
     def number(self) -> int:
-        """Read a signed number: zigzag encoding maps 0, 1, 2, 3 to 0, -1, 1, -2."""
+        """Read a signed number in zigzag encoding, which stores 0, -1, 1, -2 as 0, 1, 2, 3."""
         value = self._read_varint()
         return (value >> 1) ^ -(value & 1)
 
     def skip(self, kind: int) -> None:
-        """Skip a value of this type."""
+        """Skip a value of type `kind`."""
         if kind in (self.TRUE, self.FALSE):
             return
         if kind == self.BYTE:
@@ -252,7 +248,9 @@ class _Thrift:
             for _, inner in self.fields():
                 self.skip(inner)
         else:
-            raise PagesError("the header of a page is broken")  # a sound one has no lists or maps
+            raise PagesError(
+                "the header of a page is broken"
+            )  # valid headers have no lists or maps
 
     def _read_byte(self) -> int:
         value = self._raw[self.at]
@@ -260,20 +258,21 @@ class _Thrift:
         return value
 
     def _skip_bytes(self, count: int) -> None:
-        """Skip bytes; raises `IndexError` if there are fewer."""
+        """Skip bytes. Raises `IndexError` if there are fewer left."""
         self.at += count
         if self.at > len(self._raw):
             raise IndexError
 
     def _read_varint(self) -> int:
-        """Read the next number: seven bits a byte, the lowest first; a set high bit means more follow."""
+        """Read an unsigned number, stored as seven bits per byte, lowest bits first."""
         value = 0
         shift = 0
         while True:
             byte = self._read_byte()
             value |= (byte & 127) << shift
-            if byte < 128:  # noqa: PLR2004 - the last byte
+            is_last_byte = byte < 128  # noqa: PLR2004 - the high bit means that more bytes follow
+            if is_last_byte:
                 return value
             shift += 7
-            if shift > 63:  # noqa: PLR2004 - more than any number has
+            if shift > 63:  # noqa: PLR2004 - longer than any valid number
                 raise PagesError("the header of a page is broken")
