@@ -73,10 +73,10 @@ class Text:
 
 
 def _list_options_in_signature(call: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Return the call with a signature that lists what its `**options` may be, as `help` shows it."""
+    """Replace `**options` in a function's signature with the actual options, so that `help` shows them."""
     signature = inspect.signature(call)
     parameters = list(signature.parameters.values())
-    parameters.pop()  # `**options`
+    parameters.pop()  # `**options`, the last one
     for name, field in JudgeRequest.model_fields.items():
         annotation = JudgeArgs.__annotations__[name].__forward_arg__
         parameter = inspect.Parameter(
@@ -98,14 +98,16 @@ async def ajudge(
     concurrency: int = AT_ONCE,
     **options: Unpack[JudgeArgs],
 ) -> Verdicts:
-    """Judge files, and the text files of folders; return one verdict for each, in order.
+    """Judge files, and the text files in folders. Returns one verdict per file, in order.
 
-    With `task_id` all files are one subject and give one verdict. What is left out comes from the
-    configuration; `model` is asked in every tier. `author_family` names the maker of the models that wrote
-    the files (`anthropic`): these judge only if no others can. `deadline` is in seconds and `max_cost_usd`
-    in US dollars for each subject; `concurrency` are judged at a time. `depth` says who is asked; "auto"
-    chooses by path and size. Without `cache` no earlier reply is used. Raises `InputError` for a file that
-    cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
+    If `task_id` is given, all files are judged together and get a single verdict. Omitted options come from
+    the configuration. `model` is used in every tier. `author_family` names the maker of the models that wrote
+    the files (such as `anthropic`), whose models then only judge if no others can. `deadline` (seconds) and
+    `max_cost_usd` (US dollars) apply to each verdict; up to `concurrency` are made at a time. `depth` says
+    which models are called; "auto" decides by path and size. `cache=False` ignores earlier replies.
+
+    Raises `InputError` for a file that can't be judged, `ConfigError` and `UsageError`. Failures of models
+    don't raise.
     """
     require("judge", files=files, concurrency=concurrency)
     for path in files:
@@ -117,12 +119,12 @@ async def ajudge(
 
     def read_documents() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
-        no_stdin = io.BytesIO()  # a call from Python judges no standard input: `-` is empty
-        read_files = [documents.read_file(path, no_stdin) for path in paths]
+        empty_stdin = io.BytesIO()  # the API doesn't read standard input for `-`
+        contents = [documents.read_file(path, empty_stdin) for path in paths]
         if task_id is None:
-            groups = [[file] for file in read_files]
+            groups = [[file] for file in contents]
         else:
-            groups = [read_files]
+            groups = [contents]
         return [documents.document(group, task_id, task, author_family) for group in groups]
 
     subjects = await run_in_thread(read_documents)
@@ -139,31 +141,35 @@ async def ajudge_texts(
     concurrency: int = AT_ONCE,
     **options: Unpack[JudgeArgs],
 ) -> Verdicts:
-    """Judge texts by name, as `judge` does with files; return one verdict for each, in order.
+    """Judge texts by name, with the options of `judge`. Returns one verdict per text, in order.
 
-    A `Text` says what belongs to it; its own `author_family` goes first. Raises `InputError` for an empty
-    text, and for sources that the rubric has no heading for; `ConfigError` and `UsageError` as `judge` does.
+    Use a `Text` to add a description, sources and so on. Its own `author_family` takes precedence. Raises
+    `InputError` for an empty text, or for sources if the rubric has no heading for them; `ConfigError` and
+    `UsageError` as `judge` does.
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check_arguments("judge_texts", author_family=author_family)
     request = _build_request("judge_texts", options)
+
     subjects = []
-    name_with_sources = ""  # of the first text that has any
-    for name, text in texts.items():
+    first_with_sources = ""
+    for name, text_or_str in texts.items():
         require("judge_texts", **{"a name": name})
-        whole_text = text if isinstance(text, Text) else Text(text)
-        subjects.append(_build_document(name, whole_text, author_family))
-        if whole_text.sources and not name_with_sources:
-            name_with_sources = name
+        text = text_or_str if isinstance(text_or_str, Text) else Text(text_or_str)
+        subjects.append(_build_document(name, text, author_family))
+        if text.sources and not first_with_sources:
+            first_with_sources = name
+
     project = Path(environment.project_root())
-    if name_with_sources:
+    if first_with_sources:
         config = settings.load(project)
         loaded = await run_in_thread(lambda: service.rubric(config, project, request))
         rubric = loaded.rubric
         takes_sources = isinstance(rubric, ScoreRubric) and rubric.given.sources
         if not takes_sources:
             problem = f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
-            raise InputError(f"{name_with_sources}: {problem}")
+            raise InputError(f"{first_with_sources}: {problem}")
+
     verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
     return Verdicts(verdicts)
 
@@ -175,12 +181,14 @@ async def acompare(
     author_family: str | Sequence[str | None] | None = None,
     **options: Unpack[JudgeArgs],
 ) -> Comparison:
-    """Say which of two or more texts answers `prompt` better; they are called A, B, … in their order.
+    """Find out which of two or more texts answers `prompt` best. They're called A, B, … in order.
 
-    Two are judged in both orders, more are scored. `author_family` says who trained the models that wrote
-    them: one name for all, or one for each, "none" for a person's, None where you do not know. `deadline` is
-    in seconds and `max_cost_usd` in US dollars for all of it; `model` and `cache` are as in `judge`. Raises
-    `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
+    Two texts are compared in both orders; more are scored. `author_family` names the maker of the models that
+    wrote them: a single name, or a list with one entry per text, "none" for a human author and None if
+    unknown. `deadline` (seconds) and `max_cost_usd` (US dollars) apply to the entire comparison; `model` and
+    `cache` are as in `judge`.
+
+    Raises `InputError` for an empty text, `ConfigError` and `UsageError`. Failures of models don't raise.
     """
     require("compare", prompt=prompt)
     for number, text in enumerate(texts, 1):
@@ -189,11 +197,13 @@ async def acompare(
     families = author_family if isinstance(author_family, list | tuple) else [author_family]
     for family in families:
         check_arguments("compare", author_family=family)
+
     for letter, text in zip(LETTERS, texts, strict=False):
         if is_blank(text):
             raise InputError(f"{letter}: empty; nothing to compare")
     if len(texts) > len(LETTERS):
         raise UsageError(f"compare: expected up to {len(LETTERS)} texts, got {len(texts)}")
+
     files = tuple(map(file_of, LETTERS, texts))
     comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
     return await service.acompare(comparison_input, Path(environment.project_root()), request)
@@ -218,19 +228,21 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
     always_confirm: Literal["accept"] | None = None,
     **options: Unpack[JudgeArgs],
 ) -> AsyncGenerator[JudgedRow, None]:
-    """Judge rows as they are read, and yield each with its result, in order or as they are complete.
+    """Judge rows as they are read, and yield each with its result, in order or as completed.
 
     A result has the keys of `judge --data`: the row's own, then `id`, `verdict`, `scores` and so on. `fields`
-    names columns ({"text": "answer"}) that don't have their usual names; what a row leaves out, `description`
-    (of texts to compare: their prompt), `acceptance`, `reference` and `author_family` say. A row that cannot
-    be judged has an `error`. `max_cost_usd` is for all rows: those left when it is reached are not yielded.
+    maps fields to columns with unusual names ({"text": "answer"}). `description` (the prompt, if rows are
+    compared), `acceptance`, `reference` and `author_family` are the defaults for rows that don't have their
+    own. A row that can't be judged gets an `error`. `max_cost_usd` applies to all rows together: rows that
+    remain when it is reached are not yielded.
 
-    With `agree` the first tier and `deep` judge, and at least this share of the verdicts is what `deep` alone
-    would have given, with 95 % confidence: the same word or, with `agree_on="accepted"`, accepted or not.
-    With `always_confirm="accept"` `deep` is asked about every row that the first tier accepts. All rows are
-    read first, and they come when all are judged.
+    `agree` is the minimum fraction of verdicts that agree, with 95 % confidence, with those that `deep` alone
+    would give. Rows are then judged by the first tier, and by `deep` as needed. Verdicts agree if they are
+    the same or, with `agree_on="accepted"`, if both accept or neither does. With `always_confirm="accept"`,
+    `deep` also judges every row that the first tier accepts. All rows are read first, and yielded once all
+    are judged.
 
-    Raises `InputError` without a row or for one that's no mapping, `ConfigError` and `UsageError`.
+    Raises `InputError` if there's no row or one is not a mapping, `ConfigError` and `UsageError`.
     """
     require("judge_rows", rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
@@ -239,6 +251,7 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
     require("judge_rows", agree_on=agree_on)
     check_arguments("judge_rows", agree=agree, always_confirm=always_confirm)
     request = _build_request("judge_rows", options)
+
     defaults = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     row_options = RowOptions(task, fields or {}, id_column, defaults, families, judge_turn)
@@ -248,32 +261,33 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
             rows, row_options, project, request, concurrency, in_order=not as_completed
         )
     else:
-        agreement = _read_agreement(agree, agree_on, always_confirm, task, options)
+        agreement = _build_agreement(agree, agree_on, always_confirm, task, options)
         judged = promised_rows(rows, row_options, project, request, concurrency, agreement)
+
     async with aclosing(judged):
         async for row in judged:
             yield JudgedRow(row)
 
 
-def _read_agreement(
-    share: float,
-    on: Literal["verdict", "accepted"],
+def _build_agreement(
+    agree: float,
+    agree_on: Literal["verdict", "accepted"],
     always_confirm: Literal["accept"] | None,
     task: str,
     options: JudgeArgs,
 ) -> AgreementOptions:
-    """Collect the options of a promise of agreement; raises `UsageError` for those that it can't have."""
+    """Build the agreement options. Raises `UsageError` if `task` or `options` don't go with them."""
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
-    choices = {name: options.get(name) for name in ("model", "depth", "explain")}
-    refuse_beside("agree", choices)
-    return AgreementOptions(share, on, confirms_accepted=always_confirm is not None)
+    incompatible = {name: options.get(name) for name in ("model", "depth", "explain")}
+    refuse_beside("agree", incompatible)
+    return AgreementOptions(agree, agree_on, confirms_accepted=always_confirm is not None)
 
 
 def _make_blocking(
     call: Callable[Arguments, Coroutine[Any, Any, Value]],
 ) -> Callable[Arguments, Value]:
-    """Build the twin of an async function that waits for its result; its name has no `a` in front."""
+    """Build the synchronous twin of an async function, named without the leading `a`."""
 
     @functools.wraps(call)
     def wait(*args: Arguments.args, **given: Arguments.kwargs) -> Value:
@@ -286,13 +300,10 @@ def _make_blocking(
 def _make_iterator(
     call: Callable[Arguments, AsyncGenerator[JudgedRow, None]],
 ) -> Callable[Arguments, JudgedRows]:
-    """Build the twin of an async generator, a plain one; its name has no `a` in front.
-
-    The rows' event loop runs in a thread of its own, since the caller may have a loop, too.
-    """
+    """Build the synchronous twin of an async generator, named without the leading `a`."""
 
     @functools.wraps(call)
-    def list_rows(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
+    def build_rows(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
         return JudgedRows(iterate(*args, **given))
 
     def iterate(
@@ -308,6 +319,7 @@ def _make_iterator(
         async def close() -> None:
             await async_rows.aclose()
 
+        # Use a separate thread, because the caller's may already run an event loop.
         with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
             try:
                 while True:
@@ -319,8 +331,8 @@ def _make_iterator(
                 thread.submit(runner.run, close()).result()
                 thread.submit(runner.close).result()
 
-    list_rows.__name__ = list_rows.__qualname__ = call.__name__.removeprefix("a")
-    return list_rows
+    build_rows.__name__ = build_rows.__qualname__ = call.__name__.removeprefix("a")
+    return build_rows
 
 
 judge = _make_blocking(ajudge)
@@ -330,7 +342,10 @@ judge_rows = _make_iterator(ajudge_rows)
 
 
 def hook(payload: Mapping[str, Any]) -> str:
-    """Build the prompt hook's addition to an agent's context, or ""; raises `InputError` without a prompt."""
+    """Return the text that the prompt hook adds to an agent's context, or "".
+
+    Raises `InputError` if `payload` has no prompt.
+    """
     require("hook", payload=payload)
     try:
         return claude_code.answer_prompt(dict(payload))[0]
@@ -339,7 +354,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
-    """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
+    """Yield all available rubrics: the project's first, then the user's, then the bundled ones."""
     return loader.rubrics(_check_project("rubrics", project))
 
 
@@ -350,12 +365,12 @@ def find_rubric(reference: str, project: str | Path | None = None) -> LoadedRubr
 
 
 def _check_project(call: str, project: str | Path | None) -> Path | None:
-    """Check the folder of a project, which needn't exist; raises `UsageError` if it can't be read."""
+    """Check that a project folder is readable, if it exists. Raises `UsageError` otherwise."""
     check_arguments(call, project=project)
     try:
         Path(project or ".").stat()
     except FileNotFoundError:
-        pass  # it has no files, then
+        pass
     except (OSError, ValueError) as error:
         if isinstance(error, OSError):
             reason = error.strerror
@@ -366,10 +381,15 @@ def _check_project(call: str, project: str | Path | None) -> Path | None:
 
 
 def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
-    """Build the request from a call's options; raises `UsageError`, and `TypeError` for an unknown option."""
+    """Build a request from the options of `call`, a function of this API.
+
+    Raises `TypeError` for an unknown option and `UsageError` for an invalid value.
+    """
     for name in options:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+
+    # Check these options first, because their messages are clearer than pydantic's.
     check_arguments(call, **{name: value for name, value in options.items() if name in EXPECTED})
     require(call, cache=options.get("cache", True))
     model = options.get("model")
@@ -377,34 +397,39 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
         options["model"] = encodable(model)
     try:
         return JudgeRequest.model_validate(options, strict=True)
-    except ValidationError as error:  # of an option that needs no words of its own
+    except ValidationError as error:
         first = problem(error.errors(), options)
         raise UsageError(f"{call}: {first.location[0]}: {first.text}") from None
 
 
 def _build_document(name: str, text: Text, author_family: str | None) -> Document:
-    """Build the document of a text, with its sources behind it; raises `InputError` if one is empty."""
+    """Build a document from a text followed by its sources.
+
+    Raises `UsageError` if a value has the wrong type, and `InputError` if the text or a source is empty.
+    """
     call = "judge_texts"
-    of_text = f" of {name!r:.40}"  # behind each argument's name in messages
+    of_text = f" of {name!r:.40}"  # messages have this after an argument's name
     for key in ("text", "description", "acceptance", "reference"):
         require(call, **{f"{key}{of_text}": getattr(text, key)})
     check_arguments(call, **{f"author_family{of_text}": text.author_family})
     sources = _name_sources(text, of_text)
+
     if is_blank(text.text):
         raise InputError(f"{name}: empty; nothing to judge")
     for source, content in sources.items():
         if is_blank(content):
             raise InputError(f"{name}: {source}: empty; nothing to judge")
-    parts = [(name, text.text), *sources.items()]
-    files = [file_of(encodable(part), content) for part, content in parts]
+
+    contents = [(name, text.text), *sources.items()]
+    files = [file_of(encodable(path), content) for path, content in contents]
     task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
     return documents.document(files, task=task, family=text.author_family or author_family)
 
 
 def _name_sources(text: Text, of_text: str) -> Mapping[str, str]:
-    """Name the sources of a text, if they're a list; raises `UsageError` for any that aren't texts.
+    """Return a text's sources by name; those in a list are called "source 1", "source 2" and so on.
 
-    `of_text` comes behind the names of arguments in messages.
+    Raises `UsageError` for a source that isn't a string. Messages name the text by `of_text`.
     """
     call = "judge_texts"
     sources = text.sources

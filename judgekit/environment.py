@@ -40,43 +40,43 @@ NAMES = (
     *("JUDGEKIT_STATE_KEY", "JUDGEKIT_TIEBREAKER_MODEL", "JUDGEKIT_TRACEBACK", "JUDGEKIT_VERBOSE"),
 )
 ends_at_once = False  # set by a process that answers once, and ends without tidying up
-_brought: ContextVar[Mapping[str, str] | None] | None = None  # made when a request first brings one
+_override: ContextVar[Mapping[str, str] | None] | None = None  # created by the first override
 
 
 def environ() -> Mapping[str, str]:
-    """Return the variables that hold for the current caller."""
-    brought = None if _brought is None else _brought.get()
-    return os.environ if brought is None else brought
+    """Return the current caller's environment variables."""
+    override = None if _override is None else _override.get()
+    return os.environ if override is None else override
 
 
 def is_on(variable: str) -> bool:
-    """Whether a variable that switches something on is set, and to anything but a no."""
+    """Whether a variable is set to something other than 0, false, no or off."""
     return environ().get(variable, "").lower() not in ("", "0", "false", "no", "off")
 
 
-class Brought:
-    """While it is entered, `environ` returns these variables: in this thread or task, and those it starts."""
+class OverrideEnviron:
+    """A context in which `environ` returns these variables, including in threads and tasks started there."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
 
     def __enter__(self) -> None:
-        # Made when it's first needed: importing `contextvars` costs the hook a thirtieth of starting Python.
-        global _brought  # noqa: PLW0603 - one variable for the process
-        if _brought is None:
+        # Only import `contextvars` when needed, because that takes 3 % of the time to start Python.
+        global _override  # noqa: PLW0603 - one variable for the process
+        if _override is None:
             from contextvars import ContextVar  # noqa: PLC0415 - loaded only when used
 
-            _brought = ContextVar("environment", default=None)
-        self._token = _brought.set(self._variables)
+            _override = ContextVar("environment", default=None)
+        self._token = _override.set(self._variables)
 
     def __exit__(self, *_: object) -> None:
-        if _brought is not None:
-            _brought.reset(self._token)
+        if _override is not None:
+            _override.reset(self._token)
 
 
 MEMORY = os.path.join(".claude", "memory")
 MEMORY_CONFIG = "memory-config.json"
-_PROJECT_MARKS = (".judgekit", MEMORY, ".git")
+_PROJECT_MARKERS = (".judgekit", MEMORY, ".git")
 _PRIME = 2**64 - 59  # the largest below 2**64
 
 
@@ -95,12 +95,13 @@ def state_home() -> str:
     return _home("state", "XDG_STATE_HOME", os.path.join(".local", "state"))
 
 
-def _home(part: str, variable: str, default: str) -> str:
-    """Return the folder `part` of JUDGEKIT_HOME, or without that, our folder in the one that XDG names.
+def _home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
+    """Return `subfolder` of JUDGEKIT_HOME or, if that isn't set, judgekit's folder in an XDG base folder.
 
-    Raises `ConfigError` for a relative JUDGEKIT_HOME, which could lie in a repository.
+    Raises `ConfigError` if JUDGEKIT_HOME is a relative path.
     """
     judgekit_home = environ().get("JUDGEKIT_HOME")
+    # A relative path could lead into a repository.
     if judgekit_home and not os.path.isabs(judgekit_home):
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
 
@@ -108,15 +109,16 @@ def _home(part: str, variable: str, default: str) -> str:
         remedy = "write it out from the root, without ~"
         raise ConfigError(f"{problem}; {remedy}", key="JUDGEKIT_HOME")
     if judgekit_home:
-        return os.path.join(judgekit_home, part) if part else judgekit_home
-    base = environ().get(variable, "")
-    if not os.path.isabs(base):  # the specification says to ignore such a path
-        base = os.path.join(os.path.expanduser("~"), default)
+        return os.path.join(judgekit_home, subfolder) if subfolder else judgekit_home
+
+    base = environ().get(xdg_variable, "")
+    if not os.path.isabs(base):  # XDG's specification says to ignore relative paths
+        base = os.path.join(os.path.expanduser("~"), xdg_default)
     return os.path.join(base, "judgekit")
 
 
 def configuration_files(project: str) -> list[str]:
-    """List the files that hold a configuration, whether they exist or not."""
+    """List the configuration files of the user and `project`, whether they exist or not."""
     return [
         os.path.join(config_home(), "config.yaml"),
         os.path.join(project, ".judgekit", "config.yaml"),
@@ -125,73 +127,77 @@ def configuration_files(project: str) -> list[str]:
 
 
 def project_root(start: str = ".") -> str:
-    """Find the nearest folder at or above `start` that holds a project's mark, else `start` itself."""
+    """Find the nearest project folder at or above `start`, or return `start` itself."""
     start = os.path.abspath(start)
     home = os.path.expanduser("~")
     folder = start
     while True:
-        # A home folder with marks, such as .claude, is no project around the folders in it.
+        # A home folder often has a .claude, but doesn't make everything in it one project.
         is_home_above = folder == home and folder != start
         if not is_home_above and is_project(folder, start):
             return folder
-        above = os.path.dirname(folder)
-        if above == folder:
+        parent = os.path.dirname(folder)
+        if parent == folder:
             return start
-        folder = above
+        folder = parent
 
 
 def is_project(folder: str, start: str) -> bool:
-    """Whether a folder has a project's marks, and no stranger may have put them there, as below `/tmp`."""
-    marks = []
-    for name in _PROJECT_MARKS:
-        mark = os.path.join(folder, name)
-        if os.path.exists(mark):
-            marks.append(mark)
-    if not marks:
+    """Whether a folder contains a project marker that no untrusted user can have put there.
+
+    Trusted are root, the current user, and the owner of `start`.
+    """
+    markers = []
+    for name in _PROJECT_MARKERS:
+        marker = os.path.join(folder, name)
+        if os.path.exists(marker):
+            markers.append(marker)
+    if not markers:
         return False
+
     try:
         trusted_users = {0, os.getuid() if hasattr(os, "getuid") else 0}
-        if os.path.exists(start):  # a container may mount a folder that belongs to another user
+        if os.path.exists(start):  # in a container, a mounted folder can belong to another user
             trusted_users.add(os.lstat(start).st_uid)
         if os.lstat(folder).st_uid in trusted_users:
-            may_all_write = os.stat(folder).st_mode & 0o002
-            if not may_all_write:
+            is_world_writable = os.stat(folder).st_mode & 0o002
+            if not is_world_writable:
                 return True
-        # In a folder that others can write to, the marks themselves must be a trusted user's.
-        return all(os.lstat(mark).st_uid in trusted_users for mark in marks)
+        # If others can write to the folder, as in /tmp, the markers must belong to trusted users.
+        return all(os.lstat(marker).st_uid in trusted_users for marker in markers)
     except OSError:  # removed meanwhile
         return False
 
 
 def private_folder(path: str) -> str:
-    """Create `path` and what is missing above it, readable by their owner only, and return it."""
+    """Create a folder and its missing parents, for the owner only, and return its path."""
     if not os.path.isdir(path):
-        above = os.path.dirname(path)
-        if above not in ("", path):
-            private_folder(above)
+        parent = os.path.dirname(path)
+        if parent not in ("", path):
+            private_folder(parent)
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            if not os.path.isdir(path):  # another process may have made the folder meanwhile
+            if not os.path.isdir(path):  # a folder was created by another process, and is fine
                 raise
     return path
 
 
 def file_name_for(path: str) -> str:
-    """Return a file name that stands for `path`: its end, to be recognised, and a checksum of it all."""
+    """Return a unique file name for `path`: its readable end, and a checksum of the entire path."""
     raw = os.path.normcase(path).encode("utf-8", "surrogateescape")
     readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-40:])
     return f"{readable.strip('-')}-{checksum(raw)}"
 
 
 def checksum(raw: bytes) -> str:
-    """Return 16 hexadecimal digits, a remainder by a prime: no import, and no help against a forger."""
-    number = int.from_bytes(b"1" + raw, "big")  # the 1 makes zeros at the beginning count
+    """Return a checksum of 16 hexadecimal digits, which needs no import but isn't secure."""
+    number = int.from_bytes(b"1" + raw, "big")  # because of the 1, leading zeros count
     return f"{number % _PRIME:016x}"
 
 
 def table(module_file: str, name: str) -> dict[str, Any]:
-    """Read the TOML file `name` in the folder of a module's file."""
+    """Read the TOML file `name` next to a module's file."""
     import tomllib  # noqa: PLC0415 - the hook reads none
 
     with open(os.path.join(os.path.dirname(module_file), name), "rb") as file:
@@ -199,14 +205,14 @@ def table(module_file: str, name: str) -> dict[str, Any]:
 
 
 def digest(text: str) -> str:
-    """Return 16 hexadecimal digits that stand for a text, which they do not show."""
+    """Return a secure hash of 16 hexadecimal digits."""
     from _blake2 import blake2b  # noqa: PLC0415 - `hashlib` would cost the hook a tenth of its time
 
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def stamp(path: str) -> tuple[int, ...] | None:
-    """Return a stamp that changes with a file, even if its time is set back; None without a file."""
+    """Return a value that changes whenever a file does, even if its time is reset; None if it's missing."""
     try:
         status = os.stat(path)
     except OSError:
@@ -228,11 +234,11 @@ class Place:
         self.about = about
 
     def path(self, *below: str) -> str:
-        """Return its absolute path, or that of something below it."""
+        """Return the absolute path of this place, or of something below it."""
         return os.path.join(self.home(), self.name, *below)
 
     def make(self, *below: str) -> str:
-        """Return the path of a folder, made for its owner alone if need be; raises `OSError`."""
+        """Return the path of a folder, creating it for its owner only if it's missing. Raises `OSError`."""
         return private_folder(self.path(*below))
 
 

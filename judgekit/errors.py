@@ -41,14 +41,15 @@ class JudgekitError(Exception):
     status: int = 500
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let errors of any class cross from one process to another, with their attributes."""
+        """Pickle errors of any subclass, with their attributes."""
         return _restore_error, (type(self), self.args, self.__dict__)
 
 
 def _restore_error(
     error_class: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]
 ) -> JudgekitError:
-    """Make a pickled error again, without `__init__`: each class has its own parameters there."""
+    """Restore a pickled error."""
+    # Skip `__init__`, which has different parameters in each class.
     error = error_class.__new__(error_class, *args)
     error.args = args
     error.__dict__.update(state)
@@ -103,13 +104,13 @@ class ConfigError(_NamingError):
 
     @classmethod
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
-        """Return the first error; its text has a line for each of them, up to `MOST_ERRORS`."""
+        """Combine errors into the first one, with a line for each, up to `MOST_ERRORS`."""
         first, *others = errors
         first.others = tuple(others[: MOST_ERRORS - 1])
         lines = [str(first), *map(str, first.others)]
         if len(errors) > MOST_ERRORS:
             lines.append("... and more")
-        first.args = ("\n".join(lines),)  # the text that `str` gives
+        first.args = ("\n".join(lines),)  # `str` shows these
         return first
 
 
@@ -143,7 +144,7 @@ def lacks_sqlite(error: Exception) -> bool:
 
 
 def problem_of(error: Exception) -> str:
-    """Describe an error to a person: one of ours by its text, any other as an internal error."""
+    """Describe an error for the user. Errors that aren't ours are called internal errors."""
     if isinstance(error, JudgekitError):
         return str(error)
     if lacks_sqlite(error):
@@ -184,7 +185,7 @@ class FailureKind(enum.StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed a moment later (a refused connection will not)."""
+        """Whether the same call may succeed a moment later."""
         return self in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED, FailureKind.SERVER_ERROR)
 
 
@@ -245,21 +246,21 @@ class Usage:
     unpriced_calls: int = 0
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum; a cost that is known for one of them counts."""
+        """Return the sum. If only one cost is known, it becomes the sum's cost."""
         cost, source = add_up_costs((self, other))
         counts = {}
-        for name in _COUNTS:
+        for name in _COUNT_FIELDS:
             counts[name] = getattr(self, name) + getattr(other, name)
         return Usage(cost_usd=cost, cost_source=source, **counts)
 
     def of_call(self) -> Usage:
-        """Return this as the usage of one call: if it has no cost, that's counted."""
+        """Return this usage as that of a single call, which is counted as unpriced if it has no cost."""
         if self.cost_usd is not None or self.unpriced_calls:
             return self
         return replace(self, unpriced_calls=1)
 
 
-_COUNTS = (
+_COUNT_FIELDS = (
     "input_tokens",
     "output_tokens",
     "cache_read_tokens",
@@ -268,18 +269,18 @@ _COUNTS = (
 )
 
 
-def free(usage: Usage) -> Usage:
-    """Return the usage of a call to a model on this machine: it costs nothing, unless a cost is known."""
+def set_local_cost(usage: Usage) -> Usage:
+    """Set the cost of a call to a local model to zero, unless a cost is known."""
     if usage.cost_usd is not None:
         return usage
     return replace(usage, cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
 def usage_of_failed_call(error: GatewayError) -> Usage:
-    """Return a failed call's usage: the failure's own, else none, or an unknown cost."""
+    """Return a failed call's usage, which is zero or unpriced if the provider didn't report it."""
     if error.usage is not None:
         return error.usage
-    # After other failures no model has worked, or they say what it took.
+    # These failures may have been billed without reporting usage; any other costs nothing or reports its own.
     may_have_cost = error.kind in (
         FailureKind.TIMEOUT,
         FailureKind.INVALID_REPLY,
@@ -292,16 +293,16 @@ KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier ca
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of the known costs and its source; (None, None) if no cost of a call is known.
-
-    Kept replies cost nothing, so they alone say nothing about calls whose cost is unknown.
-    """
+    """Return the sum of all known costs, with its source. Both are None if no cost is known."""
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
-    if "local" in sources:  # a kept reply of a local model cost nothing either
+    if "local" in sources:  # both are free, and "local" is more informative
         sources.discard("cache")
+
+    # If only cached replies have a cost, which is 0, don't claim that unpriced calls were free.
     has_unknown_cost = any(usage.unpriced_calls for usage in usages)
     if not sources or (sources == {"cache"} and has_unknown_cost):
         return None, None
+
     cost_usd = sum(usage.cost_usd or 0.0 for usage in usages)
     if len(sources) > 1:
         return cost_usd, "mixed"

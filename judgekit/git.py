@@ -33,8 +33,8 @@ MAX_ANSWER = (
 MAX_ENTRIES = 3_000_000  # of one tree
 MAX_MEMORY = 2_000_000_000  # bytes that a git may take, where the system can limit it
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
-_LACKING = b"lazy fetching disabled"  # git's complaint about an object that it would have to fetch
-_PIECE = 1 << 16  # bytes
+_OBJECT_MISSING = b"lazy fetching disabled"  # git's message about an object that it'd have to fetch
+_CHUNK_SIZE = 1 << 16  # bytes
 _URL = re.compile(
     r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
 )
@@ -68,24 +68,24 @@ class Repository(NamedTuple):
     folder: Path
     bare: bool = False
 
-    def ask(self, *words: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
-        """Run `git WORDS` and return its output; raises `GitError` when it fails or takes too long."""
-        done = self._run(words, stdin, seconds)
+    def ask(self, *args: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
+        """Run `git ARGS` and return its output. Raises `GitError` if it fails or takes too long."""
+        done = self._run(args, stdin, seconds)
         if done.returncode:
-            raise _build_error(words[0], done)
+            raise _build_error(args[0], done)
         return done.stdout
 
     def entries(self, commit: str, *paths: str, most: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
-        """Yield all files of a commit's tree, as they come; raises `GitError` after `most` of them.
+        """Yield all files in a commit's tree, including duplicate names, in git's order.
 
-        A tree may hold a name twice, and in any order: every entry is yielded.
+        Raises `GitError` if there are more than `most`.
         """
-        words = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
-        with self._start_limited(words, b"", SECONDS) as running:
+        args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
+        with self._start_limited(args, b"", SECONDS) as running:
             count = 0
-            unfinished = b""  # the beginning of a record whose end is in the next piece
-            for piece in running.pieces():
-                *records, unfinished = (unfinished + piece).split(b"\0")
+            unfinished = b""  # a record that continues in the next chunk
+            for chunk in running.read_chunks():
+                *records, unfinished = (unfinished + chunk).split(b"\0")
                 for record in records:  # MODE KIND OID TAB PATH
                     count += 1
                     if count > most:
@@ -95,41 +95,38 @@ class Repository(NamedTuple):
                     yield TreeEntry(mode, oid, path)
             done = running.wait()
         if done.returncode:
-            raise _build_error(words[0], done)
+            raise _build_error(args[0], done)
 
-    def holds(self, *words: str) -> bool:
+    def holds(self, *args: str) -> bool:
         """Whether `git WORDS` succeeds."""
-        return self._run(words).returncode == 0
+        return self._run(args).returncode == 0
 
     def commit(self, name: str) -> str | None:
-        """Return the id of the commit that `name` (an id, a ref, a tag) leads to, or None."""
+        """Resolve an id, ref or tag to a commit id; None if there's no such commit."""
         done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
         if done.returncode == 0:
             return done.stdout.decode().strip() or None
         return None
 
     def commits(self, names: Iterable[str]) -> dict[str, str]:
-        """Map names (ids, refs, tags) to the ids of the commits that they lead to, in one git.
-
-        A name that leads to no commit here is left out.
-        """
+        """Resolve ids, refs and tags to commit ids in a single git process, omitting unknown names."""
         distinct_names = list(dict.fromkeys(names))
         commit_by_name = {}
         lines = self.describe_objects([f"{name}^{{commit}}" for name in distinct_names])
         for name, line in zip(distinct_names, lines, strict=True):
-            oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
+            oid, _, description = line.partition(" ")  # either OID KIND SIZE, or NAME missing
             if description.startswith("commit "):
                 commit_by_name[name] = oid
         return commit_by_name
 
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
+        """Yield each blob's id and content. The content is None if missing or larger than `most` bytes."""
         names = list(names)
         sizes = self._measure_blobs(names, most)
-        readable_lines = [f"{name}\n" for name in names if name in sizes]
-        # Git reads the names from a file: with a pipe, each side could wait for the other.
+        name_lines = [f"{name}\n" for name in names if name in sizes]
+        # Pass the names in a file. With a pipe, git and this process could wait for each other.
         with tempfile.TemporaryFile() as request:
-            request.write(os.fsencode("".join(readable_lines)))
+            request.write(os.fsencode("".join(name_lines)))
             request.seek(0)
             with self._start(("cat-file", "--batch"), request, DEVNULL) as process:
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
@@ -140,79 +137,81 @@ class Repository(NamedTuple):
                             content = _read_blob(process.stdout, name, sizes[name])
                         yield name, content
                 finally:
-                    process.kill()  # the caller may not want the other blobs
+                    process.kill()  # the caller may stop before the last blob
 
     def _measure_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
-        """Map each blob that's here, and has at most `most` bytes, to its size."""
+        """Return the sizes of those blobs that exist and have up to `most` bytes."""
         sizes = {}
         for line in self.describe_objects(list(dict.fromkeys(names))):
-            name, _, description = line.partition(" ")  # NAME KIND SIZE, or NAME missing
+            name, _, description = line.partition(" ")  # either NAME KIND SIZE, or NAME missing
             kind, _, size = description.partition(" ")
             if kind == "blob" and int(size) <= most:
                 sizes[name] = int(size)
         return sizes
 
     def describe_objects(self, names: list[str]) -> Iterator[str]:
-        """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`; raises `GitError`."""
+        """Yield a line for each object, `OID KIND SIZE` or `NAME missing`. Raises `GitError`."""
         remaining = names
         while remaining:
-            request = os.fsencode("\n".join([*remaining, ""]))  # each name on a line of its own
+            request = os.fsencode("\n".join([*remaining, ""]))
             done = self._run(("cat-file", "--batch-check"), request)
-            # The last line has an end, too, so nothing comes behind it.
-            lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
+            lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+            lines.pop()  # empty, because the output ends with a newline
             has_failed = done.returncode != 0
-            if has_failed and _LACKING not in done.stderr:
+            if has_failed and _OBJECT_MISSING not in done.stderr:
                 raise _build_error("cat-file", done)
             yield from lines
             if not has_failed:
                 return
-            # Some versions of git end at the first object that a partial clone lacks: go on behind it.
+
+            # Some versions of git stop at the first object missing from a partial clone, so run git again for
+            # the objects after it.
             answered_count = len(lines)
             if answered_count < len(remaining):
                 yield f"{remaining[answered_count]} missing"
             remaining = remaining[answered_count + 1 :]
 
     def _run(
-        self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
+        self, args: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
     ) -> CompletedProcess[bytes]:
-        """Run `git WORDS` to its end; raises `GitError` if it takes too long or prints too much."""
-        with self._start_limited(words, stdin, seconds) as running:
-            pieces: list[bytes] = []
+        """Run `git ARGS` to its end. Raises `GitError` if it takes too long or prints too much."""
+        with self._start_limited(args, stdin, seconds) as running:
+            chunks: list[bytes] = []
             size = 0
-            for piece in running.pieces():
-                size += len(piece)
+            for chunk in running.read_chunks():
+                size += len(chunk)
                 if size > MAX_ANSWER:
-                    raise GitError(f"git {words[0]}: more than {MAX_ANSWER // 1_000_000} MB")
-                pieces.append(piece)
+                    raise GitError(f"git {args[0]}: more than {MAX_ANSWER // 1_000_000} MB")
+                chunks.append(chunk)
             done = running.wait()
-        return CompletedProcess(words, done.returncode, b"".join(pieces), done.stderr)
+        return CompletedProcess(args, done.returncode, b"".join(chunks), done.stderr)
 
     @contextmanager
     def _start_limited(
-        self, words: Sequence[str], stdin: bytes, seconds: float
+        self, args: Sequence[str], stdin: bytes, seconds: float
     ) -> Iterator[_RunningGit]:
-        """Start `git WORDS`, and kill it after some seconds, or when the caller is done with it."""
+        """Start `git ARGS`, and kill it after `seconds` or when the context ends."""
         with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stderr:
             request.write(stdin)
             request.seek(0)
-            with self._start(words, request, stderr) as process:
-                running = _RunningGit(process, words[0], stderr, seconds)
+            with self._start(args, request, stderr) as process:
+                running = _RunningGit(process, args[0], stderr, seconds)
                 try:
                     yield running
                 finally:
                     running.end()
 
     def _start(
-        self, words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
+        self, args: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
     ) -> Popen[bytes]:
-        """Start `git WORDS` with settings under which it runs no program that a repository names.
+        """Start `git ARGS` such that it runs no programs configured by a repository.
 
-        Raises `ValueError` for a command that isn't allowed, and `GitError` if there's no git.
+        Raises `ValueError` for a command that isn't allowed, and `GitError` if git can't be started.
         """
-        command = words[0]
-        argv = self._build_command(words)
+        command = args[0]
+        argv = self._build_command(args)
         try:
-            process = Popen(  # noqa: S603 - git, and our own words
+            process = Popen(  # noqa: S603 - git, with our own arguments
                 argv,
                 cwd=self.folder,
                 env=_build_environment(),
@@ -227,10 +226,13 @@ class Repository(NamedTuple):
         _limit_memory(process.pid)
         return process
 
-    def _build_command(self, words: Sequence[str]) -> list[str]:
-        """Build the argument vector of `git WORDS`, with our settings; raises as `_start` does."""
+    def _build_command(self, args: Sequence[str]) -> list[str]:
+        """Build the command line for `git ARGS`, with settings that make it safe.
+
+        Raises `ValueError` for a command that isn't allowed, and `GitError` if git isn't installed.
+        """
         rules = _read_rules()
-        command = words[0]
+        command = args[0]
         if command not in rules["reading"]:
             raise ValueError(
                 f"git {command} is not run: it may run programs that a repository names"
@@ -238,65 +240,66 @@ class Repository(NamedTuple):
         program = programs.find("git", environment.environ())
         if program is None:
             raise GitError(f"git {command}: no git on PATH; install git")
+
         argv = [program, "--no-pager"]
         for name, value in rules["settings"].items():
-            # A command that asks where the hooks are must see the repository's own setting.
+            # Don't override the hooks' path for a command that is meant to print it.
             if name != "core.hooksPath" or command not in rules["asking_for_hooks"]:
                 argv += ["-c", f"{name}={value}"]
         if self.bare:
             argv.append("--git-dir=.")
-        return [*argv, *words]
+        return [*argv, *args]
 
 
 def normalize_address(address: str, folder: str) -> str:
-    """Reduce an address to `HOST/PATH` or a full path: the same for all addresses of a repository.
+    """Reduce a repository's address to `HOST/PATH` or an absolute path, without user name and password.
 
-    User names and passwords are left out. A relative path is relative to `folder`.
+    All addresses of a repository on a host give the same result. A relative path is relative to `folder`.
     """
     match = _URL.fullmatch(address) or _SCP.fullmatch(address)
-    if match is not None and match["host"]:  # `file:///path` has none
+    if match is not None and match["host"]:
         path_on_host = match["path"].rstrip("/").removesuffix(".git")
         return f"{match['host'].lower()}/{path_on_host}"
-    path = address if match is None else f"/{match['path']}"  # such as file:///path
+    path = (
+        address if match is None else f"/{match['path']}"
+    )  # `file:///path` matches without a host
     return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
 
 def _build_environment() -> dict[str, str]:
-    """Build git's environment: of its own variables, only safe ones and those that name the repository."""
+    """Build git's environment, without those GIT_ variables that aren't safe."""
     rules = _read_rules()
     variables = {}
     for name, value in environment.environ().items():
-        is_gits_own = name.startswith("GIT_")
-        is_kept = name in rules["kept"] or name.startswith("GIT_CONFIG_")
-        if is_kept or not is_gits_own:
+        is_git_variable = name.startswith("GIT_")
+        is_allowed = name in rules["kept"] or name.startswith("GIT_CONFIG_")
+        if is_allowed or not is_git_variable:
             variables[name] = value
     search_path = programs.search_path(environment.environ())
     return {**variables, **rules["environment"], "PATH": search_path}
 
 
 def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
-    """Read the next blob that `cat-file --batch` prints: a line, the bytes and a newline.
+    """Read the next blob from the output of `cat-file --batch`.
 
-    Raises `GitError` if that's not a blob of this length.
+    Raises `GitError` if that isn't a blob of this length.
     """
-    head = stdout.readline()
+    header = stdout.readline()
     content = stdout.read(length)
     newline = stdout.read(1)
-    if not head.endswith(b" blob %d\n" % length) or newline != b"\n":
+    if not header.endswith(b" blob %d\n" % length) or newline != b"\n":
         raise GitError(f"git cat-file: {name} could not be read")
     return content
 
 
 def _limit_memory(pid: int) -> None:
-    """Limit the memory of a git: it holds all changes of a commit before it prints the first.
-
-    Only Linux can do that to another process.
-    """
+    """Limit a git process's memory, if the system can limit that of another process."""
+    # For example, git loads all changes in a commit before it prints the first one.
     if sys.platform != "linux":
         return
     import resource  # noqa: PLC0415 - Windows has none
 
-    with suppress(OSError):  # the process has ended already
+    with suppress(OSError):  # the process may have ended
         resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
 
 
@@ -312,32 +315,33 @@ class _RunningGit:
         self._seconds = seconds
         self._was_killed = False
         self._timer = threading.Timer(seconds, self._kill)
-        self._timer.daemon = True  # it needn't run out before this process can end
+        self._timer.daemon = True  # don't keep this process alive for the timer
         self._timer.start()
 
     def _kill(self) -> None:
         self._was_killed = True
         self._process.kill()
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the output in pieces, until it ends."""
+    def read_chunks(self) -> Iterator[bytes]:
+        """Yield the output in chunks as it's printed."""
         stdout = self._process.stdout
         assert isinstance(stdout, io.BufferedReader)  # noqa: S101 - opened as a pipe
-        while piece := stdout.read1(_PIECE):
-            yield piece
+        while chunk := stdout.read1(_CHUNK_SIZE):
+            yield chunk
 
     def wait(self) -> CompletedProcess[bytes]:
-        """Wait for the exit code, and return it with the error output; raises `GitError` if git was killed.
+        """Wait for git to exit, and return its exit code and error output.
 
-        Call it after `pieces`: until its output is read, git may not end.
+        Call this after `read_chunks`, because git may not exit until its output has been read. Raises
+        `GitError` if it took too long.
         """
         self._process.wait()
         if self._was_killed:
             raise GitError(f"git {self._command}: no response in {self._seconds:g} s")
         self._stderr.seek(0)
-        complaint = self._stderr.read(_PIECE)
+        error_output = self._stderr.read(_CHUNK_SIZE)
         return CompletedProcess(
-            self._command, self._process.returncode, stdout=b"", stderr=complaint
+            self._command, self._process.returncode, stdout=b"", stderr=error_output
         )
 
     def end(self) -> None:
@@ -347,9 +351,9 @@ class _RunningGit:
 
 
 def _build_error(command: str, done: CompletedProcess[bytes]) -> GitError:
-    """Build the error for a command that failed, with git's complaint or else its exit code."""
-    if _LACKING in done.stderr:
+    """Build the error for a failed command, from its error output or exit code."""
+    if _OBJECT_MISSING in done.stderr:
         return GitError(f"git {command}: {PARTIAL}")
-    complaint = short_line(done.stderr.decode("utf-8", "replace"), 300)
-    reason = complaint or f"exit code {done.returncode}"
+    error_output = short_line(done.stderr.decode("utf-8", "replace"), 300)
+    reason = error_output or f"exit code {done.returncode}"
     return GitError(f"git {command}: {reason}")

@@ -14,43 +14,42 @@ _BEGINS_LINK = re.compile(
     r"(?<=www)\.|(?<=[@#])(?=\S)|(?<=:/)(?=/)|(?<=\bgh)-(?=\d)", re.IGNORECASE
 )
 _FORMATS = {ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#!|~$&@"}
-# A blank of no width, so that no forge takes what's around it for a link or a name.
-_APART = "&#8203;"
+# Inserted so that forges don't recognise a link or a mention.
+_ZERO_WIDTH_SPACE = "&#8203;"
 
 
 def format_inline(text: str, limit: int = 200) -> str:
-    """Return text as code within a line or a table, `-` if it's empty."""
-    # A table is cut at every pipe before code is looked for, and a backtick ends code.
+    """Format text as inline code that also works in a table, or as `-` if it's empty."""
+    # A backtick ends the code. A pipe ends a table cell even inside code.
     plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING
 
 
 def escape_prose(text: str, limit: int = 400) -> str:
-    """Return text as one line of prose for within a line or a table.
-
-    Entities stand for signs that format. Forges look for names (@team), issues (#1, GH-1) and addresses in
-    what is shown, so a blank of no width stands within them.
-    """
+    """Escape text as one line of prose that also works in a table."""
     plain = short_line(text, limit)
-    begin = _BEGINS_LIST.match(plain)
+
+    # Forges link mentions (@team), issues (#1, GH-1) and addresses even if their characters are escaped, so
+    # mark where to break them up. The mark is replaced at the end because it would be escaped here.
     escaped = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain).translate(_FORMATS)
-    if begin:
-        at = begin.end() - 1
-        sign = plain[at]
-        escaped = f"{plain[:at]}&#{ord(sign)};{escaped[at + 1 :]}"
-    return escaped.replace("\0", _APART)
+
+    list_marker = _BEGINS_LIST.match(plain)
+    if list_marker:
+        last = list_marker.end() - 1
+        escaped = f"{plain[:last]}&#{ord(plain[last])};{escaped[last + 1 :]}"
+    return escaped.replace("\0", _ZERO_WIDTH_SPACE)
 
 
 def format_block(text: str, language: str = "") -> str:
-    """Return text as a block of code: control characters are left out, all else stands as it is."""
+    """Format text as a fenced code block, without control characters."""
     plain = visible(text)
     longest_run = max(map(len, re.findall("~+", plain)), default=0)
-    marks = "~" * max(3, longest_run + 1)
-    return f"{marks}{language}\n{plain}\n{marks}"
+    fence = "~" * max(3, longest_run + 1)
+    return f"{fence}{language}\n{plain}\n{fence}"
 
 
 def wrap(text: str, limit: int, first_indent: str = "", indent: str = "") -> str:
-    """Return the beginning of a text, in lines that fit into a block."""
+    """Wrap the first `limit` characters of a text to fit into a code block."""
     return textwrap.fill(
         short_line(text, limit), WIDTH, initial_indent=first_indent, subsequent_indent=indent
     )

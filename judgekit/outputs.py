@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PRIVATE = 0o600
 USUAL = 0o666  # less what the user's umask takes away
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)  # for a reader of a named pipe
-_SQLITE_ENDINGS = ("", "-journal", "-wal", "-shm")
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # for a reader of a named pipe
+_SQLITE_SUFFIXES = ("-journal", "-wal", "-shm")  # of files next to a database
 
 
 class RefusedOutputError(OSError):
@@ -34,14 +34,13 @@ class RefusedOutputError(OSError):
 
 
 def place_of(path: str, *, private: bool = False) -> str:
-    """Resolve the absolute path to write an output to.
+    """Resolve the absolute path of an output file.
 
-    A link in a project or below the working folder may have come with a clone, so it's refused. Elsewhere,
-    and for a `private` file, which stands in a folder of judgekit's own, links are the user's, and followed.
-
-    Raises `RefusedOutputError`, also for a pipe, a device or a socket, and `IsADirectoryError`.
+    Raises `RefusedOutputError` for an untrusted link, a pipe, a device or a socket, and `IsADirectoryError`.
     """
     absolute_path = os.path.abspath(path)
+    # A link in a project may come from a clone, so no link is followed there. Links elsewhere, and those to a
+    # `private` file, which is in a folder of judgekit, are the user's.
     project = None if private else _find_topmost_project(absolute_path)
     if project is not None:
         _refuse_links(absolute_path, project)
@@ -53,7 +52,7 @@ def place_of(path: str, *, private: bool = False) -> str:
 
 
 def _find_topmost_project(path: str) -> str | None:
-    """Find the topmost project or working folder that holds `path`; None if there's none."""
+    """Find the topmost folder around `path` that is a project or the working folder, or return None."""
     home = os.path.expanduser("~")
     here = os.getcwd()
     working_folders = (here, environment.project_root(here))
@@ -62,14 +61,14 @@ def _find_topmost_project(path: str) -> str | None:
     while True:
         if folder in working_folders or (folder != home and environment.is_project(folder, folder)):
             topmost_project = folder
-        above = os.path.dirname(folder)
-        if above == folder:
+        parent = os.path.dirname(folder)
+        if parent == folder:
             return topmost_project
-        folder = above
+        folder = parent
 
 
 def _refuse_links(path: str, project: str) -> None:
-    """Raise `RefusedOutputError` for a link at `path` or in a folder above it, up to the project's."""
+    """Raise `RefusedOutputError` if `path` or a folder between it and the project is a link."""
     current_path = path
     while current_path != project and current_path != os.path.dirname(current_path):
         if _is_link(current_path):
@@ -90,7 +89,7 @@ def _is_link(path: str) -> bool:
 
 
 def _refuse_links_of_strangers(path: str) -> None:
-    """Raise `RefusedOutputError` for a link that another user made, as anybody can in /tmp."""
+    """Raise `RefusedOutputError` for a link created by another user, for example in /tmp."""
     if not hasattr(os, "getuid"):  # Windows
         return
     trusted_users = (0, os.getuid())
@@ -105,7 +104,7 @@ def _refuse_links_of_strangers(path: str) -> None:
 def _refuse_special_file(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
-    except OSError:  # not there yet, or not to be reached: opening it says so
+    except OSError:  # missing, or inaccessible, which opening it will report
         return
     if stat.S_ISREG(mode):
         return
@@ -125,9 +124,9 @@ def write_atomically(
     durable: bool = False,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Replace a file at once, or make it; arguments are those of `Replacement`. Raises `OSError`.
+    """Create or replace a file atomically; the options are those of `Replacement`. Raises `OSError`.
 
-    `check` is called last before the file takes its place; what it raises leaves all as it was.
+    `check` is called just before the replacement. If it raises, the old file stays.
     """
     with Replacement(path, mode=mode, private=private, durable=durable) as replacement:
         replacement.file.write(content.encode() if isinstance(content, str) else content)
@@ -137,20 +136,20 @@ def write_atomically(
 
 
 def write_once(path: str, content: bytes) -> bytes:
-    """Write a private file unless it exists. Returns its content: of several writers one wins.
+    """Write a private file unless it exists, and return the file's content. Raises `OSError`.
 
-    Raises `OSError`.
+    If multiple processes write it at once, one of them wins.
     """
     real_path = place_of(path, private=True)
     if not os.path.exists(real_path):
-        # A link, unlike a rename, fails if the file exists by now.
         temporary = f"{real_path}.{os.urandom(8).hex()}"
         write_atomically(temporary, content, private=True, durable=True)
         try:
+            # Unlike a rename, this fails if the file exists by now.
             os.link(temporary, real_path)
-        except FileExistsError:  # another writer was first
+        except FileExistsError:  # another process was first
             pass
-        except OSError:  # a file system without hard links
+        except OSError:  # the file system has no hard links
             os.rename(temporary, real_path)
         finally:
             if os.path.lexists(temporary):
@@ -198,13 +197,13 @@ class Replacement:
                     os.unlink(self._temporary)
 
     def flush(self) -> None:
-        """Bring what was written so far onto the disk."""
+        """Write everything to the disk so far."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
     def _read_replaced_status(self) -> os.stat_result | None:
-        """Read the mode and owner of the file that's replaced; None if there's none, or they don't stay."""
-        if self._private:  # a private file is only its owner's, whatever it was before
+        """Read the status of the file to replace; None if it's missing or its mode isn't to be preserved."""
+        if self._private:  # always gets a private mode
             return None
         try:
             return os.lstat(self.path)
@@ -217,40 +216,43 @@ class Replacement:
             os.fsync(self.file.fileno())
         replaced = self._read_replaced_status()
         if replaced is not None:
-            self._keep_attributes(replaced)
-        self.file.close()  # Windows renames no file that is open
+            self._copy_attributes(replaced)
+        self.file.close()  # Windows can't rename an open file
         os.replace(self._temporary, self.path)
         if self._durable:
             _sync_folder(os.path.dirname(self.path))
 
-    def _keep_attributes(self, replaced: os.stat_result) -> None:
-        """Give the new file the owner, group, extended attributes and mode of the one it replaces."""
+    def _copy_attributes(self, replaced: os.stat_result) -> None:
+        """Copy the owner, group, extended attributes and mode of the replaced file to the new one."""
         new = os.lstat(self._temporary)
         has_other_owner = (replaced.st_uid, replaced.st_gid) != (new.st_uid, new.st_gid)
         if has_other_owner and hasattr(os, "chown"):
             _change_owner(self._temporary, replaced.st_uid, replaced.st_gid)
+
         if hasattr(os, "listxattr"):
             try:
                 for name in os.listxattr(self.path):
                     os.setxattr(self._temporary, name, os.getxattr(self.path, name))
-            except OSError:  # the file system has none, or this user may not set it
+            except OSError:  # not supported by the file system, or not permitted
                 pass
-        # Last, because changing the owner may clear bits of the mode.
+
+        # Set the mode last, because changing the owner can clear some of its bits.
         os.chmod(self._temporary, stat.S_IMODE(replaced.st_mode))
 
 
 def _change_owner(path: str, owner: int, group: int) -> None:
     try:
         os.chown(path, owner, group)
-    except PermissionError:  # only root gives files away; a group may be one of this user's
+    except PermissionError:
+        # Only root can change the owner, but other users can set a group that they belong to.
         try:  # noqa: SIM105 - the hook does without contextlib
-            os.chown(path, -1, group)  # -1 leaves the owner as it is
+            os.chown(path, -1, group)  # -1 leaves the owner unchanged
         except PermissionError:
             pass
 
 
 def _sync_folder(folder: str) -> None:
-    """Bring the names in a folder onto the disk, where the system can."""
+    """Sync a folder's entries to the disk, if the system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -264,12 +266,12 @@ def _sync_folder(folder: str) -> None:
 
 
 def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> int:
-    """Return a descriptor that reads a file and appends to it; a missing one is made with `mode`.
+    """Open a file for reading and appending, creating it with `mode` if it's missing.
 
-    Raises `OSError`, as `place_of` does, and for anything that is no regular file.
+    Returns its descriptor. Raises `OSError`, also if the path isn't a regular file or `place_of` refuses it.
     """
     real_path = place_of(path, private=private)
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | _WITHOUT_WAITING
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | _NO_WAITING
     descriptor = os.open(real_path, flags, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -278,13 +280,13 @@ def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> 
 
 
 def open_or_make(path: str) -> tuple[int, bool]:
-    """Open a file to read and write, or make an empty one. Returns its descriptor, and whether it was made.
+    """Open a file for reading and writing, creating an empty one if it's missing.
 
-    Of several that make it at once one does. Raises `OSError`, as `place_of` does, and for anything that is
-    no regular file.
+    Returns its descriptor, and whether this call created it. Raises `OSError`, also if the path isn't a
+    regular file or `place_of` refuses it.
     """
     real_path = place_of(path)
-    flags = os.O_RDWR | _NO_LINK | _WITHOUT_WAITING
+    flags = os.O_RDWR | _NO_LINK | _NO_WAITING
     descriptor = None
     while descriptor is None:
         try:
@@ -293,7 +295,7 @@ def open_or_make(path: str) -> tuple[int, bool]:
             pass
         try:
             descriptor = os.open(real_path, flags)
-        except FileNotFoundError:  # another process has removed it meanwhile, so it can be made
+        except FileNotFoundError:  # another process has just removed it, so try again to create it
             continue
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -302,29 +304,34 @@ def open_or_make(path: str) -> tuple[int, bool]:
 
 
 def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> None:
-    """Append lines to a file that only its owner can read, in one write, so that several writers don't mix.
+    """Append lines to a file that only its owner can read.
 
-    With `most`, a file that's larger than that many bytes is then renamed to `PATH.1`. Raises `OSError`.
+    If `most` isn't 0 and the file is then larger than `most` bytes, it's renamed to `PATH.1`. Raises
+    `OSError`.
     """
     make_folder(os.path.dirname(os.path.abspath(path)), private=private)
     descriptor = open_to_append(path, private=private)
     try:
+        # A single write, because the lines of concurrent writers must not mix.
         os.write(descriptor, lines.encode("utf-8", "replace"))
         is_full = 0 < most < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    # Another process may have begun a new file meanwhile.
+    # Check again, because another process may have renamed it and started a new file.
     if is_full and os.stat(path).st_size > most:
         os.replace(path, f"{path}.1")
 
 
 def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
-    """Make a folder and what is missing above it, through no link of a clone; return it. Raises `OSError`."""
+    """Create a folder and its missing parents, and return the absolute path.
+
+    Raises `OSError`, also if one of them is an untrusted link.
+    """
     folder = os.path.abspath(path)
     if os.path.isdir(folder) and private:
         return folder
-    # Only for its check: it raises for a link at the folder or above it.
-    place_of(os.path.join(folder, "file"), private=private)
+    place_of(os.path.join(folder, "file"), private=private)  # raises for an untrusted link
+
     missing_folders = []
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
         missing_folders.append(folder)
@@ -333,19 +340,24 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
         try:
             os.mkdir(missing_folder, mode)
         except FileExistsError:
-            if not os.path.isdir(missing_folder):  # another process may have made it meanwhile
+            if not os.path.isdir(
+                missing_folder
+            ):  # a folder was created by another process, and is fine
                 raise
     return os.path.abspath(path)
 
 
 def check_database(path: str) -> str:
-    """Resolve the path of a database of SQLite; refuses a special file there, or in place of SQLite's own."""
+    """Resolve the path of an SQLite database.
+
+    Raises `OSError` if this path, or that of SQLite's journal for example, isn't that of a regular file.
+    """
     real_path = place_of(path)
-    for ending in _SQLITE_ENDINGS[1:]:  # the first is that of the database itself, checked above
-        _refuse_special_file(f"{real_path}{ending}")
+    for suffix in _SQLITE_SUFFIXES:
+        _refuse_special_file(f"{real_path}{suffix}")
     return real_path
 
 
 def is_stream(path: str) -> bool:
-    """Whether a path names what this process has open already, or a device: /dev/stdout, a shell's `>(…)`."""
+    """Whether a path is a device or an open file of this process, such as /dev/stdout or a shell's `>(…)`."""
     return os.path.abspath(path).startswith(("/dev/", "/proc/self/fd/"))

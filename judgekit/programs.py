@@ -34,45 +34,45 @@ _START = (
 
 
 def find(name: str, environ: Mapping[str, str]) -> str | None:
-    """Find a program in `PATH`, or return the absolute path that names one; None if there's none.
+    """Find a program by name in `PATH`, or by absolute path. Returns None if there's none.
 
-    Relative entries of `PATH` are left out: a repository could put its own programs there.
+    Relative entries in `PATH` are ignored, because they could lead to programs in a repository.
     """
     is_path = bool(os.path.dirname(name))
-    files = [name] if is_path else _list_in_path(name, environ)
+    files = [name] if is_path else _list_candidates(name, environ)
     for file in files:
         if os.path.isabs(file) and os.path.isfile(file) and os.access(file, os.X_OK):
             return file
     return None
 
 
-def _list_in_path(name: str, environ: Mapping[str, str]) -> list[str]:
-    """List the files in the folders of `PATH` that may be a program of this name."""
-    endings = [""]
+def _list_candidates(name: str, environ: Mapping[str, str]) -> list[str]:
+    """List the paths at which `PATH` could have a program of this name."""
+    extensions = [""]
     if os.name == "nt":
-        endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
-    files = []
+        extensions = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
+    paths = []
     for folder in search_path(environ).split(os.pathsep):
-        for ending in endings:
-            files.append(os.path.join(folder, name + ending))
-    return files
+        for extension in extensions:
+            paths.append(os.path.join(folder, name + extension))
+    return paths
 
 
 def search_path(environ: Mapping[str, str]) -> str:
-    """Return `PATH` without empty and relative entries, which mean folders of a repository."""
+    """Return `PATH` without empty and relative entries, which depend on the current folder."""
     entries = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
 
 
 def build_environ(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Build a program's environment: the variables it may know and those set for it (`programs.toml`)."""
+    """Build a program's environment from the variables that `programs.toml` allows and sets for it."""
     table = environment.table(__file__, "programs.toml")
     rules = table[program]
-    kept_names = {*table["kept"], *rules["kept"]}
-    kept_prefixes = tuple(rules.get("begin", ()))
+    allowed_names = {*table["kept"], *rules["kept"]}
+    allowed_prefixes = tuple(rules.get("begin", ()))
     variables: dict[str, str] = {}
     for name, value in environ.items():
-        if name in kept_names or name.startswith(kept_prefixes):
+        if name in allowed_names or name.startswith(allowed_prefixes):
             variables[name] = value
     variables.update(rules.get("set", {}))
     return variables
@@ -91,10 +91,10 @@ def run(
     folder: str = "~",
     most: int = MOST,
 ) -> tuple[int, bytes, str]:
-    """Run a program in `folder`, without a shell, and return its exit code, output and error output.
+    """Run a program in `folder` without a shell, and return its exit code, output and error output.
 
-    It's done when all processes that it started are, too; any that remain are killed. Raises `OSError` or
-    `ValueError` if it can't be started, `Unfinished` if it takes too long or prints more than `most` bytes.
+    At the end, any processes that it started are killed. Raises `OSError` or `ValueError` if it can't be
+    started, and `Unfinished` if it takes more than `seconds` or prints more than `most` bytes.
     """
     import contextlib  # noqa: PLC0415 - the hook starts no program
     import signal  # noqa: PLC0415 - the hook starts no program
@@ -116,11 +116,13 @@ def run(
             if output is None:
                 raise Unfinished(f"no response within {seconds:.3g} s")
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
+            # These errors mean that all processes have ended.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 if sys.platform == "win32":
                     process.kill()
                 else:
                     os.killpg(process.pid, signal.SIGKILL)
+
     stdout, stderr = output
     return process.returncode, stdout, stderr.decode("utf-8", "replace")
 
@@ -128,7 +130,7 @@ def run(
 def _read_output(
     process: Popen[bytes], stdin: bytes, deadline: float, most: int
 ) -> tuple[bytes, bytes] | None:
-    """Read a program's output and error output to their end; None if they don't end before the deadline.
+    """Read a program's entire output and error output. Returns None if the deadline passes first.
 
     Raises `Unfinished` if it prints more than `most` bytes.
     """
@@ -137,15 +139,15 @@ def _read_output(
     data: bytes | None = stdin
     output: tuple[bytes, bytes] | None = None
     while output is None:
-        # Wait for short times only, to see soon if it prints too much.
+        # Wait in short intervals, to notice soon when too much is printed.
         seconds = min(0.05, max(0, deadline - time.monotonic()))
         try:
             output = process.communicate(data, seconds)
-            output_until_now = output
-        except TimeoutExpired as late:
-            data = None  # `communicate` goes on with the data of its first call
-            output_until_now = (late.output or b"", late.stderr or b"")
-        if max(map(len, output_until_now)) > most:
+            output_so_far = output
+        except TimeoutExpired as timeout:
+            data = None  # `communicate` remembers the data from its first call
+            output_so_far = (timeout.output or b"", timeout.stderr or b"")
+        if max(map(len, output_so_far)) > most:
             raise Unfinished(f"printed more than {most:,} bytes")
         if output is None and time.monotonic() >= deadline:
             return None
@@ -153,12 +155,12 @@ def _read_output(
 
 
 def python(module: str, *words: str) -> list[str]:
-    """Build the command that runs a module in an isolated Python (`-I`) with this process's packages."""
+    """Build the command to run a module in isolated Python (`-I`) with this process's packages."""
     return [sys.executable, "-I", "-c", _START.format(root=ROOT, module=module), *words]
 
 
 def run_module(module: str) -> None:
-    """Run a module of an installed package, or of this one, as the main program of this process."""
+    """Run a module of any installed package as this process's main program."""
     import runpy  # noqa: PLC0415 - the hook never needs it
 
     make_importable()
@@ -166,29 +168,28 @@ def run_module(module: str) -> None:
 
 
 def make_importable() -> None:
-    """Add the folders of installed packages to the path of an isolated interpreter, if it lacks them.
-
-    In front of them comes the folder with this package, if it has the dependencies too (`pip install
-    --target`). Behind them come the user's own packages, which `-I` leaves out, if they're needed.
-    """
+    """Add the folders of installed packages to an isolated interpreter's path, if they're missing."""
     if not sys.flags.isolated:
         return
     import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
     from importlib.util import find_spec  # noqa: PLC0415 - the hook's usual answer needs no packages
 
-    index_of_packages = len(sys.path)
+    packages_index = len(sys.path)
     for index, folder in enumerate(sys.path):
         if folder.endswith("-packages"):  # site-packages or dist-packages
-            index_of_packages = index
+            packages_index = index
             break
-    # `site` looks for the packages' folders beside the executable.
+    # `site` searches relative to the executable, so that must be an absolute path.
     if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
+
+    # After `pip install --target`, dependencies are in the same folder as judgekit. They take precedence.
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
-        site.addsitedir(ROOT)  # also reads its .pth files, but adds it at the end
+        site.addsitedir(ROOT)  # reads .pth files, but appends the folder to the path
         sys.path.remove(ROOT)
-        sys.path.insert(index_of_packages, ROOT)
-    # A relative folder could be a repository's.
+        sys.path.insert(packages_index, ROOT)
+
+    # As a last resort add the user's packages, unless their folder is relative and could be in a repository.
     user_base = environment.environ().get(_USER_BASE)
     is_safe_base = not user_base or os.path.isabs(user_base)
     if find_spec(_NEEDED) is None and is_safe_base:

@@ -9,23 +9,23 @@ _TASK = re.compile(r"^(?P<path>.+)@(?P<hash>[0-9a-f]{8,64})$", re.DOTALL)
 
 
 def is_blob(task_id: str, digits: int = 0) -> bool:
-    """Whether a task's id is `path@` and 8 to 64 hexadecimal digits of a hash, at least so many `digits`."""
+    """Whether a task id is `path@hash`, with 8 to 64 hexadecimal digits, and at least `digits`."""
     match = _TASK.match(task_id)
     return match is not None and len(match["hash"]) >= digits
 
 
 def task_name(task_id: str) -> str:
-    """Return the part of a task's id that stays when its content changes: a blob's path, else all."""
+    """Return the part of a task id that doesn't depend on content: the path in `path@hash`, or all of it."""
     if is_blob(task_id):
         return task_id.rpartition("@")[0]
     return task_id
 
 
 def same_blob(one: str, other: str) -> bool:
-    """Whether two tasks are the same; the hash of one may be cut shorter than that of the other."""
-    mine = _TASK.match(one)
-    theirs = _TASK.match(other)
-    if mine is None or theirs is None:
+    """Whether two task ids are the same, except that one hash may be abbreviated."""
+    first = _TASK.match(one)
+    second = _TASK.match(other)
+    if first is None or second is None:
         return one == other
-    short, long = sorted((mine["hash"], theirs["hash"]), key=len)
-    return mine["path"] == theirs["path"] and long.startswith(short)
+    short, long = sorted((first["hash"], second["hash"]), key=len)
+    return first["path"] == second["path"] and long.startswith(short)

@@ -17,10 +17,10 @@ _BLANK = (
     *((0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8)),
     (0xE0000, 0xE0FFF),
 )
-_PIECE = 8192
-_FORMULA_BEGINS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width, too
-_OF_NUMBERS = frozenset("0123456789.eE+-")
-_MOST_LEARNT = 4096  # characters; a text of any script has fewer
+_CHUNK_SIZE = 8192  # characters
+_FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width, too
+_NUMBER_CHARS = frozenset("0123456789.eE+-")
+_MAX_CACHED = 4096  # characters; a text in any script has fewer
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # some servers take colours out before they read a line
 _BLANK_IN_LINE = r"[^\S\n\r\u2028\u2029]"
 # The commands that CI servers obey. A text with one has one of the marks; the pattern finds the sign that's
@@ -48,9 +48,9 @@ _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (fro
 
 
 def rubric_name(name: str, source: str | None) -> str:
-    """Add its source to the name of a rubric that replaces a bundled one: `document@1 (the project's)`.
+    """Add a rubric's source to its name, as in `document@1 (the project's)`.
 
-    Any other has None as its source, and keeps its name.
+    The source is None unless the rubric replaces a bundled one.
     """
     if source is None:
         return name
@@ -58,7 +58,7 @@ def rubric_name(name: str, source: str | None) -> str:
 
 
 def visible(text: str) -> str:
-    """Drop the invisible characters of a text. Tabs stay, and all line separators become LF."""
+    """Remove invisible characters except tabs, and convert all line separators to LF."""
     text = (
         text.replace("\r\n", "\n")
         .replace("\r", "\n")
@@ -72,7 +72,7 @@ def visible(text: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text into lines at LF and CR LF only: `str.splitlines` splits at nine other characters, too."""
+    """Split text into lines at LF or CR LF only, unlike `str.splitlines`."""
     if not text:
         return []
     lines = text.removesuffix("\n").split("\n")
@@ -80,109 +80,104 @@ def lines_of(text: str) -> list[str]:
 
 
 def defuse_cell(cell: str) -> str:
-    """Put `'` before a CSV cell that a spreadsheet would calculate; `restore_cell` removes it.
-
-    A number stays as it is, with its sign.
-    """
-    # Behind any `'` that it has already: it gets another, so that removing one gives the same cell.
+    """Prefix a CSV cell with `'` if a spreadsheet would evaluate it. `restore_cell` removes the prefix."""
+    # Also if it already starts with `'`. Otherwise `restore_cell` would remove that one.
     if _is_formula(cell.lstrip("'")):
         return f"'{cell}"
     return cell
 
 
 def restore_cell(cell: str) -> str:
-    """Return a CSV cell as it was before `defuse_cell`."""
+    """Undo `defuse_cell`."""
     if cell.startswith("'") and _is_formula(cell.lstrip("'")):
         return cell[1:]
     return cell
 
 
 def _is_formula(cell: str) -> bool:
-    """Whether a spreadsheet could take a cell for a formula: it begins like one, and isn't just a number."""
+    """Whether a spreadsheet might evaluate a cell, which it doesn't do if the cell is a plain number."""
     if cell.startswith(("\t", "\r")):  # OWASP lists them, too
         return True
-    if not cell.lstrip().startswith(_FORMULA_BEGINS):
+    if not cell.lstrip().startswith(_FORMULA_STARTS):
         return False
     try:
         float(cell)
     except ValueError:
         return True
-    # Python reads more as numbers than spreadsheets do: "-inf", "+1_000", digits of other scripts.
-    return not set(cell) <= _OF_NUMBERS
+    # Python accepts numbers that spreadsheets don't: "-inf", "+1_000", digits in other scripts.
+    return not set(cell) <= _NUMBER_CHARS
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """Write a count with the singular or the plural: `1 file`, `1,200 files`."""
+    """Format a count with the singular or plural: `1 file`, `1,200 files`."""
     noun = one if count == 1 else many
     return f"{count:,} {noun}"
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text has nothing but blanks and invisible characters."""
-    # In pieces, because the first one usually answers it.
-    for start in range(0, len(text), _PIECE):
-        piece = text[start : start + _PIECE]
-        if visible(piece).strip():
+    """Whether text contains only whitespace and invisible characters."""
+    # Check in chunks, because the first one is usually enough.
+    for start in range(0, len(text), _CHUNK_SIZE):
+        chunk = text[start : start + _CHUNK_SIZE]
+        if visible(chunk).strip():
             return False
     return True
 
 
 def escaped(text: str) -> str:
-    """Escape a name, so that it's one line that's safe to print on a terminal or in a log.
-
-    Invisible and control characters are escaped, and so are the commands of CI servers.
-    """
+    """Escape a name to a single line that is safe to print on a terminal or in a CI log."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED)
     return disarmed(text)
 
 
 def disarmed(text: str) -> str:
-    r"""Escape the commands of CI servers in a text for people: `##vso[` becomes `\x23#vso[`.
+    r"""Escape CI commands: `##vso[` becomes `\x23#vso[`.
 
-    These servers obey lines of a log, whoever wrote them: a file's name, a finding, a quote. All text that's
-    printed goes through here, after it got its colours.
+    CI servers obey such commands anywhere in a log, even in a quote or a file name. So everything that's
+    printed must go through this function, after it has been coloured.
     """
     return _escape_commands(text, "\\x{:02x}")
 
 
 def disarmed_json(text: str) -> str:
-    """Escape what a CI server or a terminal would obey in JSON; its values stay the same."""
+    """Escape CI commands and control characters in JSON without changing its values."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_JSON)
     return _escape_commands(text, "\\u{:04x}")
 
 
 def disarmed_xml(text: str) -> str:
-    """Escape what a CI server or a terminal would obey in XML; its values stay the same."""
+    """Escape CI commands and control characters in XML without changing its values."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_XML)
     return _escape_commands(text, "&#x{:x};")
 
 
 def disarmed_csv(text: str) -> str:
-    """Escape what a CI server or a terminal would obey in CSV; line breaks in cells stay."""
+    """Escape CI commands and control characters in CSV, except line breaks."""
     if not (text.isascii() and text.isprintable()):
         text = text.replace("\r\n", "\n").translate(_ESCAPED_IN_CSV)
     return disarmed(text)
 
 
 def disarmed_annotations(text: str) -> str:
-    """Escape the commands of CI servers in a text, except GitHub's annotations at the start of a line."""
+    """Escape CI commands, except GitHub's annotations at the start of a line."""
     lines = []
     for line in lines_of(text):
-        command = ""
-        for annotation in _ANNOTATIONS:
-            if line.startswith(annotation):
-                command = annotation
-        message = line.removeprefix(command)
-        lines.append(command + disarmed(message))
+        annotation = ""
+        for command in _ANNOTATIONS:
+            if line.startswith(command):
+                annotation = command
+        message = line.removeprefix(annotation)
+        lines.append(annotation + disarmed(message))
     return "\n".join(lines)
 
 
-def _escape_commands(text: str, escape: str) -> str:
-    """Escape one sign of each command of a CI server in a text; `escape` is a format for the sign's code."""
-    patterns = []  # of commands that may be there, since a mark of theirs is
+def _escape_commands(text: str, escape_format: str) -> str:
+    """Escape one character in each CI command; `escape_format` formats that character's code."""
+    # Only use the patterns for which a quick search finds something.
+    patterns = []
     for marks, pattern in _COMMANDS.items():
         if any(mark in text for mark in marks):
             patterns.append(pattern)
@@ -191,7 +186,7 @@ def _escape_commands(text: str, escape: str) -> str:
     import re  # noqa: PLC0415 - the hook, and most texts, need none
 
     def escape_sign(match: re.Match[str]) -> str:
-        return match["before"] + escape.format(ord(match["sign"]))
+        return match["before"] + escape_format.format(ord(match["sign"]))
 
     for pattern in patterns:
         text = re.sub(pattern, escape_sign, text, flags=re.MULTILINE)
@@ -199,7 +194,7 @@ def _escape_commands(text: str, escape: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates (halves of a character) by `?`: they can't be printed or written as JSON."""
+    """Replace lone surrogates, which can't be encoded as UTF-8, with `?`."""
     if not text.isascii():
         return text.encode("utf-8", "replace").decode()
     return text
@@ -214,7 +209,7 @@ class RepeatedKeyError(ValueError):
 
 
 def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Build a JSON object, as `json.loads(…, object_pairs_hook=…)` asks; raises `RepeatedKeyError`."""
+    """Build a JSON object, as the `object_pairs_hook` of `json.loads`. Raises `RepeatedKeyError`."""
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
@@ -224,10 +219,10 @@ def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def strict_json(text: str | bytes) -> object:
-    """Parse JSON. Raises `ValueError` also for a repeated key, NaN, an infinity, or too deep nesting."""
+    """Parse JSON. Raises `ValueError`, also for repeated keys, NaN, infinity, and nesting that's too deep."""
     import json  # noqa: PLC0415 - the hook has a reader of its own
 
-    # Python accepts NaN and infinities, which aren't JSON; `int` raises `ValueError` for them.
+    # By default `json` accepts NaN and infinity. `int` raises `ValueError` for them.
     try:
         return json.loads(text, object_pairs_hook=with_different_keys, parse_constant=int)
     except RecursionError:
@@ -235,8 +230,8 @@ def strict_json(text: str | bytes) -> object:
 
 
 def short_line(text: str, limit: int) -> str:
-    """Put the visible text on one line, and cut it to `limit` characters, the last one an ellipsis."""
-    beginning = text[: 4 * limit]  # longer than the line, because joining blanks shortens it
+    """Put the visible text on one line, shortened to `limit` characters with an ellipsis."""
+    beginning = text[: 4 * limit]  # enough, even after collapsing whitespace
     line = " ".join(visible(beginning).split())
     if len(line) <= limit:
         return line
@@ -257,9 +252,10 @@ class _Table(dict[int, "int | str | None"]):
         self._write = write
 
     def __missing__(self, code: int) -> int | str | None:
-        """Find the replacement of a character that `str.translate` meets for the first time."""
-        if len(self) >= _MOST_LEARNT:
+        """Determine a character's replacement when `str.translate` first meets it."""
+        if len(self) >= _MAX_CACHED:
             self.clear()
+
         char = chr(code)
         if char.isascii():
             is_hidden = not char.isprintable() and char not in self._kept
@@ -268,10 +264,11 @@ class _Table(dict[int, "int | str | None"]):
 
             is_blank_char = any(first <= code <= last for first, last in _BLANK)
             is_hidden = is_blank_char or unicodedata.category(char) in _INVISIBLE
+
         if not is_hidden:
             self[code] = code
         elif self._write is None:
-            self[code] = None  # drops the character
+            self[code] = None  # this removes the character
         else:
             self[code] = self._write(char)
         return self[code]
@@ -283,10 +280,10 @@ def _unicode_escape(char: str) -> str:
 
 
 def _json_escape(char: str) -> str:
-    r"""Escape a character as `\u200b`; one beyond U+FFFF takes two escapes, its UTF-16 surrogates."""
+    r"""Escape a character as JSON does, such as `\u200b`."""
     digits = char.encode("utf-16-be", "surrogatepass").hex()
     first = digits[:4]
-    second = digits[4:]
+    second = digits[4:]  # only beyond U+FFFF, where UTF-16 has a surrogate pair
     return f"\\u{first}\\u{second}" if second else f"\\u{first}"
 
 
@@ -303,15 +300,17 @@ _ESCAPED_IN_XML = _Table(write=_xml_escape)
 
 
 def find_unstorable(value: object) -> str:
-    """Describe a character in a JSON value that can't be stored, and its place; "" if there's none.
+    """Find a character in a JSON value that databases or files can't store.
 
-    Databases and JSON files refuse NUL characters and lone surrogates.
+    Returns a description of the character and its place, or "" if there's none.
     """
-    pending: list[tuple[str, object]] = [("", value)]  # with the path to it, such as `rows.3.title`
+    pending: list[tuple[str, object]] = [
+        ("", value)
+    ]  # pairs of a path such as `rows.3.title` and its value
     while pending:
         path, item = pending.pop()
         if isinstance(item, str):
-            problem = _unstorable_character(item)
+            problem = _describe_unstorable(item)
             if problem:
                 return f"{path or 'the text'}: holds {problem}; leave it out"
         elif isinstance(item, dict):
@@ -324,8 +323,8 @@ def find_unstorable(value: object) -> str:
     return ""
 
 
-def _unstorable_character(text: str) -> str:
-    """Describe a character of a text that can't be stored; "" if there's none."""
+def _describe_unstorable(text: str) -> str:
+    """Describe the kind of unstorable character in a text; "" if there's none."""
     if "\0" in text:
         return "a NUL character"
     try:

@@ -19,7 +19,7 @@ from judgekit.errors import (
     FailureKind,
     GatewayError,
     Usage,
-    free,
+    set_local_cost,
     usage_of_failed_call,
 )
 from judgekit.providers import running
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 def test_what_a_request_brings_holds_while_it_is_worked_on(tmp_path: Path) -> None:
     before = environment.config_home()
-    with environment.Brought({"JUDGEKIT_HOME": str(tmp_path), "JUDGEKIT_JUDGE_MODE": "lenient"}):
+    with environment.OverrideEnviron(
+        {"JUDGEKIT_HOME": str(tmp_path), "JUDGEKIT_JUDGE_MODE": "lenient"}
+    ):
         assert environment.config_home() == str(tmp_path)
         assert settings.load(None).judge.mode == "lenient"
         assert "JUDGEKIT_JUDGE_MODE" not in os.environ
@@ -48,7 +50,7 @@ def test_requests_do_not_see_each_other_also_in_threads_and_other_loops() -> Non
         return name()
 
     async def one(own: str) -> str:
-        with environment.Brought({"NAME": own}):
+        with environment.OverrideEnviron({"NAME": own}):
             await asyncio.sleep(0)
             return name() + await asyncio.to_thread(name) + running.run(inner())
 
@@ -211,7 +213,7 @@ def test_costs_are_added_with_who_says_them() -> None:
         ([unpriced, call_usage().of_call()], None, None, 2),
         ([KEPT, KEPT], 0.0, "cache", 0),
         ([KEPT, unpriced, LISTED], 0.5, "litellm", 1),
-        ([free(call_usage(10, 1)), KEPT], 0.0, "local", 0),
+        ([set_local_cost(call_usage(10, 1)), KEPT], 0.0, "local", 0),
     ]
     for parts, *expected in table:
         total = call_usage()

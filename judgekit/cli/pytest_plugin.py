@@ -222,7 +222,7 @@ def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variable
             text_options[name] = value
         else:
             request_options[name] = value
-    with environment.Brought({**os.environ, **variables}):
+    with environment.OverrideEnviron({**os.environ, **variables}):
         texts = {"text": api.Text(text, **text_options)}
         (verdict,) = api.judge_texts(texts, rubric=rubric, **request_options)
         return verdict

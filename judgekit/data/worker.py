@@ -207,7 +207,7 @@ class Worker:
         self._blocks_begun = 0
         self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
-        with environment.Brought(self._variables):
+        with environment.OverrideEnviron(self._variables):
             cache = ReplyCache(ReplyFile()) if job.cached else None
         self._judges: dict[Any, Any] = {}
         at_once = job.at_once
@@ -219,7 +219,7 @@ class Worker:
 
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block, and return when its results are written; raises errors that end the run."""
-        with environment.Brought(self._variables):
+        with environment.OverrideEnviron(self._variables):
             return running.run(running.inside(partial(self._judge_block, block)))
 
     async def _judge_block(self, block: Block) -> JudgedBlock:

@@ -25,7 +25,7 @@ from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.judges import Service, in_thread, rss_bytes
-from judgekit.environment import Brought, __version__
+from judgekit.environment import OverrideEnviron, __version__
 from judgekit.errors import InputError, JudgekitError, StoreError, UsageError
 from judgekit.gate import Run, github, push, tasks
 from judgekit.gate.commits import RefUpdate
@@ -421,7 +421,7 @@ def on_behalf_of(carried: Carried) -> Iterator[None]:
     """
     token = caller.set(carried.client)
     try:
-        with Brought(carried.environ):
+        with OverrideEnviron(carried.environ):
             yield
     finally:
         caller.reset(token)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from judgekit.errors import FailureKind, GatewayError, Usage, free, usage_of_failed_call
+from judgekit.errors import FailureKind, GatewayError, Usage, set_local_cost, usage_of_failed_call
 from judgekit.providers import failures, litellm, running, servers
 from judgekit.providers.base import MAX_MESSAGE, NO_KEY, hide_secrets, is_local, list_secrets
 from judgekit.providers.pace import Pace
@@ -126,7 +126,7 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
 def _apply_discount(usage: Usage, endpoint: Endpoint) -> Usage:
     """Reduce a call's cost to its cost in a batch."""
     if is_local(endpoint):
-        usage = free(usage)
+        usage = set_local_cost(usage)
     price_factor = getattr(endpoint.profile, "batches", None)
     if usage.cost_usd and price_factor is not None:
         return replace(usage, cost_usd=usage.cost_usd * price_factor)

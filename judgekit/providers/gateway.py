@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit.errors import GatewayError, Usage, free
+from judgekit.errors import GatewayError, Usage, set_local_cost
 from judgekit.providers import replay
 from judgekit.providers.base import Endpoint, Gateway, Reply, Request, is_local
 
@@ -68,9 +68,9 @@ class Router:
         try:
             reply = await gateway.complete(endpoint, request)
         except GatewayError as error:
-            error.usage = free(error.usage or Usage())
+            error.usage = set_local_cost(error.usage or Usage())
             raise
-        return replace(reply, usage=free(reply.usage))
+        return replace(reply, usage=set_local_cost(reply.usage))
 
     def _find_gateway(self, endpoint: Endpoint) -> Gateway:
         """Return the open gateway for an endpoint's kind, or open one."""

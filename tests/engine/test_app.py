@@ -23,7 +23,7 @@ from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.app import Carried, DocumentBody, create_app, on_behalf_of
 from judgekit.engine.judges import Service, in_thread
 from judgekit.engine.process import Log
-from judgekit.environment import Brought
+from judgekit.environment import OverrideEnviron
 from judgekit.errors import ConfigError
 from judgekit.judging import service
 from judgekit.judging.documents import Author, Document, TaskDescription, file_of
@@ -312,7 +312,7 @@ class Kept(Service):
     async def of(
         self, project: Path | None, variables: Mapping[str, str] = MODEL, **request: object
     ) -> DocumentJudge:
-        with Brought({**os.environ, **variables}):
+        with OverrideEnviron({**os.environ, **variables}):
             return await self.judge(project, JudgeRequest(**cast("dict[str, Any]", request)))
 
 

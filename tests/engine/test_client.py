@@ -273,7 +273,7 @@ def test_the_user_at_the_other_end_is_known(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    with environment.Brought({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
+    with environment.OverrideEnviron({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
         place = {"cwd": str(tmp_path), "project": "/p", "client": str(os.getpid())}
         assert client.carried("/p") == {"environ": {"A_KEY": "1"}, **place}
         assert client.carried(git=True)["environ"] == {
@@ -378,7 +378,7 @@ def test_for_each_reason_the_caller_goes_on_and_says_it_unless_the_user_wanted_t
     for variable, use, reason in rows:
         said: list[str] = []
         begin = raises(reason or AssertionError())
-        with environment.Brought(dict([variable.split("=")])):
+        with environment.OverrideEnviron(dict([variable.split("=")])):
             done = client.call(
                 "task",
                 bytes,
