@@ -345,7 +345,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
 
     def write_body(document: Document) -> bytes:
         fields = {"wish": request, "document": document.body()}
-        return json.dumps({**client.carried(project), **fields}).encode()
+        return json.dumps({**client.caller_fields(project), **fields}).encode()
 
     def judge_here(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
         from judgekit.judging.request import JudgeRequest

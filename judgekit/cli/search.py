@@ -51,7 +51,7 @@ def search(
         # The engine's current folder is different, so send absolute paths.
         absolute_roots = [str(Path(name).resolve()) for name in root or ()]
         fields = {**search_options, "roots": absolute_roots or None, "query": query}
-        return json.dumps({**client.carried(environment.project_root()), **fields}).encode()
+        return json.dumps({**client.caller_fields(environment.project_root()), **fields}).encode()
 
     def search_here(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall

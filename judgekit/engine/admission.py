@@ -34,11 +34,11 @@ MOST_BYTES = 64_000_000  # of all bodies at once
 MOST_BODY = 16_000_000
 HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
 ALWAYS = ("/v1/health", "/v1/stop")  # answered no matter how many requests wait
-_DAMAGED_SECONDS = 30  # until the file of tokens may have been repaired
-_BYTES = 32  # of randomness in a token: with that many, a plain hash is as good as a slow one
+_DAMAGED_RETRY_AFTER_S = 30  # by then the token file may have been repaired
+_RANDOM_BYTES = 32  # in a token; with that many, a plain hash is as safe as a slow one
 _PREFIX = "jk_"
 _LOCK_SECONDS = 10.0
-_MOST_NAME = 64
+_MAX_NAME_LENGTH = 64
 _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 
 
@@ -72,16 +72,14 @@ class AdmissionMiddleware:
         self.leaving = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, or answer with a refusal.
-
-        It's refused without a known token, or while the server or the token's holder has too much waiting.
-        """
+        """Pass a request to the application, or refuse it if its token is unknown or the server is full."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+
         headers = dict(scope["headers"])
-        body_bytes = _read_body_size(headers)
-        # Some paths, such as the health check, are always answered, and not counted.
+        body_bytes = _parse_body_size(headers)
+        # Some paths, such as the health check, are answered even if the server is full.
         is_counted = scope["path"] not in self._always
         try:
             holder = ""
@@ -92,25 +90,27 @@ class AdmissionMiddleware:
         except _RefusedError as refusal:
             await refusal.response()(scope, receive, send)
             return
-        counted_requests = 1 if is_counted else 0
-        self.requests += counted_requests
-        self.inside[holder] += counted_requests
+
+        request_count = 1 if is_counted else 0
+        self.requests += request_count
+        self.inside[holder] += request_count
         self._bytes[holder] += body_bytes
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside[holder] -= counted_requests
+            self.inside[holder] -= request_count
             self._bytes[holder] -= body_bytes
 
     async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the name of the holder of the request's token.
+        """Return the name of the token's holder.
 
-        Raises `_RefusedError` if the request has no token or an unknown one, or if tokens can't be read.
+        Raises `_RefusedError` if the request has no known token, or if the known tokens can't be read.
         """
         scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
         token = ""
         if scheme.lower() == b"bearer":
             token = credentials.decode("latin-1").strip()
+
         try:
             answer = self._holder_of(token)
             holder = await answer if isawaitable(answer) else answer
@@ -120,17 +120,18 @@ class AdmissionMiddleware:
         except JudgekitError as error:
             self._log.fault(error)
             problem = "the server cannot read its token file"
-            raise _RefusedError(503, "config", problem, _DAMAGED_SECONDS) from None
+            raise _RefusedError(503, "config", problem, _DAMAGED_RETRY_AFTER_S) from None
+
         if holder is None:
             raise _RefusedError(401, "token", self._hint)
         return holder
 
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
-        """Raise `_RefusedError` if a body of `size` bytes is too large, or too much is waiting already.
+        """Raise `_RefusedError` if a body of `size` bytes is too large, or the server or holder is too busy.
 
-        A request that isn't counted, such as a health check, is only checked for the size of its body.
+        If the request isn't counted, only check the size.
         """
-        if size < 0:  # the request doesn't declare the length of its body
+        if size < 0:  # unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
         if size > MOST_BODY:
             size_limit = f"{MOST_BODY // 1_000_000} MB"
@@ -144,7 +145,7 @@ class AdmissionMiddleware:
             raise _RefusedError(503, "busy", f"{load} are already waiting", 1)
 
     def _describe_load(self, size: int, holder: str) -> str | None:
-        """Describe what fills the engine, such as "512 requests"; None if `size` more bytes have room."""
+        """Describe what fills the engine, such as "512 requests", or return None if the request fits in."""
         requests = self.inside.total()
         total_bytes = self._bytes.total()
         if requests >= self._most:
@@ -153,8 +154,9 @@ class AdmissionMiddleware:
             return f"{total_bytes // 1_000_000} MB of requests"
         if not holder:
             return None
-        # No holder may take more than stays free for all others, this request included. A holder's first
-        # request is always let in, so both checks below ask whether one is inside already.
+
+        # No holder may use more than what remains free for the others, counting this request. A holder's
+        # first request is always admitted, so the checks only apply if there's an earlier one.
         own_requests = self.inside[holder]
         free_requests = self._most - (requests + 1)
         if own_requests and own_requests + 1 > free_requests:
@@ -179,19 +181,16 @@ class _RefusedError(Exception):
         self._retry_after = retry_after
 
     def response(self) -> Response:
-        """Build the HTTP answer. With status 503, it also tells the client when to ask again."""
-        # The connection is closed, since the rest of the request is never read.
+        """Build the HTTP response. With status 503, it contains the time to wait before a retry."""
+        # Close the connection, because the rest of the request will never be read.
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers["retry-after"] = f"{self._retry_after:g}"
         return Response(error_body(self._wire_name, str(self)), self._status, headers)
 
 
-def _read_body_size(headers: Mapping[bytes, bytes]) -> int:
-    """Return the size of a request's body in bytes: 0 without a body, -1 if the request doesn't say.
-
-    It doesn't if the body comes in chunks, or if its length is malformed.
-    """
+def _parse_body_size(headers: Mapping[bytes, bytes]) -> int:
+    """Return the size of a request's body in bytes, or -1 if it's malformed or the body is chunked."""
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and b"transfer-encoding" not in headers:
         return int(length)
@@ -199,7 +198,7 @@ def _read_body_size(headers: Mapping[bytes, bytes]) -> int:
 
 
 def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
-    """Build the JSON body of an error's answer. The client's command exits with `exit_code`."""
+    """Build the JSON body of an error response. The client's command exits with `exit_code`."""
     error = {"kind": wire_name, "message": message, "exit_code": exit_code}
     return json.dumps({"error": error}).encode()
 
@@ -214,10 +213,7 @@ _ROWS = TypeAdapter(list[Any])
 
 
 def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
-    """Return the valid rows as tokens, and the names of the damaged rows.
-
-    A damaged row's name is the one that `revoke` takes to remove it.
-    """
+    """Split the rows into valid tokens and the names of damaged rows, by which `revoke` can remove them."""
     tokens: list[Token] = []
     damaged_names: list[str] = []
     for row in rows:
@@ -229,10 +225,10 @@ def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
 
 
 def _name_row(row: object) -> str:
-    """Return a row's name for a person. The row may be damaged: any JSON, with or without a name."""
+    """Return a printable name for a row, which can be any JSON value."""
     name = ""
     if isinstance(row, dict):
-        name = short_line(str(row.get("name", "")), _MOST_NAME)
+        name = short_line(str(row.get("name", "")), _MAX_NAME_LENGTH)
     return name or "a row without a name"
 
 
@@ -243,7 +239,7 @@ class Tokens:
         self.path = path
 
     def all(self) -> list[Token]:
-        """Return the valid tokens. A damaged row is left out, and doesn't make the other tokens invalid."""
+        """Return the valid tokens, ignoring damaged rows."""
         tokens, _ = read_tokens(self.rows())
         return tokens
 
@@ -253,9 +249,9 @@ class Tokens:
         return damaged_names
 
     def rows(self) -> list[Any]:
-        """Read the stored rows, including damaged ones; an empty list if there's no file.
+        """Read the stored rows, including damaged ones. If there's no file, the list is empty.
 
-        Raises `ConfigError` if the file can't be read, or isn't a JSON list.
+        Raises `ConfigError` if the file can't be read or isn't a JSON list.
         """
         try:
             return _ROWS.validate_json(self.path.read_bytes())
@@ -268,11 +264,11 @@ class Tokens:
             ) from None
 
     def create(self, name: str) -> str:
-        """Create a token for `name`, store its hash, and return the token, which can't be shown again.
+        """Create a token for `name`, and return it. Only its hash is stored.
 
-        Raises `UsageError` if `name` isn't a valid name, or has a token already.
+        Raises `UsageError` if `name` is invalid or already has a token.
         """
-        token = _PREFIX + secrets.token_urlsafe(_BYTES)
+        token = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         try:
             stored_token = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
         except ValidationError:
@@ -284,7 +280,7 @@ class Tokens:
         return token
 
     def revoke(self, name: str) -> None:
-        """Remove the token of `name`, even if its row is damaged; raises `UsageError` if there's none."""
+        """Remove the token of `name`, even if its row is damaged. Raises `UsageError` if there's none."""
         with self._change_rows() as rows:
             other_rows = [row for row in rows if _name_row(row) != name]
             if len(other_rows) == len(rows):
@@ -293,8 +289,8 @@ class Tokens:
 
     def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown."""
-        # `==` takes longer the more leading characters are equal. That would help to guess a token, but not
-        # here: an attacker can't choose the hash that a guess gets.
+        # `==` leaks timing, but that doesn't help to guess a token, because an attacker can't choose a
+        # guess's hash.
         sha256 = sha256_of(token)
         for known_token in self.all():
             if known_token.sha256 == sha256:
@@ -303,11 +299,9 @@ class Tokens:
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Lend the rows to a caller that changes the list, and then write them to the file.
-
-        Other processes wait meanwhile, so that no change gets lost.
-        """
+        """Give the list of rows to the caller to change in place, and then write it to the file."""
         environment.private_folder(str(self.path.parent))
+        # Without the lock, another process's change could be lost.
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):
             rows = self.rows()
             yield rows

@@ -97,7 +97,7 @@ class ComparisonBody(Strict):
         return documents.ComparisonInput(self.prompt, _make_files(self.files), tuple(self.authors))
 
 
-class Carried(Strict):
+class CallerBody(Strict):
     """The base of a local client's requests; `client` identifies the callers that share turns fairly."""
 
     environ: dict[Raw, Raw]
@@ -114,15 +114,15 @@ class StopBody(Strict):
     idle_seconds: float = Field(default=0, ge=0)
 
 
-class RequestBody(Carried):
+class RequestBody(CallerBody):
     request: JudgeRequest = Field(default=AS_CONFIGURED, alias="wish")
 
     def judge_request(self) -> JudgeRequest:
-        """Return the request. A relative path of a rubric is resolved against the caller's folder."""
+        """Return the request, with a relative rubric path resolved against the caller's folder."""
         rubric = self.request.rubric
         if rubric is None:
             return self.request
-        if not rubric.endswith((".yaml", ".yml")):  # the id of a rubric
+        if not rubric.endswith((".yaml", ".yml")):  # a rubric id
             return self.request
         return self.request.model_copy(update={"rubric": str(Path(self.cwd) / rubric)})
 
@@ -135,7 +135,7 @@ class CompareBody(RequestBody):
     comparison: ComparisonBody
 
 
-class SearchBody(Carried):
+class SearchBody(CallerBody):
     query: Raw
     roots: list[Raw] | None = None
     mode: ModeName | None = None
@@ -154,7 +154,7 @@ class CandidateBody(Strict):
     text: Raw = ""  # a document from a user's program
 
 
-class SelectBody(Carried):
+class SelectBody(CallerBody):
     prompt: Raw
     transcript_path: Raw = ""
     candidates: Annotated[list[CandidateBody], Field(min_length=1, max_length=1000)]
@@ -163,7 +163,7 @@ class SelectBody(Carried):
     ] = []  # of the prompt, the best candidate's first
 
 
-class GateBody(Carried):
+class GateBody(CallerBody):
     updates: list[tuple[Raw, Raw, Raw, Raw]] = []
     remote: Raw = ""
     url: Raw = ""
@@ -173,13 +173,13 @@ class GateBody(Carried):
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
-    """Build the engine's ASGI application. If `token` isn't "", only clients that send it are admitted."""
+    """Build the engine's ASGI application, which requires clients to send `token` unless it's empty."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
-    say_errors(app, log)
+    report_errors(app, log)
 
     def find_holder(bearer: str) -> str | None:
-        """Return "" for the engine's token, which has no named holder. None: any other token is refused."""
+        """Return "" for the engine's token, which has no named holder, or None for any other token."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None
@@ -198,7 +198,7 @@ async def health(request: Request) -> dict[str, object]:
     """Report the engine's state: version, process, readiness, requests, memory."""
     service = request.app.state.service
     admission = request.app.state.admission
-    # `ready` is also set if the preparation fails.
+    # `service.ready` is also set after a failure.
     is_ready = service.ready.is_set() and not service.failure
     return {
         "protocol": PROTOCOL,
@@ -216,7 +216,7 @@ async def health(request: Request) -> dict[str, object]:
 
 @router.post("/stop")
 async def stop(request: Request, body: StopBody | None = None) -> Response:
-    """Stop the engine: at once, or once it has been idle for the seconds in the body."""
+    """Stop the engine now, or after it has been idle for the seconds in the body."""
     idle_seconds = body.idle_seconds if body else 0
     request.app.state.service.stop(idle_seconds)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
@@ -232,7 +232,7 @@ async def judge(request: Request, body: JudgeBody) -> Response:
         verdict = await service.judged(judge, body.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
 
-    return await done(request, body, work)
+    return await run_and_answer(request, body, work)
 
 
 @router.post("/compare")
@@ -246,7 +246,7 @@ async def compare(request: Request, body: CompareBody) -> Response:
         comparison = await service.judged(judge, texts)
         return comparison.model_dump_json(by_alias=True).encode()
 
-    return await done(request, body, work)
+    return await run_and_answer(request, body, work)
 
 
 @router.post("/task")
@@ -275,22 +275,20 @@ async def search(request: Request, body: SearchBody) -> Response:
 
 @router.post("/select")
 async def select(request: Request, body: SelectBody) -> Response:
-    """Choose the candidates that fit a prompt, and answer with their indexes.
-
-    If nobody could choose, the answer is the reason.
-    """
+    """Choose the candidates that fit a prompt, and answer with their indexes, or why none could be chosen."""
     return await _answer_in_thread(request, body, partial(_judge_candidates, body))
 
 
 def _judge_candidates(body: SelectBody) -> bytes:
-    """Let models choose candidates; the answer names them by their indexes in the request."""
+    """Let models choose candidates, and return the chosen ones as JSON, by index."""
     candidates = _make_candidates(body.candidates)
     payload = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
     choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
     if isinstance(choice, str):  # the reason why no model could choose
         return _json({"nobody": choice})
-    # Look candidates up by identity, since two of them may be equal.
+
+    # Find indexes by identity, because two candidates can be equal.
     indexes = {id(candidate): index for index, candidate in enumerate(candidates)}
     answer: dict[str, Any] = {
         "kept": [indexes[id(candidate)] for candidate in choice.kept],
@@ -299,7 +297,7 @@ def _judge_candidates(body: SelectBody) -> bytes:
         "only_drops": choice.only_drops,
     }
     if choice.probabilities:
-        # A list of pairs, since a JSON object could only have texts as keys.
+        # Send pairs, because the keys of a JSON object must be strings.
         answer["likely"] = [*choice.probabilities.items()]
     return _json(answer)
 
@@ -310,8 +308,9 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
     for body in bodies:
         fields = body.model_dump(exclude={"text"})
         fields["tags"] = tuple(body.tags)
-        # 0: the time of a document's last change isn't sent, since models aren't told about it.
-        candidate = Candidate(**fields, updated=0.0)
+        candidate = Candidate(
+            **fields, updated=0.0
+        )  # models aren't shown the time of the last change
         candidate.text = body.text
         candidates.append(candidate)
     return candidates
@@ -319,7 +318,7 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
 
 @router.post("/gate")
 async def gate(request: Request, body: GateBody) -> Response:
-    """Judge the changed files of a push, and answer with events: a line of JSON each.
+    """Judge the changed files in a push, and stream events as lines of JSON.
 
     A file's event is sent once its verdict is in the ledger. The last event is "end" or "error".
     """
@@ -329,14 +328,11 @@ async def gate(request: Request, body: GateBody) -> Response:
     events = Events()
 
     def send_event(name: str, fields: Mapping[str, Any]) -> None:
-        """Queue an event for the answer. It's called in the thread that judges, not in the event loop's."""
+        """Queue an event from the thread that judges."""
         loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
     async def yield_lines() -> AsyncIterator[bytes]:
-        """Judge the push in a thread, and yield each event as a line of JSON.
-
-        If the client disconnects, the judging is cancelled.
-        """
+        """Judge the push in a thread, and yield each event as a line of JSON."""
         work = partial(_judge_push, body, send_event)
         with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
@@ -348,13 +344,13 @@ async def gate(request: Request, body: GateBody) -> Response:
                     return
                 yield _json(event) + b"\n"
         finally:
-            task.cancel()
+            task.cancel()  # in case the client has disconnected
 
     return StreamingResponse(yield_lines(), media_type=LINES)
 
 
 def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], None]) -> None:
-    """Judge a push, and send an event for each file; the last event is "end" or "error"."""
+    """Judge a push and send an event for each file, then "end" or "error"."""
     on_verdict = partial(send_event, "passed")
     on_start = partial(send_event, "begin")
     run = Run(body.mode, on_verdict, on_start, body.run)
@@ -363,30 +359,29 @@ def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], N
         repository = Repository(Path(body.cwd))
         report = push.judge_push(repository, updates, body.remote, body.url, body.base, run)
         send_event("end", report._asdict())
-    except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
+    except Exception as error:  # noqa: BLE001 - any error is reported to the client
         send_event("error", json.loads(bytes(answer_to(error).body)))
 
 
 async def _next_event(events: Events) -> dict[str, Any] | None:
-    """Wait for the next event; None if there are no more."""
+    """Wait for the next event, or None after the last one."""
     try:
         return await asyncio.wait_for(events.get(), ALIVE_SECONDS)
     except TimeoutError:
-        # Without this event, the client would think that the engine hangs.
-        return {"event": "alive"}
+        return {"event": "alive"}  # otherwise the client would think that the engine hangs
 
 
-async def done(
-    request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]
+async def run_and_answer(
+    request: Request, body: CallerBody, work: Callable[[], Awaitable[bytes]]
 ) -> Response:
     """Run `work` once the engine is ready, and answer with the JSON that it returns.
 
-    If the client disconnects first, `work` is cancelled.
+    `work` is cancelled if the client disconnects.
     """
 
     async def work_once_ready() -> bytes:
         await request.app.state.service.usable()
-        with on_behalf_of(carried):
+        with on_behalf_of(body):
             return await work()
 
     async def wait_for_disconnect() -> None:
@@ -407,21 +402,20 @@ async def done(
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-async def _answer_in_thread(request: Request, body: Carried, work: Callable[[], bytes]) -> Response:
-    """Run `work` in a thread, and answer with the JSON that it returns. It uses the engine's gateway."""
+async def _answer_in_thread(
+    request: Request, body: CallerBody, work: Callable[[], bytes]
+) -> Response:
+    """Run `work` in a thread that calls models through the engine's gateway, and answer with its JSON."""
     gateway = request.app.state.service.gateway
-    return await done(request, body, lambda: in_thread(gateway, work))
+    return await run_and_answer(request, body, lambda: in_thread(gateway, work))
 
 
 @contextmanager
-def on_behalf_of(carried: Carried) -> Iterator[None]:
-    """Act for a request's sender inside the `with` block.
-
-    Environment variables are the sender's. Calls to models count as the sender's, for taking turns.
-    """
-    token = caller.set(carried.client)
+def on_behalf_of(body: CallerBody) -> Iterator[None]:
+    """Use the caller's environment variables, and count calls to models as the caller's, in this context."""
+    token = caller.set(body.client)
     try:
-        with OverrideEnviron(carried.environ):
+        with OverrideEnviron(body.environ):
             yield
     finally:
         caller.reset(token)
@@ -440,11 +434,8 @@ class OtherRubricError(UsageError):
 _EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
 
-def say_errors(app: FastAPI, log: Log) -> None:
-    """Make an application answer every error with the error's name and message.
-
-    Unexpected errors are also logged.
-    """
+def report_errors(app: FastAPI, log: Log) -> None:
+    """Make an application answer every error with a JSON description, and log unexpected errors."""
 
     async def respond(_: Request, error: Exception) -> Response:
         if not isinstance(error, _EXPECTED):
@@ -456,10 +447,7 @@ def say_errors(app: FastAPI, log: Log) -> None:
 
 
 def answer_to(error: Exception) -> Response:
-    """Build the HTTP answer for an error, with the error's name, a message, and the client's exit code.
-
-    An unexpected error's message isn't sent: it may quote texts.
-    """
+    """Build the HTTP response for an error: its name, its message, and an exit code for the client."""
     headers: dict[str, str] = {}
     if isinstance(error, JudgekitError):
         wire_name = error.wire_name
@@ -479,22 +467,21 @@ def answer_to(error: Exception) -> Response:
         message = str(error.detail)
         headers.update(error.headers or {})  # such as the allowed methods
     else:
+        # Don't send an unexpected error's message, which may quote private texts.
         wire_name = JudgekitError.wire_name
         status = JudgekitError.status
         exit_code = JudgekitError.exit_code
         message = f"internal error ({type(error).__name__}); see the engine's log"
+
     return Response(
         error_body(wire_name, message, int(exit_code)), status, headers, media_type=JSON
     )
 
 
 def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
-    """Return an invalid request's error name for clients, and a line about its first problem.
-
-    The line is such as `document.files.0.path: …`.
-    """
-    # `problem` looks at the data to tell keys from names of types in a location. Only the body's data is at
-    # hand here. For the query and the headers, a dictionary of the keys with problems will do.
+    """Return the error name for an invalid request, and a message such as `document.files.0.path: …`."""
+    # `problem` needs the data to tell keys from type names in an error's location. For the query and headers,
+    # whose data isn't available here, a dictionary of the reported keys is enough.
     fields: dict[Any, Any] = {}
     for detail in error.errors():
         part, *keys = detail["loc"]  # such as body, document, files, 0, path

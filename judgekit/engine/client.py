@@ -32,7 +32,7 @@ VAIN_SECONDS = 600.0  # until `start_for_later` starts an engine again that did 
 TAKEN = 3  # exit code of an engine that finds another one in its place
 _POLL = 0.005
 _TAKEN_POLL = 0.1
-_CHUNK = 65536
+_CHUNK_SIZE = 65536
 _MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
 _BUSY = 503
 _HEALTH = "/v1/health"
@@ -46,7 +46,7 @@ SHARED = (
 )
 # The rest of an engine's environment: enough to find Python's modules and its own files. No keys, nothing of
 # git.
-_HANDED_ON = (
+_INHERITED = (
     *(
         "PATH",
         "HOME",
@@ -125,10 +125,9 @@ class EngineAddress:
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Find the address at which the caller's engine listens, or would listen.
+    """Find the address for the caller's engine, in the first suitable folder that's private to this user.
 
-    It's in the first possible folder that's private to this user; None if there's no such folder. With
-    `make`, a folder that doesn't exist is created first.
+    Returns None if there's no such folder. If `make`, missing folders are created.
     """
     code = _identify_code()
     environ = environment.environ()
@@ -137,13 +136,12 @@ def find(*, make: bool = False) -> EngineAddress | None:
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
-        # A socket's path has a limit. If it's too long here, try the next folder.
         if len(os.fsencode(address.socket)) > MAX_PATH:
             continue
         if make:
             try:
                 environment.private_folder(folder)
-            except OSError:  # a read-only home, a full disk
+            except OSError:  # for example, a read-only home or a full disk
                 continue
         if private(folder):
             return address
@@ -151,23 +149,22 @@ def find(*, make: bool = False) -> EngineAddress | None:
 
 
 def _identify_code() -> str:
-    """Return a fingerprint of the code of this judgekit, so that an engine with other code isn't used.
+    """Return a fingerprint of judgekit's code, so that an engine running different code isn't used.
 
-    It covers the version and the folder, and in a checkout the state of the source files.
+    It's made from the version, the folder and, in a checkout, the state of the source files.
     """
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     if not _own_code:
         package = os.path.dirname(os.path.realpath(environment.__file__))
-        # Only an installed package has this folder; a checkout has none.
-        is_installed = os.path.isdir(os.path.join(package, "_bundled"))
-        stamp = "" if is_installed else _stamp(package)
+        is_installed = os.path.isdir(os.path.join(package, "_bundled"))  # not in a checkout
+        stamp = "" if is_installed else _stamp_sources(package)
         version = f"{environment.__version__}\0{package}\0{stamp}"
         _own_code = environment.checksum(os.fsencode(version))[:12]
     return _own_code
 
 
 def _list_folders(environ: Mapping[str, str]) -> list[str]:
-    """List the folders in which an engine's socket may be, the best first. They may not exist yet."""
+    """List the folders that can contain an engine's socket, best first, whether they exist or not."""
     folders = []
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and private(runtime):
@@ -175,17 +172,18 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
     folders.append(environment.ENGINES.path())
     if os.name == "nt":
         return folders
-    # The folders above may have a path that's too long for a socket.
+
+    # Add folders with short paths, in case those above are too long for a socket.
     name = f"judgekit-{os.getuid()}"
     temporary = environ.get("TMPDIR", "")
     if os.path.isabs(temporary):
         folders.append(os.path.join(temporary, name))
-    folders.append(os.path.join("/tmp", name))  # noqa: S108 - looked at before it is used
+    folders.append(os.path.join("/tmp", name))  # noqa: S108 - checked before it is used
     return folders
 
 
 def private(folder: str) -> bool:
-    """Whether `folder` is a folder (not a link) that belongs to this user and is closed to others."""
+    """Whether `folder` belongs to this user, is closed to all others, and isn't a link."""
     try:
         state = os.lstat(folder)
     except OSError:
@@ -198,16 +196,13 @@ def private(folder: str) -> bool:
     return state.st_uid == os.getuid() and not is_open_to_others
 
 
-def _stamp(package: str) -> str:
-    """Return a fingerprint of a checkout's source files, which changes whenever a file is edited.
-
-    It's the number of files, their total size and the newest time of a change.
-    """
+def _stamp_sources(package: str) -> str:
+    """Return the number, total size and newest modification time of a package's source files."""
     count = 0
     size = 0
     newest_ns = 0
     for folder, subfolders, names in os.walk(package):
-        # Changing the list in place keeps `os.walk` out of folders without sources.
+        # `os.walk` doesn't enter folders removed from this list.
         subfolders[:] = [name for name in subfolders if "." not in name and name != "__pycache__"]
         for name in names:
             if name.endswith(".py"):
@@ -226,7 +221,7 @@ class Response:
         self.pieces = pieces
 
     def read(self) -> bytes:
-        """Wait for the whole body."""
+        """Wait for the entire body."""
         return b"".join(self.pieces)
 
 
@@ -238,7 +233,7 @@ class Connection:
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
-        """Connect to the engine at `place`, or else to the caller's own."""
+        """Connect to the engine at `place`, by default the caller's."""
         place = place or find()
         if place is None:
             raise NoEngine("no private folder for the engine's socket")
@@ -248,7 +243,7 @@ class Connection:
         self.place = place
         self._token = ""
 
-        # Without Unix sockets (on Windows), an engine writes its port and its token into a file.
+        # Without Unix sockets, as on Windows, the engine's port and token are in the address file.
         is_unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.address_file)
         family = _socket.AF_UNIX if is_unix else _socket.AF_INET
         self._socket = _socket.socket(family, _socket.SOCK_STREAM)
@@ -263,6 +258,7 @@ class Connection:
         except (OSError, ValueError) as error:
             self.close()
             raise NoEngine(f"{problem} ({type(error).__name__})") from None
+
         if is_unix and not ours(self._socket):
             self.close()
             raise NoEngine(f"{problem} (another user's process answers there)")
@@ -271,10 +267,10 @@ class Connection:
         self._socket.close()
 
     def abort(self) -> None:
-        """Abort the request of another thread that's waiting for its answer; `EngineLost` is raised there."""
+        """Abort a request that another thread is waiting for, which makes it raise `EngineLost`."""
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)
-        except OSError:  # the engine has hung up already
+        except OSError:  # the engine has already closed the connection
             return
 
     def __enter__(self) -> Self:
@@ -284,44 +280,45 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Send a request, and return the response as soon as its status and headers have arrived.
+        """Send a request, and return the response once its status and headers have arrived.
 
-        The body is read later, through the response. Raises `EngineBusy` if the engine is too busy or
-        stopping, and `EngineLost` if no HTTP response arrives within `seconds`.
+        The response reads its body later. Raises `EngineBusy` if the engine is too busy or stopping, and
+        `EngineLost` if no HTTP response arrives within `seconds`.
         """
         deadline = time.monotonic() + seconds
-        # A silence leads to a health check, except while waiting for a health check itself.
+        # Check the engine's health after this much silence, unless this is a health check.
         silence_s = seconds if path == _HEALTH else LOOK_SECONDS
         try:
             self._socket.settimeout(max(0.001, seconds))
-            self._socket.sendall(self._make_request_head(method, path, len(body)) + body)
+            self._socket.sendall(self._build_request_head(method, path, len(body)) + body)
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
 
         received = b""
         while b"\r\n\r\n" not in received:
-            piece = self._receive(deadline, silence_s)
-            if not piece or len(received) > _CHUNK:  # the end, or more than any head has
+            chunk = self._receive(deadline, silence_s)
+            is_head_too_long = len(received) > _CHUNK_SIZE
+            if not chunk or is_head_too_long:
                 problem = _NO_HTTP if received else "the engine stopped before it responded"
                 raise EngineLost(problem)
-            received += piece
+            received += chunk
 
         head, _, start_of_body = received.partition(b"\r\n\r\n")
-        status, headers = _read_head(head)
+        status, headers = _parse_head(head)
         length = headers.get("content-length")
         body_bytes = int(length) if length else None
-        pieces = self._yield_body(start_of_body, body_bytes, deadline, silence_s)
-        response = Response(status, pieces)
+        chunks = self._yield_body(start_of_body, body_bytes, deadline, silence_s)
+        response = Response(status, chunks)
         if status == _BUSY:
             raise _make_busy_error(response, headers)
         return response
 
-    def _make_request_head(self, method: str, path: str, length: int) -> bytes:
-        """Build the request line and the headers of a request with a body of `length` bytes."""
+    def _build_request_head(self, method: str, path: str, length: int) -> bytes:
+        """Build the request line and headers for a body of `length` bytes."""
         authorization = ""
         if self._token:
             authorization = f"Authorization: Bearer {self._token}\r\n"
-        # The server closes an HTTP/1.0 connection after its answer, so nothing is chunked.
+        # With HTTP/1.0, the server closes the connection after its answer, and doesn't use chunked encoding.
         head = (
             f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{authorization}"
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
@@ -329,33 +326,32 @@ class Connection:
         return head.encode("ascii")
 
     def _yield_body(
-        self, piece: bytes, length: int | None, deadline: float, silence_s: float
+        self, chunk: bytes, length: int | None, deadline: float, silence_s: float
     ) -> Iterator[bytes]:
-        """Yield the pieces of a body as they arrive, beginning with `piece`, which has arrived already.
+        """Yield a body in chunks as they arrive, starting with `chunk`, which has already arrived.
 
-        If the `length` of the body is None, the body ends when the engine closes the connection. Raises
-        `EngineLost` if the body is too long, or ends before its `length`.
+        If `length` is None, the body ends when the engine closes the connection. Raises `EngineLost` if the
+        body is too long or ends too early.
         """
-        received = len(piece)
+        received = len(chunk)
         while True:
             if received > _MOST_ANSWER:
                 raise EngineLost("lost the engine: its response is too long")
-            if piece:
-                yield piece
+            if chunk:
+                yield chunk
             if received == length:
                 return
-            piece = self._receive(deadline, silence_s)
-            if not piece:
+            chunk = self._receive(deadline, silence_s)
+            if not chunk:
                 break
-            received += len(piece)
+            received += len(chunk)
         if length is not None:
             raise EngineLost("lost the engine: its response ended too early")
 
     def _receive(self, deadline: float, silence_s: float) -> bytes:
         """Return the next bytes from the engine, or b"" if the engine closed the connection.
 
-        Whenever `silence_s` pass without a byte, check the engine's health, and go on waiting if it's healthy
-        or busy. Raises `EngineLost` if it's neither, or when the deadline has passed.
+        Raises `EngineLost` at the deadline, or if the engine is unhealthy after `silence_s` of silence.
         """
         while True:
             remaining_s = deadline - time.monotonic()
@@ -363,33 +359,35 @@ class Connection:
                 break
             try:
                 self._socket.settimeout(min(remaining_s, silence_s))
-                return self._socket.recv(_CHUNK)
+                return self._socket.recv(_CHUNK_SIZE)
             except TimeoutError:
                 remaining_s = deadline - time.monotonic()
-            except OSError:  # reset: the engine was killed
+            except OSError:  # the engine was killed
                 return b""
+
             if remaining_s <= 0:
                 break
             try:
                 health(self.place, min(remaining_s, HEALTH_SECONDS))
-            except EngineBusy:
+            except EngineBusy:  # also healthy
                 continue
             except NoEngine:
                 break
         raise EngineLost("lost the engine: it did not respond in time")
 
 
-def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Parse the head of a response into its status, and its headers by their names in lower case.
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    """Parse the head of a response into its status and its headers, with names in lower case.
 
-    Raises `EngineLost` if the head isn't HTTP.
+    Raises `EngineLost` if it isn't HTTP.
     """
     status_line, *header_lines = head.decode("latin-1").split("\r\n")
     headers = {}
     for line in header_lines:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
-    version_and_status = status_line[: len("HTTP/1.1 200")]  # without the phrase, such as OK
+
+    version_and_status = status_line[: len("HTTP/1.1 200")]  # without the reason phrase
     version, _, status = version_and_status.partition(" ")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)
@@ -400,14 +398,15 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
-    """Build the error for a response with status 503, with its message and the seconds until a retry.
+    """Build the error for a response with status 503.
 
-    The seconds are 0 if the response names none: a retry won't help.
+    Its `retry_after` is 0 if the response doesn't suggest a retry.
     """
-    # Cut the message out of the JSON text: importing a JSON parser would slow down the prompt hook.
+    # Cut the message out of the JSON, because importing a JSON parser would slow down the prompt hook.
     _, _, after_key = response.read().partition(b'"message": "')
     raw_message, _, _ = after_key.partition(b'"')
     message = raw_message.decode(errors="replace")
+
     retry_after = 0.0
     seconds = headers.get("retry-after", "")
     if seconds.replace(".", "", 1).isdecimal():
@@ -416,18 +415,15 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
 
 
 def ours(connection: _socket.socket) -> bool:
-    """Whether the process at the other end of a Unix socket runs as this user.
-
-    True also on systems that can't tell: there the folder's permissions protect the socket.
-    """
-    # Both systems answer with a structure of fields of 4 bytes, the second of which is the user's id.
+    """Whether the process at the other end of a Unix socket belongs to this user, as far as is known."""
+    # Both systems return a struct of 4-byte fields, the second of which is the user id.
     try:
         if sys.platform == "linux":  # pid, uid, gid
             credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         elif sys.platform == "darwin":  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
             credentials = connection.getsockopt(0, 1, 76)
         else:
-            return True
+            return True  # the folder's permissions protect the socket
     except OSError:
         return False
     user = int.from_bytes(credentials[4:8], sys.byteorder)
@@ -435,26 +431,28 @@ def ours(connection: _socket.socket) -> bool:
 
 
 def health(place: EngineAddress | None, seconds: float) -> bytes:
-    """Return the state of the engine at `place` as JSON; raises `NoEngine` if it doesn't answer in `seconds`.
+    """Ask the engine at `place`, by default the caller's, for its state, and return it as JSON.
 
-    If `place` is None, it's the caller's own engine.
+    Raises `NoEngine` if the engine doesn't answer within `seconds`.
     """
     with Connection(place) as connection:
         return connection.ask("GET", _HEALTH, seconds=seconds).read()
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start an engine that outlives this process. Returns the process id of its starter, or None if it fails.
+    """Start an engine that outlives this process.
 
-    The starter is a child process. It starts the engine, and ends once the engine listens or has failed.
+    Returns the process id of the child process that starts the engine, and ends once the engine listens or
+    has failed. Returns None if that process can't be started.
     """
     if place is None or not sys.executable:
         return None
+
     environ = {}
-    for name, text in environment.environ().items():
-        if name in (*_HANDED_ON, *SHARED):
-            environ[name] = text
-    environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
+    for name, value in environment.environ().items():
+        if name in (*_INHERITED, *SHARED):
+            environ[name] = value
+    environ.setdefault("MALLOC_ARENA_MAX", "2")  # else glibc reserves memory for every thread
     command = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name == "nt":
@@ -468,7 +466,7 @@ def start(place: EngineAddress | None) -> int | None:
 
 
 def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
-    """Start a process that outlives this one, and return its id; raises `OSError`."""
+    """Start a process that outlives this one, and return its id. Raises `OSError`."""
     import subprocess  # noqa: PLC0415 - not needed elsewhere
 
     detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
@@ -484,40 +482,42 @@ def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
 
 
 def start_for_later() -> int | None:
-    """Start an engine without waiting for it.
+    """Start an engine without waiting for it, unless that was tried in the last ten minutes.
 
-    Returns the id of the process that starts it, or None if that fails. Raises `NoEngine` if an engine was
-    started in this way in the last ten minutes, and isn't listening yet.
+    Returns the id of the process that starts it, or None if that can't be started. Raises `NoEngine` if the
+    last try isn't listening yet.
     """
     place = find(make=True)
     if place is None:
         return None
-    # The time of `place.tried` is that of the last such start; an engine that comes up removes the file.
+
+    # The file `tried` was last touched by the previous try. An engine removes it once it listens.
     try:
         age = abs(time.time() - os.stat(place.tried).st_mtime)  # the clock may have been set back
     except OSError:
-        age = float("inf")  # there was no such start
+        age = float("inf")
     if age < VAIN_SECONDS:
         hint = "judgekit engine start shows the reason"
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
+
     try:
         os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(place.tried)
-    except OSError:  # a full disk: the engine couldn't listen, either
+    except OSError:  # for example, a full disk, with which the engine couldn't listen, either
         return None
     return start(place)
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
-    """Connect to the engine, and start one first if none is running.
+    """Connect to the engine, starting one first if none is running.
 
     Raises `NoEngine` if it can't start, or doesn't listen within `seconds`.
     """
     engine_address = find()
     deadline = time.monotonic() + seconds
     starter: int | None = None
-    # `TAKEN` means that a starter ended because another engine has the place, and has to be tried again. It's
-    # also the initial value, so that the first failure to connect starts an engine.
+    # A starter exits with `TAKEN` if another engine is at this address. It has to be started again, because
+    # that engine may be leaving. As the initial value, `TAKEN` starts the first one.
     exit_code: int | None = TAKEN
     while True:
         try:
@@ -526,23 +526,24 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
             has_failed = exit_code not in (None, TAKEN)
             if has_failed or time.monotonic() > deadline:
                 raise NoEngine(f"the engine could not start ({error})") from None
+
         if exit_code == TAKEN:
             if starter is None:
                 engine_address = find(make=True)
-            else:  # the other engine is just starting, or just leaving
+            else:
                 time.sleep(_TAKEN_POLL)
             starter = start(engine_address)
         time.sleep(_POLL)
-        exit_code = 1 if starter is None else _exit_code(starter)
+        exit_code = 1 if starter is None else _poll_exit_code(starter)
 
 
-def _exit_code(process: int) -> int | None:
-    """Return the exit code of a child process, or None while it's running. On Windows it's always None."""
+def _poll_exit_code(process: int) -> int | None:
+    """Return a child process's exit code, or None while it's running. On Windows that's always None."""
     if os.name == "nt":
         return None
     try:
         ended_process, status = os.waitpid(process, os.WNOHANG)
-    except OSError:  # other code has fetched the exit code already; assume that the child succeeded
+    except OSError:  # other code has already collected the exit code, so assume success
         return 0
     if not ended_process:
         return None
@@ -560,10 +561,10 @@ def call(
     seconds: float = SECONDS,
     warn: Callable[[str], None] | None = None,
 ) -> Value:
-    """Run an operation on the engine, and return the result of calling `read` with the response.
+    """Run an operation on the engine, and return the result of `read(response)`.
 
-    If there's no engine, or `use` is False, return the result of `locally` instead, which does the work in
-    this process. `warn` is called with a line about that, unless the user has switched the engine off.
+    If there's no engine, or `use` is False, do the work in this process: return the result of `locally`.
+    `warn` is called with the reason, unless the engine is switched off.
     """
     try:
         if not use or not wanted():
@@ -573,19 +574,19 @@ def call(
             return read(response)
     except NoEngine as error:
         reason = error
+
     if warn is not None and not isinstance(reason, EngineOff):
         warn(f"{reason}; continuing in this process")
     return locally(reason)
 
 
-def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Return the fields that every request to the engine has: the caller's environment, folder and so on.
+def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
+    """Build the fields that every request to the engine contains, such as the caller's environment.
 
-    Environment variables of git (`GIT_…`) are included only if `git`.
+    Git's variables (`GIT_…`) are only included if `git`.
     """
-    environ = environment.environ()
     variables = {}
-    for name, value in environ.items():
+    for name, value in environment.environ().items():
         if git or not name.startswith("GIT_"):
             variables[name] = value
     return {
@@ -597,11 +598,9 @@ def carried(project: str | None = None, *, git: bool = False) -> dict[str, objec
 
 
 def wanted() -> bool:
-    """Whether the environment variables allow using the engine.
-
-    Recording, replaying and `-v` don't: these need the caller's own process.
-    """
+    """Whether the environment variables allow the use of an engine."""
     environ = environment.environ()
+    # Recording, replaying and verbose output only work in the caller's process.
     for name in ("JUDGEKIT_REPLAY", "JUDGEKIT_RECORD", "JUDGEKIT_VERBOSE"):
         if environ.get(name, "").strip():
             return False

@@ -69,27 +69,28 @@ class Service:
         self.since = datetime.now(UTC)
 
     async def prepare(self) -> None:
-        """Load all that judging needs, and then set `ready`.
+        """Load everything that judging needs, and set `ready`.
 
-        If that fails, `ready` is set, too, and `failure` says why. This method never raises.
+        Doesn't raise. After a failure, `ready` is set, too, and `failure` contains the reason.
         """
         try:
             await litellm.loaded()
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, waiting clients learn it
+        except Exception as error:  # noqa: BLE001 - any failure is reported to waiting clients
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
-        # If loading fails here, it fails again when it's needed, and is reported then.
+
+        # Preload this for the first judging. If it fails here, judging will fail, too, and report it.
         with suppress(Exception):
-            await asyncio.to_thread(secret_search.load)  # any judging needs this first
+            await asyncio.to_thread(secret_search.load)
 
     async def usable(self) -> None:
-        """Wait until everything is loaded; raises `NotReady` if that failed."""
+        """Wait until everything is loaded. Raises `NotReady` if that failed."""
         await self.ready.wait()
         if self.failure:
             raise NotReady(f"not ready: {self.failure}")
 
     async def judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
-        """Return the judge for the current caller's environment; raises `ConfigError` or `UsageError`."""
+        """Return a judge for the current caller's environment. Raises `ConfigError` or `UsageError`."""
         make = partial(service.document_judge, self.gateway, project, request)
         judge, _ = await self._make_or_reuse(make, project, request)
         return judge
@@ -97,7 +98,7 @@ class Service:
     async def comparison_judge(
         self, texts: ComparisonInput, project: Path | None, request: JudgeRequest
     ) -> PairJudge | RankingJudge:
-        """Return a judge for comparing as many texts as `texts` has; raises `ConfigError` or `UsageError`."""
+        """Return a judge that compares as many texts as in `texts`. Raises `ConfigError` or `UsageError`."""
         make = partial(service.comparison_judge, self.gateway, texts, project, request)
         text_counts = (len(texts.files), len(texts.distinct))
         return await self._make_or_reuse(make, project, request, *text_counts)
@@ -109,10 +110,10 @@ class Service:
         request: JudgeRequest,
         *text_counts: int,
     ) -> Value:
-        """Return the judge that `make` builds, or one that was built for an equal call in the last `SECONDS`.
+        """Return a judge built by `make`, or reuse one that was built in the last `SECONDS`.
 
-        Calls are equal if they have the same project, request, environment variables and configuration
-        files, and for a comparison the same `text_counts`: of all texts, and of the different ones.
+        It's reused if project, request, text counts, environment variables and configuration files are the
+        same.
         """
         variables = frozenset(
             (name, value)
@@ -123,33 +124,34 @@ class Service:
         now = time.monotonic()
         self._drop_unusable(key, now)
         if key not in self.kept:
-            # `make` runs in a thread, since it reads files and asks local servers for their models.
+            # `make` blocks, because it reads files and asks local servers for their models.
             self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
         task, _ = self.kept[key]
-        # If this caller is cancelled, the task goes on: other callers may be waiting for it, too.
+        # Don't cancel the task along with this caller, because other callers may be waiting for it.
         judge: Value = await asyncio.shield(task)
         return judge
 
     def _drop_unusable(self, key: object, now: float) -> None:
-        """Drop all results that are too old, and the result for `key` if making it failed."""
+        """Drop all judges that are too old, and the one for `key` if building it failed."""
         for old_key, (task, made_at) in list(self.kept.items()):
             has_failed = task.done() and (task.cancelled() or task.exception() is not None)
             is_old = now - made_at > SECONDS
             if is_old or (has_failed and old_key == key):
-                del self.kept[old_key]  # and with it the API keys that the environment holds
+                del self.kept[old_key]  # along with any API keys in the environment
 
     async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Judge a subject, and return its record, such as a verdict.
 
-        If a provider of the judge limits concurrent calls, the judgings of all clients take turns.
+        If one of the judge's providers limits concurrency, clients take turns.
         """
         limit = service.max_concurrency(judge, _UNBOUNDED)
         if limit == _UNBOUNDED:
             return await judge.judge(subject)
+
         providers = set()
         for models in judge.models_by_tier.values():
             providers |= {(model.profile.provider, model.api_base or "") for model in models}
-        # Judges with the same limit and providers share their turns.
+        # Judges with the same limit and providers share a pace.
         key = (limit, *sorted(providers))
         if key not in self._paces:
             self._paces[key] = Pace(limit)
@@ -158,10 +160,7 @@ class Service:
 
 
 def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozenset[object]:
-    """Return the path and fingerprint of every file that configures a judge, as a set.
-
-    Two calls return equal sets if no file was added, removed or changed in between.
-    """
+    """Return a value that changes whenever a file that configures the judge is added, removed or edited."""
     paths = {str(file) for file in settings.sources(project)}
     rubric = request.rubric
     if rubric is not None and rubric.endswith((".yaml", ".yml")):
@@ -176,7 +175,7 @@ def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozense
 
 def _list_config_files(folder: str) -> set[str]:
     """List the configuration files in a folder and in its subfolders for rubrics and so on."""
-    # This runs for each request, so it's fast: paths are `str`, and a missing folder costs one look-up.
+    # This must be fast, because it runs for every request. So paths are `str`.
     paths = set()
     for name in _list_names(folder):
         if name.endswith(_CONFIG_ENDINGS):
@@ -190,14 +189,14 @@ def _list_config_files(folder: str) -> set[str]:
 
 
 def _list_names(folder: str) -> list[str]:
-    """List the names in a folder; an empty list if it can't be read."""
+    """List the names in a folder, or [] if it can't be read."""
     with suppress(OSError):
         return os.listdir(folder)
     return []
 
 
 def rss_bytes() -> int:
-    """Return the bytes of memory that this process uses; on macOS the most it ever used, on Windows 0."""
+    """Return this process's memory in bytes: on macOS its peak, on Windows 0."""
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
         _, resident_pages, *_ = file.read().split()
         return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
@@ -205,7 +204,7 @@ def rss_bytes() -> int:
         import resource  # noqa: PLC0415 - not on Windows
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_maxrss  # in bytes on macOS, the only other system
+        return usage.ru_maxrss  # in bytes on macOS, which is the only other system
     return 0
 
 
@@ -219,12 +218,12 @@ class ThreadGateway:
         self._is_back = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request on the event loop that owns the gateway, and wait for the reply."""
+        """Complete a request on the event loop that owns the gateway."""
         call = asyncio.run_coroutine_threadsafe(
             self._gateway.complete(endpoint, request), self._loop
         )
         self._calls.add(call)
-        # Checked after adding the call: `take_back` may have run before that, and missed this call.
+        # Only check this now, because `take_back` can't have cancelled a call that it didn't know.
         if self._is_back:
             call.cancel()
         try:
@@ -235,16 +234,16 @@ class ThreadGateway:
     async def aclose(self) -> None: ...
 
     def take_back(self) -> None:
-        """Cancel the calls of the other thread, and all calls that it makes from now on."""
+        """Cancel the other thread's calls, including any that it makes later."""
         self._is_back = True
         for call in list(self._calls):
             call.cancel()
 
 
 async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
-    """Run `work` in a thread in which models are called through `gateway`, and return its result.
+    """Run `work` in a thread that calls models through `gateway`, and return its result.
 
-    If the caller is cancelled, the calls of `work` to models are cancelled, too.
+    If the caller is cancelled, so are the calls.
     """
     loop = asyncio.get_running_loop()
     thread_gateway = ThreadGateway(gateway, loop)

@@ -37,7 +37,7 @@ _TICKS_BETWEEN_LOOKS = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
-    """Build uvicorn's settings for a server without logs of its own. The caller sets `app` later."""
+    """Build uvicorn's settings for a server that doesn't log. The caller sets `app` later."""
     return uvicorn.Config(
         "",
         http=protocol,
@@ -55,7 +55,7 @@ def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) 
 
 class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, but close it at once if it's from another user's process."""
+        """Accept a connection, or close it if it's from another user's process."""
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
         is_unix = peer and peer.family == getattr(_socket, "AF_UNIX", None)
@@ -80,7 +80,7 @@ class Engine(uvicorn.Server):
         self._admission: AdmissionMiddleware
 
     async def live(self) -> None:
-        """Serve requests until it's time to leave."""
+        """Serve requests until the engine leaves."""
         lock = self._engine_lock
         service = Service(self.leave)
         self._admission = create_app(service, self._log, token=lock.token)
@@ -92,43 +92,45 @@ class Engine(uvicorn.Server):
         self._log.add(f"gone: {self._reason}")
 
     async def _prepare(self, service: Service) -> None:
-        """Load all that judging needs; then ask the engines of other versions to leave."""
+        """Load everything that judging needs, then ask engines of other versions to leave."""
         await service.prepare()
         if service.failure:
             self._log.add(f"not ready: {service.failure}")
-            # Leave soon, since a new engine may succeed. Touching this file keeps the prompt hook from
-            # starting a new engine at every prompt.
+            # Leave soon, because a new engine may succeed. Touch this file, so that the prompt hook doesn't
+            # start a new engine at every prompt.
             self._idle_limit_s = _SUCCEEDED_SECONDS
             await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
             return
+
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         try:
             config = await asyncio.to_thread(configuration.load, None)
             minutes = config.engine.idle_minutes
-        except JudgekitError:  # reported with each request
+        except JudgekitError:  # every request will report it
             minutes = configuration.EngineConfig().idle_minutes
         self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
         await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED_SECONDS)
 
     async def on_tick(self, counter: int) -> bool:
-        """Call `look_around` once a second; uvicorn calls this method ten times a second."""
+        """Call `look_around` once a second. Uvicorn calls this method ten times a second."""
         if counter % _TICKS_BETWEEN_LOOKS == 0 and not self.should_exit:
             self.look_around()
         return await super().on_tick(counter)
 
     def look_around(self) -> None:
-        """Leave if the engine has been idle for long, uses too much memory, or can't be found any more.
+        """Leave if the engine has been idle too long, uses too much memory, or can't be found any more.
 
-        It never leaves while requests are running.
+        It never leaves while a request is running.
         """
         now = time.monotonic()
         requests_inside = self._admission.inside.total()
-        # The second condition finds requests that came and went since the last look.
+        # Also notice requests that started and ended since the last call.
         if requests_inside or self._admission.requests != self._requests_seen:
             self._requests_seen = self._admission.requests
             self._last_request_at = now
         if requests_inside:
             return
+
         memory = rss_bytes()
         if now - self._last_request_at > self._idle_limit_s:
             self._leave("idle")
@@ -138,18 +140,17 @@ class Engine(uvicorn.Server):
             self._leave("its socket is gone")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Give up the lock and the socket, so that another engine can start; then finish running requests."""
+        """Release the lock and socket, so that another engine can start, and finish all running requests."""
         requests = self._admission.inside.total()
         self._log.add(f"stopping: {self._reason}; {requests} requests to finish")
         self._admission.leaving = True
         self._engine_lock.leave()
-        await asyncio.sleep(
-            _LATECOMER_SECONDS
-        )  # a refusal tells late clients to ask the next engine
+        # Late clients are refused during this time, and then connect to the next engine.
+        await asyncio.sleep(_LATECOMER_SECONDS)
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:
-        """Leave at once, or with `idle_seconds` once the engine has been idle for that long."""
+        """Leave now, or after the engine has been idle for `idle_seconds`."""
         if idle_seconds:
             self._idle_limit_s = min(self._idle_limit_s, idle_seconds)
         else:

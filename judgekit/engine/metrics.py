@@ -42,23 +42,21 @@ class Metrics:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, and count it by its route and the answer's status.
-
-        The status is 0 if there was no answer.
-        """
+        """Pass a request to the application, and count it by route and status."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status = 0
+
+        status = 0  # unless there's a response
 
         async def send_and_note_status(message: Message) -> None:
             nonlocal status
-            status = message.get("status", status)  # only the first message of an answer has one
+            status = message.get("status", status)  # only a response's first message has one
             await send(message)
 
         with self._inside.track_inprogress():
             await self._app(scope, receive, send_and_note_status)
-        # Count by route, not by path: strangers could ask for any number of paths.
+        # Count by route rather than path, because strangers can request any number of paths.
         route = getattr(scope.get("route"), "path", "other")
         self._requests.labels(route, str(status)).inc()
 

@@ -48,30 +48,28 @@ class EngineLock(NamedTuple):
     token: str = ""
 
     def taken_away(self) -> bool:
-        """Whether the file by which clients find this engine was removed or replaced."""
+        """Whether the file by which clients find this engine has been removed or replaced."""
         return _identify_file(self.entrance) != self.mark
 
     def leave(self) -> None:
-        """Make room for the next engine: remove the file by which clients find this one, and free the lock.
-
-        The lock is renamed to `….leaving`, which says that this engine is still finishing its requests.
-        """
+        """Make room for the next engine, while this one finishes its requests."""
         with suppress(OSError):
             if not self.taken_away():
                 os.unlink(self.entrance)
         with suppress(OSError):
             if _is_still_at(self.place.lock, self.lock):
+                # This frees the lock's path, and shows that the engine is still running.
                 os.rename(self.place.lock, f"{self.place.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
-        """Remove the engine's remaining files. It's called when all requests are finished."""
+        """Remove the engine's remaining files, when all requests are finished."""
         self.leave()
         with suppress(OSError):
             os.unlink(f"{self.place.stem}.{os.getpid()}.leaving")
 
 
 def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
-    """Become the engine of `place`, and listen there. None: another process is its engine already.
+    """Become the engine at `place`, and listen there. Returns None if another process already is.
 
     Raises `OSError` if the folder isn't private, or listening fails.
     """
@@ -81,9 +79,9 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
     if lock is None:
         return None
     token = "" if unix else secrets.token_urlsafe(32)
-    previous_umask = os.umask(0o077)  # the socket is this user's only, from the beginning
+    previous_umask = os.umask(0o077)  # create the socket for this user only
     try:
-        os.ftruncate(lock, 0)  # it may hold the process id of an engine that died
+        os.ftruncate(lock, 0)  # remove the process id of an engine that died
         listener = _listen_on_socket(place) if unix else _listen_on_port(place, token)
     except OSError:
         os.close(lock)
@@ -95,8 +93,8 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
 
 
 def _listen_on_socket(place: EngineAddress) -> socket.socket:
-    """Listen on the engine's Unix socket, in place of an engine that died; raises `OSError`."""
-    Path(place.socket).unlink(missing_ok=True)
+    """Listen on the engine's Unix socket. Raises `OSError`."""
+    Path(place.socket).unlink(missing_ok=True)  # left by an engine that died
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(place.socket)
@@ -108,7 +106,7 @@ def _listen_on_socket(place: EngineAddress) -> socket.socket:
 
 
 def _listen_on_port(place: EngineAddress, token: str) -> socket.socket:
-    """Listen on a free port, and write the port and the token to a file for clients; raises `OSError`."""
+    """Listen on a free port, and write the port and token to a file for clients. Raises `OSError`."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
     try:
         _, port = listener.getsockname()
@@ -122,7 +120,7 @@ def _listen_on_port(place: EngineAddress, token: str) -> socket.socket:
 def take_lock(path: str) -> int | None:
     """Lock the file at a path, and return the descriptor that holds the lock until it's closed.
 
-    None if another process has the lock.
+    Returns None if another process has the lock.
     """
     for _ in range(_TRIES):
         descriptor = locks.take(path)
@@ -130,17 +128,14 @@ def take_lock(path: str) -> int | None:
             return None
         if _is_still_at(path, descriptor):
             return descriptor
-        # Another process removed or renamed the file between our opening and our locking it. This lock
-        # would protect nothing, as the next engine would lock a new file at the path.
+        # The file was removed or renamed before we locked it. This lock is useless, because the next engine
+        # would lock a new file at the same path.
         os.close(descriptor)
     return None
 
 
 def _identify_file(path: str) -> tuple[int, int]:
-    """Return a file's device and inode, which tell it from another file at the same path.
-
-    Both are -1 if there's no file, so that the result equals no file's.
-    """
+    """Return a file's device and inode, which identify it, or (-1, -1) if there's no file."""
     try:
         state = os.lstat(path)
     except OSError:
@@ -149,7 +144,7 @@ def _identify_file(path: str) -> tuple[int, int]:
 
 
 def _is_still_at(path: str, descriptor: int) -> bool:
-    """Whether an open file is still the one at its path."""
+    """Whether the open file is still the one at this path."""
     state = os.fstat(descriptor)
     return _identify_file(path) == (state.st_dev, state.st_ino)
 
@@ -161,14 +156,14 @@ class Running(NamedTuple):
 
 
 def engines(place: EngineAddress) -> list[Running]:
-    """List the running engines of all versions in the folder of `place`, and remove files of dead engines.
+    """List running engines of all versions in the folder of `place`, and remove files of dead ones.
 
-    Engines of our own version come first, and engines that are leaving come last.
+    Engines with this code come first, and those that are leaving come last.
     """
     engine_by_process: dict[int, Running] = {}
     stem = f"engine-{place.compat_key}-"
-    # An engine that leaves renames its `.lock` to `.leaving`. In this order, one that does so between the two
-    # searches is found by the second.
+    # A leaving engine renames its `.lock` to `.leaving`. In this order, an engine that does so between the
+    # two searches isn't missed.
     for suffix in (".lock", ".leaving"):
         is_leaving = suffix == ".leaving"
         for path in sorted(Path(place.folder).glob(f"{stem}*{suffix}")):
@@ -176,11 +171,12 @@ def engines(place: EngineAddress) -> list[Running]:
             address = EngineAddress(place.folder, place.compat_key, code)
             with suppress(OSError):
                 lock = take_lock(str(path))
-                if lock is None:  # an engine holds the lock, so it's alive
+                if lock is None:  # the engine is alive
                     process = _read_process_id(path)
                     if process is not None:
                         engine_by_process[process] = Running(address, process, is_leaving)
                     continue
+                # The engine is dead. Keep the files for this code, including its log.
                 if is_leaving:
                     path.unlink()
                 elif address.code != place.code:
@@ -201,7 +197,7 @@ def _remove_files(address: EngineAddress) -> None:
 def _read_process_id(lock: Path) -> int | None:
     """Read an engine's process id from its lock file.
 
-    None if the file is gone, or if no process id is written into it for a second.
+    Returns None if the file is gone, or no process id is written to it within a second.
     """
     deadline = time.monotonic() + _SIGN_SECONDS
     while time.monotonic() < deadline:
@@ -209,7 +205,7 @@ def _read_process_id(lock: Path) -> int | None:
             return int(lock.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError:  # an engine that's just starting hasn't written it yet
+        except ValueError:  # the engine is just starting, and hasn't written its id yet
             time.sleep(_POLL)
     return None
 
@@ -223,7 +219,7 @@ def running() -> list[Running]:
 
 
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
-    """Ask the engines of other versions to leave once they've been idle for `idle_seconds`."""
+    """Ask engines of other versions to leave once they've been idle for `idle_seconds`."""
     for engine in engines(place):
         if not engine.leaving and engine.place.code != place.code:
             with suppress(client.NoEngine):
@@ -231,7 +227,7 @@ def dismiss(place: EngineAddress, idle_seconds: float) -> None:
 
 
 def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0) -> None:
-    """Ask an engine to leave once it has been idle for `idle_seconds`; 0 means at once.
+    """Ask an engine to leave, now or after it has been idle for `idle_seconds`.
 
     Raises `NoEngine` if the engine doesn't answer within `seconds`.
     """
@@ -241,7 +237,7 @@ def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0)
 
 
 def health(place: EngineAddress) -> dict[str, Any] | None:
-    """Ask an engine for its state, a JSON object; None if it doesn't answer, or answers something else."""
+    """Ask an engine for its state. Returns None if it doesn't answer with a JSON object."""
     try:
         state = json.loads(client.health(place, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
@@ -254,7 +250,7 @@ def health(place: EngineAddress) -> dict[str, Any] | None:
 def start(seconds: float) -> Running | None:
     """Start an engine unless one is running, wait until it's ready, and return it.
 
-    None if the engine fails, or isn't ready within `seconds`.
+    Returns None if the engine fails or isn't ready within `seconds`.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -262,6 +258,7 @@ def start(seconds: float) -> Running | None:
             engine_address = connection.place
     except client.NoEngine:
         return None
+
     while time.monotonic() < deadline:
         state = health(engine_address)
         if state is not None and state["ready"]:
@@ -273,9 +270,9 @@ def start(seconds: float) -> Running | None:
 
 
 def stop(engine: Running, *, at_once: bool = False) -> bool:
-    """Ask an engine to stop, and wait until it has ended; False if it's still running after 5 seconds.
+    """Ask an engine to stop, or kill it if `at_once` or if it doesn't answer, and wait for its end.
 
-    The engine is killed if it doesn't answer, or with `at_once`.
+    Returns False if it's still running after 5 seconds.
     """
     if not at_once and not engine.leaving:
         try:
@@ -285,6 +282,7 @@ def stop(engine: Running, *, at_once: bool = False) -> bool:
     if at_once:
         with suppress(OSError):
             os.kill(engine.process, getattr(signal, "SIGKILL", signal.SIGTERM))
+
     deadline = time.monotonic() + END_SECONDS
     while any(running_engine.process == engine.process for running_engine in engines(engine.place)):
         if time.monotonic() > deadline:
@@ -305,7 +303,7 @@ class Log(logging.Handler):
         self._written: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        """Write one line with the time and the process id, unless the same text was written a moment ago."""
+        """Write a line with the time and process id, unless the same text was written recently."""
         now = time.monotonic()
         recent_texts = {}
         for old_text, written_at in self._written.items():
@@ -314,16 +312,16 @@ class Log(logging.Handler):
         if text in recent_texts:
             return
         self._written = recent_texts | {text: now}
+
         utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = f"{utc} {os.getpid()} {text}\n"
         with suppress(OSError):
-            # If somebody has removed the folder, this fails, and nothing is written. `append` alone would
-            # create the folder again.
+            # Fail if the folder has been removed. `append` would create it again.
             os.stat(os.path.dirname(self._path))
             outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
-        """Write an error's class and the line that raised it, but not its message, which may quote texts."""
+        """Write an error's class and source line, but not its message, which can quote private texts."""
         position = ""
         frames = traceback.extract_tb(error.__traceback__)
         if frames:
@@ -332,7 +330,7 @@ class Log(logging.Handler):
         self.add(f"fault: {type(error).__name__}{position}")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a message of another library, without its arguments, which may quote texts."""
+        """Write another library's log message, without its arguments, which can quote private texts."""
         if record.exc_info and record.exc_info[1]:
             self.fault(record.exc_info[1])
             return

@@ -51,8 +51,8 @@ BEAT_SECONDS = 3.0
 _TIDY_SECONDS = 600.0
 _STORE_SECONDS = 15.0  # to keep trying to store a verdict, while the database restarts
 _RETRY_SECONDS = 0.25
-_MOST_ENDINGS = 1000
-_SLACK = 30.0  # seconds beyond its deadline until a judging counts as abandoned
+_MAX_UNRECORDED = 1000
+_GRACE_SECONDS = 30.0  # after its deadline, before an attempt counts as abandoned
 
 
 class StoreTokens(Tokens):
@@ -64,7 +64,7 @@ class StoreTokens(Tokens):
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Lend the rows of tokens to a caller that changes the list; then store what it added or removed."""
+        """Give the list of rows to the caller to change in place, then store what was added or removed."""
         stored_rows = self.rows()
         rows = list(stored_rows)
         yield rows
@@ -77,7 +77,7 @@ class StoreTokens(Tokens):
 
 
 def tokens_of(settings: Config) -> Tokens:
-    """Return the shared judge's tokens: from the store if there's one, else from this machine."""
+    """Return the shared judge's tokens, which are in the store if there's one, or else on this machine."""
     store = settings.server.store
     if store is None:
         return user_tokens()
@@ -92,10 +92,7 @@ class _Meter:
         self.usd = 0.0
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request, and add the cost of the call to `usd`, also if the call failed.
-
-        An unknown cost counts as 0.
-        """
+        """Complete a request and add its cost, if known, even if it fails."""
         try:
             reply = await self._gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -115,7 +112,7 @@ class Replica:
     ) -> None:
         self.database = database
         self.id = uuid.uuid4().hex
-        # A connection of its own, so that a queue of requests doesn't make this replica look dead.
+        # A separate connection, because a long queue of requests must not make this replica look dead.
         self._pulse = Database(settings.server.store or "")
         self._log = log
         self._text = settings.ledger.text
@@ -125,40 +122,34 @@ class Replica:
         self._reading_task: asyncio.Task[None] | None = None
         self._holder_by_sha256: dict[str, str] = {}
         self._damaged_names: list[str] = []  # names of tokens
-        # Calls that end an attempt, which the store couldn't record yet.
-        self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)
-        self._tokens_read_at = -TOKEN_SECONDS  # long enough ago for the first call to read them
+        # Calls that record the end of an attempt, to repeat when the store works again.
+        self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MAX_UNRECORDED)
+        self._tokens_read_at = -TOKEN_SECONDS  # the first call will read them
         self._reading_failure = ""
 
     async def run_in_thread(
         self, work: Callable[[], Value], free_connections: asyncio.Semaphore | None = None
     ) -> Value:
-        """Run `work` in a thread as soon as a connection to the store is free, and return its result.
-
-        If the caller is cancelled while `work` is running, it still waits until `work` has ended, since a
-        thread can't be stopped and its connection isn't free before.
-        """
+        """Run `work` in a thread once a connection to the store is free, and return its result."""
         async with free_connections or self._free_connections:
             task = asyncio.ensure_future(running.run_in_thread(work))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
+                # Still wait, because a thread can't be stopped and holds its connection until it finishes.
                 await asyncio.gather(task, return_exceptions=True)
                 raise
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Report this replica to the store as alive, inside the `async with` block.
-
-        Other replicas leave the requests of a living replica alone.
-        """
+        """Keep this replica registered as alive, so that other replicas don't take over its requests."""
         await running.run_in_thread(partial(self._pulse.beat, self.id))
         beating = asyncio.create_task(self._beat())
         try:
             yield
         finally:
             beating.cancel()
-            # Wait until it has ended: otherwise it could report the replica as alive after it has left.
+            # Wait for the end, because a late beat would register the replica again.
             await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
@@ -167,10 +158,7 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        """Report this replica as alive every few seconds, and tidy the store every few minutes.
-
-        It runs until it's cancelled. A failure is logged.
-        """
+        """Until cancelled, report this replica as alive every few seconds, and sometimes tidy the store."""
         tidied_at = time.monotonic()
         own_connection = asyncio.Semaphore()
         while True:
@@ -185,32 +173,29 @@ class Replica:
                 self._log.add(str(error))
 
     async def _catch_up(self) -> None:
-        """Record the ends of attempts that the store couldn't record before.
-
-        Raises if the store still fails. The end that failed is kept for the next call.
-        """
+        """Record the ends of attempts that couldn't be recorded before. Raises if the store still fails."""
         while self._unrecorded_endings:
             ending = self._unrecorded_endings.popleft()
             try:
                 await self.run_in_thread(ending)
             except BaseException:
-                self._unrecorded_endings.append(ending)
+                self._unrecorded_endings.append(ending)  # try again next time
                 raise
 
     async def refresh_tokens(self) -> None:
-        """Read the tokens again if that's a second ago; raises `StoreError` while reading fails."""
+        """Read the tokens from the store at most once a second. Raises `StoreError` while that fails."""
         if time.monotonic() - self._tokens_read_at > TOKEN_SECONDS:
             if self._reading_task is None:
                 self._reading_task = asyncio.create_task(self._read_tokens())
-            # A caller that hangs up doesn't cancel the reading, since other callers may be waiting for it.
+            # If this caller hangs up, continue, because other callers may be waiting.
             await asyncio.shield(self._reading_task)
         if self._reading_failure:
             raise StoreError(self._reading_failure)
 
     async def _read_tokens(self) -> None:
-        """Read the tokens from the store, and log damaged rows that are new.
+        """Read the tokens from the store, and log newly damaged rows.
 
-        This never raises `JudgekitError`: a failure is kept, and `refresh_tokens` raises it.
+        Doesn't raise `JudgekitError`. A failure is noted for `refresh_tokens` to raise.
         """
         try:
             tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
@@ -230,8 +215,7 @@ class Replica:
     async def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown.
 
-        The tokens are read from the store first, unless that was done within the last second. Raises
-        `StoreError` if they can't be read.
+        Raises `StoreError` if the tokens can't be read.
         """
         await self.refresh_tokens()
         return self._holder_by_sha256.get(sha256_of(token))
@@ -239,44 +223,47 @@ class Replica:
     async def answer(
         self, who: str, key: str | None, body: str, judge: DocumentJudge, run_judge: Judged
     ) -> bytes:
-        """Answer a request: with the answer stored under `key`, or else by judging; raises `StoreError`.
+        """Return the answer stored under `key`, or else judge the request and store the answer.
 
-        An answer is stored before it's returned, so every attempt at the request returns the same one.
+        Raises `StoreError`, also if another replica is judging the request.
         """
         attempt_id = uuid.uuid4().hex
-        # Without a key, a request can't be told from a repetition: it's always a new one.
+        # Without a key, every request is treated as a new one.
         name = attempt_id if key is None else f"client:{key}"
         attempt = Attempt(who, name, sha256_of(body), attempt_id, self.id)
         meter = _Meter(judge.gateway)
         ending = None
         try:
-            await self._catch_up()  # it may be this very request
+            await self._catch_up()  # an earlier attempt at this request may be among these
             stored_answer = await self._claim(attempt, judge)
             if stored_answer is not None:
                 return stored_answer.encode()
-            # Share kept replies with the other replicas.
+
+            # Share the cached replies of all replicas.
             cache = None if judge.cache is None else ReplyCache(self.database)
             verdict = await run_judge(replace(judge, gateway=meter, cache=cache))
+            # Store the answer before returning it, so that every attempt returns the same one.
             ending = self._make_ending(attempt, meter.usd, verdict)
             stored_answer = await self._retry_in_thread(ending)
         except BaseException:
-            if ending is None:  # there's no answer: give up, but record the cost
+            if ending is None:  # record the cost without an answer
                 ending = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
-            # Once it's recorded, a repetition gets the stored verdict, or can start at once.
+            # Once this is recorded, a retry gets the stored verdict, or can start without waiting.
             self._unrecorded_endings.append(ending)
             with suppress(JudgekitError):
                 await self._catch_up()
             raise
+
         if not stored_answer:
             raise StoreError("another replica judges this request; ask again for its verdict", 1)
         return stored_answer.encode()
 
     async def _claim(self, attempt: Attempt, judge: DocumentJudge) -> str | None:
-        """Claim a request for an attempt, and reserve the most that it may cost.
+        """Claim a request for an attempt, and reserve its maximum cost.
 
-        If the request has an answer already, returns that, else None. Raises `StoreError`.
+        Returns the stored answer if the request already has one, otherwise None. Raises `StoreError`.
         """
-        seconds = judge.settings.timeout + _SLACK
+        seconds = judge.settings.timeout + _GRACE_SECONDS
         reserved_usd = 0.0
         if self._budget:
             reserved_usd = judge.settings.max_cost_usd or 0.0
@@ -285,18 +272,15 @@ class Replica:
 
     def _make_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
         """Build the call that stores an attempt's verdict and its line in the ledger."""
-        # Recorded as a task's verdict, not a gate's, until its client says so.
+        # Record it as a task's verdict. The client may later report it as a gate's.
         ledger_line = make_verdict_line(verdict, text=self._text, of_task=True)
         ledger_line = ledger_line.model_copy(update={"project": SERVED})
         answer = verdict.model_dump_json(by_alias=True)
         return partial(self.database.finish_attempt, attempt, usd, answer, ledger_line)
 
     async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
-        """Run `work` in a thread, and retry it for 15 seconds while it raises `StoreError`.
-
-        It stores an answer that has been paid for, and that mustn't get lost.
-        """
-        # A failure also suggests a pause, but that's meant for clients: this loop doesn't keep to it.
+        """Run `work` in a thread, and retry for 15 seconds while it raises `StoreError`."""
+        # Ignore the pause that the error suggests, which is meant for clients.
         tries = retrying.Tries(inf, (_RETRY_SECONDS,), keeps_to_request=False)
 
         def is_store_failure(failure: Exception, _: int) -> bool:
@@ -307,9 +291,9 @@ class Replica:
 
 
 def _read_budget(settings: Config) -> Budget | None:
-    """Return the configured budget, or None if none is configured.
+    """Return the configured budget, or None if there's none.
 
-    Raises `ConfigError` if it can't be kept: without a store, or without a suitable limit for each judging.
+    Raises `ConfigError` if there's no store to keep it in, or no suitable cost limit per judging.
     """
     server = settings.server
     limit = settings.judge.max_cost_usd
@@ -327,9 +311,9 @@ def _read_budget(settings: Config) -> Budget | None:
 
 
 def join_store(settings: Config, log: Log) -> Replica | None:
-    """Make this process a replica of the configured store; None if no store is configured.
+    """Make this process a replica that shares the configured store, or return None if there's no store.
 
-    Raises `ConfigError` if the store can't be used, or the budget can't be kept.
+    Raises `ConfigError` if the store can't be used, or the budget is invalid.
     """
     budget = _read_budget(settings)
     if settings.server.store is None:

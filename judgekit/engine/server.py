@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
-_MOST_DESCRIPTORS = 65536
+_MAX_DESCRIPTORS = 65536
 _NOT_INSTALLED = 69
 _NO_PLACE = 73
 _FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the engine, in the child process that `start` of the client created.
+    """Start the engine in the process created by `client.start`, and return the exit code.
 
-    Once the engine's socket listens, this process forks. The parent returns 0. The child is the engine: it
-    serves requests, and never returns. If the engine can't start, an exit code other than 0 is returned.
+    Once the socket listens, this process forks. The parent returns 0, while the child becomes the engine.
     """
     if os.name != "nt":
-        # Close the pipes that were inherited: their readers would wait for as long as the engine runs.
-        os.closerange(3, _MOST_DESCRIPTORS)
+        # Close inherited pipes, because their readers would wait for the engine's end.
+        os.closerange(3, _MAX_DESCRIPTORS)
         os.chdir("/")
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         return _NOT_INSTALLED
+
     engine_address = EngineAddress(*arguments)
     try:
         engine_lock = process.take(engine_address)
@@ -47,21 +47,22 @@ def main(arguments: Sequence[str]) -> int:
         os.unlink(engine_address.tried)
     if engine_lock is None:
         return TAKEN
+
     if os.name != "nt":
-        is_starter = os.fork() != 0
-        if is_starter:
+        is_parent = os.fork() != 0
+        if is_parent:
             return 0
         os.setsid()
-    return _serve(engine_lock, process.Log(engine_address.log))  # it never returns
+    return _serve(engine_lock, process.Log(engine_address.log))
 
 
 def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
-    """Serve requests until the engine leaves, and end this process."""
+    """Serve requests until the engine leaves, then end this process."""
     code = 0
     try:
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
-        gc.disable()  # imports stay alive: collecting among them would only waste time
+        gc.disable()  # nothing that is imported becomes garbage
         from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second; requests may arrive
 
         gc.enable()
@@ -71,7 +72,7 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
         code = _FAULT
     finally:
         engine_lock.end()
-        # At once: there are threads that nobody waits for, and a hundred megabytes that needn't be freed.
+        # Exit without waiting for threads or freeing a hundred megabytes.
         os._exit(code)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from judgekit.engine.process import Log
     from judgekit.judging.score import DocumentJudge
 
-_PART = 32_768  # bytes
+_CHUNK_SIZE = 32_768  # bytes
 _OPEN = ("/healthz", "/openapi.json")
 _HINT = "send a token of this server: Authorization: Bearer jk_…"
 
@@ -105,13 +105,13 @@ class CheckedRoute(APIRoute):
     """Refuses a request with a character that no ledger can hold, wherever in it, before it is looked at."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Build the route's handler. It answers 400 to a request with a text that can't be stored."""
+        """Build the route's handler, which answers 400 to a request with text that can't be stored."""
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
             problem = find_unstorable(dict(request.query_params))
             if not problem and await request.body():
-                # `handle` refuses invalid JSON, and JSON that's nested too deeply.
+                # Ignore invalid or deeply nested JSON here, because `handle` refuses it.
                 with suppress(ValueError, RecursionError):
                     problem = find_unstorable(await request.json())
             if problem:
@@ -131,11 +131,11 @@ router = APIRouter(
 def create_team_app(
     service: Service, log: Log, tokens: Tokens | Replica, project: Path | None = None
 ) -> Metrics:
-    """Build the team server's ASGI application: the public routes, admission by token, and metrics."""
+    """Build the team server's ASGI application, with admission by token, and metrics."""
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
-    local.say_errors(app, log)
+    local.report_errors(app, log)
     metrics = Metrics(
         AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT)
     )
@@ -206,26 +206,22 @@ async def judge(
     holder = request.scope[HOLDER]
 
     async def judge_document() -> bytes:
-        """Judge the document, and return the verdict as JSON.
-
-        With a store, that's the verdict which the first attempt at this request stored.
-        """
+        """Judge the document, unless the store already has a verdict for this request, and return JSON."""
         judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
         server_judge = await service.judge(state.project, judge_request)
         limited_judge = _limit_judge(server_judge, limits)
         document = body.document.document()
 
-        async def judge_and_count(chosen_judge: DocumentJudge) -> Verdict:
-            # `replica.answer` passes a copy of the limited judge, which adds up the cost of its calls.
-            verdict = await service.judged(chosen_judge, document)
+        async def judge_and_count(metered_judge: DocumentJudge) -> Verdict:
+            verdict = await service.judged(metered_judge, document)
             state.metrics.count(verdict)
             return verdict
 
         if replica is None:
             verdict = await judge_and_count(limited_judge)
             return verdict.model_dump_json(by_alias=True).encode()
-        # A request is identified by its text as the client sent it. Serialising `body` again could give
-        # another text in another version of the server.
+        # Identify the request by its original text, because another version of the server could serialise
+        # `body` differently.
         text = (await request.body()).decode("utf-8", "surrogateescape")
         return await replica.answer(holder, idempotency_key, text, limited_judge, judge_and_count)
 
@@ -234,23 +230,23 @@ async def judge(
         may_have_later_fields = unknown_fields == records.READS_ON
         return verdict if may_have_later_fields else _drop_later_fields(verdict)
 
-    # Judge in the server's own environment and folder, not a client's. Each holder of a token is a caller,
-    # and the callers take turns.
+    # Judge in the server's environment and folder. The holders of tokens take turns.
     environ = dict(environment.environ())
-    carried = local.Carried(environ=environ, cwd=str(Path.cwd()), client=holder)
-    return await local.done(request, carried, work)
+    server_body = local.CallerBody(environ=environ, cwd=str(Path.cwd()), client=holder)
+    return await local.run_and_answer(request, server_body, work)
 
 
 def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
-    """Return a judge with the lower of its own and the client's limits.
+    """Return a copy of the judge with the client's limits where they are lower.
 
-    Raises `OtherRubricError` if the client means another rubric of this name, and `UsageError` if its limit
-    of cost can't be kept because a price isn't known.
+    Raises `OtherRubricError` if the client's rubric has different content, and `UsageError` if a cost limit
+    can't be enforced because a price is unknown.
     """
     settings = judge.settings
     if limits.rubric_sha256 not in (None, settings.loaded.sha256):
         problem = f"is a different rubric on this server: {settings.loaded.sha256}"
         raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {problem}")
+
     check_prices(settings.models_by_tier, limits.max_cost_usd, asked=True)
     costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
     return judge.with_settings(
@@ -260,7 +256,7 @@ def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
 
 
 def _drop_later_fields(verdict: bytes) -> bytes:
-    """Drop fields of a verdict in JSON that a client of an earlier version doesn't know, and would refuse."""
+    """Remove fields from a JSON verdict that an older client wouldn't accept."""
     record = json.loads(verdict)
     records.drop_later_fields(record)
     return json.dumps(record, ensure_ascii=False).encode()
@@ -272,7 +268,7 @@ def keep(request: Request, body: LinesBody) -> Kept:
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
     raw_lines = [json.dumps(line).encode() for line in body.lines]
-    # PostgreSQL refuses more than files do, such as long ids.
+    # PostgreSQL refuses more than files do, for example long ids.
     find_problem = store.explain_misplaced if replica is None else refusal
     accepted, reasons = store.parse_accepted(raw_lines, find_problem)
     signed_records = [sign_record(record, holder) for record in accepted]
@@ -284,7 +280,7 @@ def keep(request: Request, body: LinesBody) -> Kept:
 
 
 def _add_to_ledgers(records: Iterable[Record]) -> None:
-    """Add records to the ledgers of their projects on this machine."""
+    """Add records to their projects' ledgers on this machine."""
     records_by_project = defaultdict(list)
     for record in records:
         records_by_project[record.project].append(record)
@@ -311,31 +307,26 @@ def lines(
     line_filter = LineFilter(
         since=store.parse_time(since), project=None if project == "all" else project
     )
-    # Lines aren't parsed here. A line of the wanted kind has this text in it. The text is b"" for all kinds,
-    # since every line contains that.
-    text_of_kind = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
+    # Search for this marker instead of parsing every line. All lines contain the empty marker.
+    kind_marker = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
     replica: Replica | None = request.app.state.replica
     if replica is not None:
         raw_lines = replica.database.lines(line_filter.since, line_filter.project)
     else:
         raw_lines = (entry.raw for entry in store.read_entries([store.home()], line_filter))
-    lines_of_kind = (raw for raw in raw_lines if text_of_kind in raw)
-    parts = _join_lines(lines_of_kind)
-    # Read the first part before answering: if that fails, the client gets a proper error. If a later part
-    # fails, the connection ends without the last chunk, and so the client knows that lines are missing.
-    first_part = next(parts)
-    return StreamingResponse(chain([first_part], parts), media_type=local.LINES)
+    chunks = _join_lines(raw for raw in raw_lines if kind_marker in raw)
+    # Read the first chunk now, so that the client gets a proper error if that fails. If a later chunk fails,
+    # the connection ends without the final chunk, so the client notices.
+    first_chunk = next(chunks)
+    return StreamingResponse(chain([first_chunk], chunks), media_type=local.LINES)
 
 
 def _join_lines(raw_lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines in parts of `_PART` bytes, which may end within a line.
-
-    The last part may be shorter, or empty.
-    """
+    """Join lines into chunks of `_CHUNK_SIZE` bytes. The last chunk can be shorter or empty."""
     buffer = bytearray()
     for raw in raw_lines:
         buffer += raw + b"\n"
-        while len(buffer) >= _PART:
-            yield bytes(buffer[:_PART])
-            del buffer[:_PART]
+        while len(buffer) >= _CHUNK_SIZE:
+            yield bytes(buffer[:_CHUNK_SIZE])
+            del buffer[:_CHUNK_SIZE]
     yield bytes(buffer)

@@ -75,11 +75,12 @@ class PatientProtocol(H11Protocol):
     _unread_since: float | None = None  # None while the client has nothing to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch a new connection. If there are too many, close the one that's been idle longest."""
+        """Watch a new connection. If there are too many, close the one that's been idle longest."""
         super().connection_made(transport)
         self._check_progress()
         if len(self.connections) <= MOST_CONNECTIONS:
             return
+
         open_connections = []
         for connection in self.connections:
             if not isinstance(connection, PatientProtocol):
@@ -94,11 +95,11 @@ class PatientProtocol(H11Protocol):
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
         cycle = self.cycle
-        # uvicorn declares the cycle of a request as always there
+        # uvicorn's type annotation says that there's always a cycle
         return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 
     def resume_writing(self) -> None:
-        """Restart the time limit for reading, since the client has read a part of its answer."""
+        """Restart the time limit for reading when the client has read part of its answer."""
         super().resume_writing()
         self._unread_since = None
 
@@ -109,7 +110,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Answer a request that isn't valid HTTP, or has too long a head, with JSON like other errors."""
+        """Answer an invalid or oversized request head with JSON, like other errors."""
         body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
         headers = [
             ("content-type", JSON),
@@ -124,13 +125,10 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
     def _check_progress(self) -> None:
-        """Close the connection if the client is too slow; otherwise look again in some seconds.
-
-        It's too slow if it takes too long to send a request, or to read its answer.
-        """
+        """Close the connection if the client sends or reads too slowly, otherwise check again later."""
         now = time.monotonic()
         self._note_progress(now)
-        # There's no limit while the client waits for its answer.
+        # In other states, the client is waiting for its answer, which has no limit.
         limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
         limit = limits.get(self.conn.their_state, inf)
         sends_too_slowly = now - self.since > limit
@@ -141,7 +139,7 @@ class PatientProtocol(H11Protocol):
         self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_progress)
 
     def _note_progress(self, now: float) -> None:
-        """Note the time if the connection's state has changed, or if the client leaves an answer unread."""
+        """Note when the connection's state last changed, and since when an answer has been unread."""
         state = (self.conn.their_state, self.cycle)
         if state != self._state:
             self._state = state
@@ -162,7 +160,10 @@ def serve(
     key: Path | None = None,
     begun: Callable[[str], None],
 ) -> None:
-    """Serve until a signal ends it; `begun` gets a line once it listens; may raise `UsageError` before."""
+    """Serve until a signal arrives. Once the server listens, call `begun` with a line about that.
+
+    Raises `UsageError` or `ConfigError` if it can't start.
+    """
     _check_tls(host, certificate, key)
     settings = configuration.load(project)
     folder = environment.SERVER.make()
@@ -177,18 +178,18 @@ def serve(
 
     listener = _open_listener(host, port)
     scheme = "https" if certificate else "http"
-    host_in_url = f"[{host}]" if ":" in host else host  # an IPv6 address
-    actual_port = listener.getsockname()[1]  # the system chooses one for port 0
+    host_in_url = f"[{host}]" if ":" in host else host  # an IPv6 address has colons
+    actual_port = listener.getsockname()[1]  # for port 0, the system has chosen one
     url = f"{scheme}://{host_in_url}:{actual_port}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
     async def run_server() -> None:
-        """Serve until a signal ends it, and close the connections to models."""
+        """Serve until a signal arrives, then close the connections to models."""
         service = Service()
-        logging.getLogger().addHandler(log)  # or uvicorn's errors would go to stderr
+        logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
-        await service.prepare()  # it never raises: its failure is the answer to each request
+        await service.prepare()  # after a failure, serve anyway and report it to every client
         try:
             async with nullcontext() if replica is None else replica.living():
                 begun(f"judging at {url}: {description}")
@@ -201,10 +202,10 @@ def serve(
 
 
 def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
-    """Check whether traffic on `host` would be encrypted, or stays on this machine.
+    """Check that traffic is encrypted or stays on this machine.
 
-    Raises `UsageError` if neither is the case, or if only one of `certificate` and `key` is given. Raises
-    `ConfigError` if the certificate can't be loaded with its key.
+    Raises `UsageError` if it doesn't, or if only one of `certificate` and `key` is given, and `ConfigError`
+    if they can't be loaded.
     """
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key must be given together")
@@ -222,10 +223,9 @@ def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
 
 
 def _check_judge(settings: Config, project: Path | None) -> str:
-    """Describe the models that will judge.
+    """Check the configured rubric, models and cost limit, and return a description of the models.
 
-    Raises `ConfigError` or `UsageError` if there's no such rubric or no model, or if the cost limit can't be
-    kept.
+    Raises `ConfigError` or `UsageError` if one of them can't be used.
     """
     loader.configured_rubric("judge", settings.judge.rubric, project)
     models_by_tier, description = panel.resolve_panel(settings, project)
@@ -236,11 +236,11 @@ def _check_judge(settings: Config, project: Path | None) -> str:
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
-    """Listen on the first address that `host` resolves to; raises `ConfigError` if that fails."""
+    """Listen on the first address that `host` resolves to. Raises `ConfigError` if that fails."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = addresses[0]
-        host_and_port = address[:2]  # an IPv6 address has two more parts
+        host_and_port = address[:2]  # IPv6 has two more parts
         listener = socket.create_server(host_and_port, family=family, backlog=512)
     except OSError as error:
         problem = f"cannot listen on {host}:{port} ({error.strerror or error})"
@@ -251,12 +251,12 @@ def _open_listener(host: str, port: int) -> socket.socket:
 
 
 def _raise_descriptor_limit() -> None:
-    """Let this process open `_DESCRIPTORS` files and connections, or as many as the system allows."""
-    with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
+    """Let this process open `_DESCRIPTORS` files and connections, if the system allows that many."""
+    with suppress(ImportError, ValueError):  # not on Windows, and some systems allow fewer
         import resource  # noqa: PLC0415 - not on Windows
 
         soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # A negative number means that there's no limit.
+        # Negative values mean that there's no limit.
         if 0 <= soft_limit < _DESCRIPTORS:
             new_limit = _DESCRIPTORS if hard_limit < 0 else min(hard_limit, _DESCRIPTORS)
             resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))

@@ -173,7 +173,7 @@ def _write_request(
             fields["text"] = candidate.text
         sent_candidates.append(fields)
     request = {
-        **client.carried(project),
+        **client.caller_fields(project),
         "prompt": prompt,
         "candidates": sent_candidates,
         "parts": list_parts(candidates),

@@ -195,7 +195,7 @@ def _judge(
         # The budget starts here, so that it doesn't include the time to start an engine.
         asked_at = time.monotonic()
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
-        return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
+        return json.dumps({**client.caller_fields(git=True), **body, "run": run.id}).encode()
 
     def judge_here(_: client.NoEngine) -> Report:
         """Judge in this process. Any time that the engine took counts against the budget."""

@@ -20,7 +20,7 @@ from making import reply
 
 from judgekit.engine import admission, judges
 from judgekit.engine.admission import AdmissionMiddleware
-from judgekit.engine.app import Carried, DocumentBody, create_app, on_behalf_of
+from judgekit.engine.app import CallerBody, DocumentBody, create_app, on_behalf_of
 from judgekit.engine.judges import Service, in_thread
 from judgekit.engine.process import Log
 from judgekit.environment import OverrideEnviron
@@ -385,7 +385,7 @@ async def test_one_document_does_not_wait_for_a_thousand_of_another_client(
     finished: list[str] = []
 
     async def ask(client: str) -> None:
-        with on_behalf_of(Carried(environ={}, cwd="/", client=client)):
+        with on_behalf_of(CallerBody(environ={}, cwd="/", client=client)):
             await own.judged(cast("DocumentJudge", judge), cast("Document", None))
         finished.append(client)
 

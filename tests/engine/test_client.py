@@ -275,8 +275,8 @@ def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     with environment.OverrideEnviron({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
         place = {"cwd": str(tmp_path), "project": "/p", "client": str(os.getpid())}
-        assert client.carried("/p") == {"environ": {"A_KEY": "1"}, **place}
-        assert client.carried(git=True)["environ"] == {
+        assert client.caller_fields("/p") == {"environ": {"A_KEY": "1"}, **place}
+        assert client.caller_fields(git=True)["environ"] == {
             "A_KEY": "1",
             "GIT_DIR": "/x",
             "GIT_CONFIG_KEY_0": "y",

@@ -99,7 +99,7 @@ def is_gone(process: int, seconds: float = 20) -> bool:
 
 def body(text: str = "# A document\n\nIt says something.\n", **judge_request: object) -> bytes:
     asked = {"document": document(text) | {"task_id": "a.md"}, "wish": judge_request}
-    return json.dumps(client.carried() | asked).encode()
+    return json.dumps(client.caller_fields() | asked).encode()
 
 
 def judged(
