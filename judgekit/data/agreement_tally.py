@@ -216,7 +216,7 @@ class AgreementTally:
 
         is_strict = row.mode == "strict"
         is_in_accepted_group = is_strict and promise.first == "accept"
-        level = agreement.level_of(is_strict=is_strict, is_apart=is_in_accepted_group)
+        level = agreement.level_of(is_strict=is_strict, is_separate=is_in_accepted_group)
         group = self._groups.setdefault(is_in_accepted_group, _Group(level))
         group.rate = promise.rate
         group.final += row.is_decided_by_first

@@ -38,7 +38,7 @@ LEVEL = 0.05  # of breaking a promise: 1 in 20
 LEAST_ROWS = 50
 """With fewer, the strong judge is asked about all."""
 _RATES = [percent / 100 for percent in range(2, 96)]
-# The share of rows that a judge decides grows roughly with the square root of the disagreements
+# The fraction of rows that a judge decides grows roughly with the square root of the disagreements
 # allowed. That holds for true probabilities, and for the recorded pairs in `bench/judged`.
 _GROWTH = 0.5
 _REMEMBERED = 50  # sampled rows whose agreement predicts that of the next ones
@@ -46,7 +46,7 @@ _PRIOR_ROWS = 1.0
 _PRIOR_DISAGREEMENT = 0.1
 _ACCEPTED_PARTS = 4  # the surest one, two, three or all quarters of the acceptances may be final
 _ROUNDING = 1e-9
-_FORESEEN_RUNS = 5
+_SIMULATED_RUNS = 5
 _SEED = 1
 
 Agrees: TypeAlias = Literal["verdict", "accepted"]
@@ -62,16 +62,16 @@ class Promise(NamedTuple):
     """Whether the final acceptances also keep the promise by themselves."""
 
     def holds_for(self, first: Outcome, strong: str) -> bool:
-        """Whether two verdicts agree. If the strong judge is undecided, nothing agrees with its verdict."""
-        if strong not in ("accept", "improve", "reject"):
+        """Whether the first tier's verdict agrees with the strong judge's."""
+        if strong not in ("accept", "improve", "reject"):  # nothing agrees with an undecided judge
             return False
         if self.on == "accepted":
             return (first == "accept") == (strong == "accept")
         return first == strong
 
     def budget(self, rows: int) -> int:
-        """Count the disagreements allowed among this many rows."""
-        # `_ROUNDING`, so that (1 - 0.9) * 10, which is a little less than 1 here, counts as 1.
+        """Return the number of disagreements allowed among this many rows."""
+        # Correct floating-point errors: (1 - 0.9) * 10 is slightly less than 1.
         return math.floor((1 - self.share) * rows + _ROUNDING)
 
 
@@ -96,10 +96,7 @@ class Plan(NamedTuple):
     groups: tuple[Group, ...]
 
     def rates(self) -> dict[int, float]:
-        """Map each row in the plan's groups to the sampling rate of its group.
-
-        Rows without an opinion of the first tier have none.
-        """
+        """Return the sampling rate of each row in a group."""
         rates = {}
         for group in self.groups:
             for opinion in group.opinions:
@@ -108,7 +105,7 @@ class Plan(NamedTuple):
 
     @property
     def sampled(self) -> frozenset[int]:
-        """The rows that the strong judge is asked about in any case, whatever the results are."""
+        """The rows that the strong judge samples, whatever its verdicts are."""
         rows = set()
         for group in self.groups:
             rows |= {opinion.row for opinion in group.opinions if opinion.draw < group.rate}
@@ -121,7 +118,7 @@ class Group(NamedTuple):
     opinions: tuple[FirstOpinion, ...]
     rate: float
     level: float
-    is_apart: bool = False
+    is_separate: bool = False
     """Whether these are the acceptances that keep the promise by themselves."""
 
 
@@ -138,10 +135,9 @@ NOTHING_FINAL = Settled(frozenset(), frozenset())
 
 
 def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
-    """Choose at which rates the strong judge samples the first tier's opinions.
+    """Plan at which rates the strong judge samples the first tier's opinions.
 
-    `opinions` are those that may become final, among `rows` rows in the run. In strict mode, acceptances are
-    a group of their own, with a part of the budget of disagreements.
+    `opinions` are those that can become final, out of `rows` rows.
     """
     if rows < LEAST_ROWS or not opinions:
         return Plan(promise, rows, groups=())
@@ -151,44 +147,45 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
         group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
         return Plan(promise, rows, (group,))
 
+    # In strict mode, acceptances must keep the promise by themselves, with their part of the budget.
     accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
     other_opinions = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
-    level_apart = level_of(is_strict=True, is_apart=True)
-    level = level_of(is_strict=True, is_apart=False)
+    accepted_level = level_of(is_strict=True, is_separate=True)
+    other_level = level_of(is_strict=True, is_separate=False)
     accepted_budget = promise.budget(len(accepted))
+    other_budget = budget - accepted_budget
     groups = (
-        Group(accepted, choose_rate(accepted_budget, level_apart), level_apart, is_apart=True),
-        Group(other_opinions, choose_rate(budget - accepted_budget, level), level),
+        Group(
+            accepted, choose_rate(accepted_budget, accepted_level), accepted_level, is_separate=True
+        ),
+        Group(other_opinions, choose_rate(other_budget, other_level), other_level),
     )
     return Plan(promise, rows, groups)
 
 
-def level_of(*, is_strict: bool, is_apart: bool) -> float:
-    """Compute the probability with which a group of opinions may break the promise.
-
-    In strict mode there are two groups, and each has half of the promise's probability. The group of
-    acceptances splits its half among the parts that are tried.
-    """
-    if not is_strict:
+def level_of(*, is_strict: bool, is_separate: bool) -> float:
+    """Compute the probability with which a group of opinions may break the promise."""
+    if not is_strict:  # there's a single group
         return LEVEL
-    level_of_group = LEVEL / 2
-    return level_of_group / _ACCEPTED_PARTS if is_apart else level_of_group
+    group_level = LEVEL / 2
+    # The separate group of acceptances makes one attempt per part.
+    return group_level / _ACCEPTED_PARTS if is_separate else group_level
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
-    """Find the rows whose first opinion is final, going by the strong judge's verdicts on the sample.
+    """Find the rows whose first opinion is final, given the strong judge's verdicts on the sample.
 
-    A sampled row without a verdict counts as a disagreement. If the strong judge was asked about a row for
-    another reason, that row isn't final: its verdict is already known.
+    A sampled row without a verdict counts as a disagreement. A row outside the sample that has a verdict
+    anyway isn't final.
     """
     final: set[int] = set()
     counted: set[int] = set()
     budget = plan.promise.budget(plan.rows)
     for group in plan.groups:
         walk = _Walk(group, plan.promise, strong_verdicts)
-        if group.is_apart:
-            group_settled = walk.settle_apart()
-            budget -= plan.promise.budget(len(group_settled.final))  # the other group has the rest
+        if group.is_separate:
+            group_settled = walk.settle_separately()
+            budget -= plan.promise.budget(len(group_settled.final))  # leave the rest to the others
         else:
             group_settled = walk.settle_within(budget)
         final |= group_settled.final
@@ -197,7 +194,7 @@ def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
 
 
 class _Walk:
-    """Goes through a group's opinions, the surest first, following the sample's verdicts."""
+    """Walks through a group's opinions, the surest first, following the sample's verdicts."""
 
     def __init__(self, group: Group, promise: Promise, strong_verdicts: StrongVerdicts) -> None:
         self._group = group
@@ -205,7 +202,7 @@ class _Walk:
         self._strong_verdicts = strong_verdicts
 
     def settle_within(self, budget: int) -> Settled:
-        """Make opinions final until the sample shows one disagreement too many for the budget."""
+        """Make opinions final until the sample shows too many disagreements for the budget."""
         group = self._group
         allowed_disagreements = most_sampled(budget, group.rate, group.level)
         if allowed_disagreements < 0:
@@ -221,6 +218,7 @@ class _Walk:
                 if self._is_unknown(opinion):
                     final.append(opinion.row)
                 continue
+
             disagrees = self._disagrees(opinion)
             queues.note(opinion.outcome, disagrees=disagrees)
             disagreements += disagrees
@@ -229,15 +227,12 @@ class _Walk:
             counted.append(opinion.row)
         return Settled(frozenset(final), frozenset(counted))
 
-    def settle_apart(self) -> Settled:
-        """Find the largest part of the opinions that keeps the promise by itself.
-
-        The parts (the surest quarter, the surest half and so on) are fixed in advance, and the level is
-        split among them.
-        """
+    def settle_separately(self) -> Settled:
+        """Find the largest part of the opinions that keeps the promise by itself."""
         group = self._group
         opinions = sorted(group.opinions, key=_rank_by_sureness)
         settled = NOTHING_FINAL
+        # Try the surest quarter, the surest half and so on. `group.level` allows for that many attempts.
         for part_number in range(1, _ACCEPTED_PARTS + 1):
             surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
             sampled = [opinion for opinion in surest if opinion.draw < group.rate]
@@ -251,17 +246,17 @@ class _Walk:
         return settled
 
     def _is_unknown(self, opinion: FirstOpinion) -> bool:
-        """Whether the strong judge wasn't asked about a row, for this or any other reason."""
+        """Whether the strong judge hasn't judged the row."""
         return opinion.row not in self._strong_verdicts
 
     def _disagrees(self, opinion: FirstOpinion) -> bool:
-        """Whether the strong judge's verdict on a row differs from its first opinion, or is missing."""
+        """Whether the strong judge's verdict differs from the first opinion, or is missing."""
         strong = self._strong_verdicts.get(opinion.row, "undetermined")
         return not self._promise.holds_for(opinion.outcome, strong)
 
 
 class _Queues:
-    """Queues of opinions by outcome, the surest first; the queue with the best record is next."""
+    """Queues opinions by outcome, the surest first. The queue with the best record is next."""
 
     def __init__(self, opinions: Sequence[FirstOpinion]) -> None:
         self._queues: dict[Outcome, deque[FirstOpinion]] = {}
@@ -272,10 +267,7 @@ class _Queues:
             self._latest[outcome] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> FirstOpinion | None:
-        """Take the next opinion, from the queue whose latest sampled rows disagreed least.
-
-        None if all queues are empty.
-        """
+        """Take an opinion from the queue with the fewest recent disagreements; None if all are empty."""
         nonempty_outcomes = [outcome for outcome, queue in self._queues.items() if queue]
         if not nonempty_outcomes:
             return None
@@ -287,12 +279,9 @@ class _Queues:
         self._latest[outcome].append(disagrees)
 
     def _rank(self, outcome: Outcome) -> tuple[float, float]:
-        """Rank a queue by the share of its latest sampled rows that disagreed.
-
-        Among queues with the same share, the one with the surest next opinion comes first.
-        """
+        """Rank a queue by its rate of recent disagreements, then by the sureness of its next opinion."""
         latest_disagreed = self._latest[outcome]
-        # A few imagined rows, so that a queue without sampled rows has a share, too.
+        # Include prior rows, so that a queue without sampled rows also has a rate.
         disagreements = sum(latest_disagreed) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
         sureness = self._queues[outcome][0].sureness
         return disagreements / (len(latest_disagreed) + _PRIOR_ROWS), -sureness
@@ -304,19 +293,19 @@ def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def most_sampled(budget: int, rate: float, level: float) -> int:
-    """Compute the most disagreements in a sample that still prove that at most `budget` are outside it.
+    """Compute how many disagreements a sample can contain if at most `budget` are to be outside it.
 
-    If `budget` + 1 were outside, a sample at this rate would show so few, c, with a probability of at most
-    `level`: P(X <= c) for X from the binomial distribution of c + budget + 1 trials. Returns -1 if not even
-    a sample without any disagreement would prove it.
+    Returns -1 if not even a sample without disagreements would prove that.
     """
     if budget < 0:
         return -1
 
+    # If there were `budget` + 1 outside, the sample would contain at most c with the probability P(X <= c),
+    # where X has a binomial distribution with c + `budget` + 1 trials. Find the largest c for which that's
+    # at most `level`, by doubling, then by bisection.
     too_many = 1
     while at_most(too_many, too_many + budget + 1, rate) <= level:
         too_many *= 2
-    # Halve the interval between a number that's few enough and one that isn't.
     few_enough = -1
     while too_many - few_enough > 1:
         middle = (few_enough + too_many) // 2
@@ -329,7 +318,7 @@ def most_sampled(budget: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def most_unsampled(disagreements: int, rate: float, level: float) -> int:
-    """Compute the most disagreements that there can be outside a sample which shows this many."""
+    """Compute how many disagreements there can be outside a sample that contains this many."""
     outside = 0
     while most_sampled(outside, rate, level) < disagreements:
         outside += 1
@@ -340,19 +329,19 @@ def most_unsampled(disagreements: int, rate: float, level: float) -> int:
 def choose_rate(budget: int, level: float) -> float:
     """Choose the sampling rate that's expected to spare the strong judge the most rows.
 
-    The choice depends on nothing that a verdict of the strong judge could change.
+    To keep the test exact, the choice doesn't depend on any verdict of the strong judge.
     """
 
-    def expected_gain(rate: float) -> float:
+    def estimate_gain(rate: float) -> float:
         allowed = most_sampled(budget, rate, level)
         if allowed < 0:
             return 0.0
-        # Half a disagreement more, since the walk ends between the last allowed one and the next.
-        disagreements_in_all = (allowed + 0.5) / rate
-        spared_share = 1 - rate
-        return spared_share * math.pow(disagreements_in_all, _GROWTH)
+        # Add half, because the walk ends between the last allowed disagreement and the next.
+        total_disagreements = (allowed + 0.5) / rate
+        spared_fraction = 1 - rate
+        return spared_fraction * math.pow(total_disagreements, _GROWTH)
 
-    return max(_RATES, key=expected_gain)
+    return max(_RATES, key=estimate_gain)
 
 
 def expect_share(
@@ -362,11 +351,10 @@ def expect_share(
     rows: int,
     promise: Promise,
 ) -> float:
-    """Estimate the share of rows that the first tier will decide, from rows that both tiers judged.
+    """Estimate the fraction of `rows` that the first tier will decide, from rows that both tiers judged.
 
-    `pilot_rows` is the number of those rows, and `pilot` holds the first tier's opinions on them that may
-    become final. The estimate tends to be too high, for two reasons. The walk through these rows may have
-    one disagreement more than its part of the budget. In strict mode, the estimate is that of lenient mode.
+    `pilot_rows` is the number of those rows, and `pilot` contains the first tier's opinions on them that can
+    become final. The estimate tends to be too high, particularly for a strict promise.
     """
     if not pilot:
         return 0.0
@@ -375,7 +363,7 @@ def expect_share(
     if allowed < 0:
         return 0.0
 
-    # The disagreements in all rows, as in `choose_rate`, scaled down to those of the pilot.
+    # The total number of disagreements, as in `choose_rate`, scaled down to the pilot.
     allowed_in_pilot = (allowed + 0.5) / rate * pilot_rows / rows + 1
     queues = _Queues(pilot)
     passed = 0
@@ -394,25 +382,24 @@ def expect_share(
 def foresee(
     samples: Sequence[Sample], first: TierName, strong: TierName, rows: int, promise: Promise
 ) -> float | None:
-    """Estimate the share of `rows` that the first tier would decide, from documents that both tiers judged.
+    """Estimate the fraction of `rows` that the first tier would decide, by simulation.
 
-    It's the mean over imagined runs, whose rows are drawn from these documents. None if both tiers judged
-    fewer than `LEAST_ROWS` documents.
+    Returns None if the strong tier judged fewer than `LEAST_ROWS` of the `samples`.
     """
-    judged_by_both = []
+    judged_by_strong = []
     for sample in samples:
         if sample.outcome(strong) is not None:
-            judged_by_both.append(sample)
-    if len(judged_by_both) < LEAST_ROWS:
+            judged_by_strong.append(sample)
+    if len(judged_by_strong) < LEAST_ROWS:
         return None
 
     rng = random.Random(_SEED)  # noqa: S311 - an estimate
-    shares = []
-    for _ in range(_FORESEEN_RUNS):
+    final_fractions = []
+    for _ in range(_SIMULATED_RUNS):
         opinions = []
         strong_verdicts: dict[int, VerdictWord] = {}
-        for row, sample in enumerate(rng.choices(judged_by_both, k=rows)):
-            opinion = _read_first_opinion(sample.voices.get(first, FAILED), row, rng)
+        for row, sample in enumerate(rng.choices(judged_by_strong, k=rows)):
+            opinion = _make_first_opinion(sample.voices.get(first, FAILED), row, rng)
             if opinion is not None:
                 opinions.append(opinion)
             strong_verdicts[row] = sample.outcome(strong) or "undetermined"
@@ -420,14 +407,14 @@ def foresee(
         run_plan = plan(opinions, rows, promise)
         verdicts_on_sample = {row: strong_verdicts[row] for row in run_plan.sampled}
         settled = settle(run_plan, verdicts_on_sample)
-        shares.append(len(settled.final) / rows)
-    return fmean(shares)
+        final_fractions.append(len(settled.final) / rows)
+    return fmean(final_fractions)
 
 
-def _read_first_opinion(
+def _make_first_opinion(
     evidence: TierEvidence, row: int, rng: random.Random
 ) -> FirstOpinion | None:
-    """Read the first tier's opinion on a row; None if the opinion can't become final."""
+    """Build the first tier's opinion on a row, or return None if it can't become final."""
     if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
         return None
     is_unexplained = evidence.outcome == "improve" and not evidence.gives_reasons

@@ -47,14 +47,15 @@ class Bets:
         return sum(self._fortunes)
 
     def add(self, number: int) -> None:
-        """Add the next number drawn, 0 or more, and bet on it. A claim that's refuted stays refuted."""
+        """Bet on the next number drawn, which is at least 0, and update `is_refuted`."""
         if self.is_refuted:
             return
         if number > self._most_total_left:
             self.is_refuted = True
             return
+
         if self._most_total_left:
-            # The return on a stake: the number drawn, as a multiple of the mean that the claim leaves.
+            # A stake pays off by the ratio between the number and the highest mean that the claim allows.
             gain = number * self._numbers_left / self._most_total_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)
@@ -68,14 +69,13 @@ class Bets:
 def bound_total(
     known_numbers: Sequence[int], count: int, largest: int, level: float = LEVEL
 ) -> int:
-    """Compute a lower bound for the total of `count` numbers, of which the first `known_numbers` are known.
+    """Compute a lower bound for the total of `count` numbers, given the first ones drawn.
 
-    Each number is at most `largest`. The bound is the least total that bets on the known numbers don't
-    refute; the true total is lower with a probability of `level` at most.
+    Each number is at most `largest`. The true total is lower with a probability of at most `level`.
     """
+    # Find the lowest total that isn't refuted, by bisection: if a total is refuted, so is every lower one.
     low = sum(known_numbers)
     high = low + largest * (count - len(known_numbers))
-    # Halve the range: if one total is refuted, so is every lower one.
     while low < high:
         middle = (low + high) // 2
         if _is_refuted(known_numbers, count, middle, level):
@@ -86,7 +86,7 @@ def bound_total(
 
 
 def _is_refuted(known_numbers: Sequence[int], count: int, most_total: int, level: float) -> bool:
-    """Whether bets on the known numbers, in order, refute a claim that all add up to at most `most_total`."""
+    """Whether bets on the known numbers refute the claim that the total is at most `most_total`."""
     bets = Bets(count, most_total, level)
     for number in known_numbers:
         bets.add(number)

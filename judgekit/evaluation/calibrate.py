@@ -73,13 +73,13 @@ class Chain(NamedTuple):
         return sample.margin(self.stands or self.tier) or 0.0
 
     def margin_fields(self, value: float) -> dict[str, float | None]:
-        """Build the fields of a gate that lets through margins of at least this much."""
+        """Build the fields for a gate with this least margin or leaning."""
         if self.leans:
             return {"least_margin": 0.0, "leaning": value}
         return {"least_margin": value}
 
     def is_wrong(self, sample: Sample) -> bool:
-        """Whether the opinion that this chain's gate would make final is wrong about a sample."""
+        """Whether this chain's gate would make a wrong opinion final."""
         if self.stands is not None:
             return sample.label != "accept"
         if self.leans:
@@ -115,43 +115,45 @@ class ChosenRules(NamedTuple):
 def choose_rules(
     samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise
 ) -> ChosenRules:
-    """Choose the widest gates that keep the promise. `tiers` are the panel's tiers, in order."""
-    chains = _sort_into_chains(samples, tiers, promise.reference)
+    """Choose the widest gates that keep the promise. `tiers` are the panel's tiers in order."""
+    chains = _group_by_chain(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence
     testable = _find_testable(chains, doubt, promise)
     gates: list[CalibratedRule] = []
     refused = []
-    steps: dict[Chain, int] = {}  # the number of a chain's gates that were tested
+    steps: dict[Chain, int] = {}  # how many of a chain's gates were tested
+
     for chain, members in chains.items():
         if chain in testable:
-            # Chains split the doubt equally. Each share is divided by the tier before's possible results.
+            # Split the doubt equally among chains, then among the results that the previous tier's chains
+            # could have had.
             level = doubt / len(testable) / _count_possible_results(chain, tiers, steps)
             earlier_tiers = tiers[: tiers.index(chain.tier)]
             earlier_gates = FinalityRules(rules=tuple(gates))
-            reaching = _select_reaching(members, earlier_tiers, earlier_gates)
-            test = _test_chain(chain, reaching, level, promise)
+            open_samples = _select_open(members, earlier_tiers, earlier_gates)
+            test = _test_chain(chain, open_samples, level, promise)
             steps[chain] = test.steps
             if test.widest is not None:
                 gates.append(test.widest)
             refusal = test.refused
             if chain.leans:
-                refusal = _find_refusal_on_side(chain, reaching, level, promise, test)
+                refusal = _find_refusal_on_side(chain, open_samples, level, promise, test)
         else:
-            # The share of the doubt it would get if it were tested too.
+            # Use the level that it would have if it were tested, too.
             level = doubt / (len(testable) + 1)
             refusal = _refuse_untested(chain, members, level, promise)
         if refusal is not None:
             refused.append(refusal)
 
-    kept_gates = _drop_overlaps(gates)
-    finality = FinalityRules(rules=tuple(kept_gates), last=promise.reference)
-    return ChosenRules(finality, kept_gates, refused)
+    remaining_gates = _drop_overlaps(gates)
+    finality = FinalityRules(rules=tuple(remaining_gates), last=promise.reference)
+    return ChosenRules(finality, remaining_gates, refused)
 
 
 def _refuse_untested(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> RefusedRule | None:
-    """Say what a chain with too few labels lacks for a gate that lets all its opinions through."""
+    """Build the refusal for a chain with too few labels, which says how many more it needs."""
     if chain.leans:
         return _find_refusal_on_side(chain, members, level, promise, _NO_TEST)
     least_margin = min(map(chain.margin, members))
@@ -160,14 +162,14 @@ def _refuse_untested(
 
 
 def _test_chain(
-    chain: Chain, reaching: Sequence[Sample], level: float, promise: Promise
+    chain: Chain, samples: Sequence[Sample], level: float, promise: Promise
 ) -> _ChainTest:
-    """Test the gates of a chain on the samples that reach it, from narrow to wide, until one fails."""
+    """Test a chain's gates on samples, from narrow to wide, until one fails."""
     widest = None
     steps = 0
-    for least_margin in _choose_margins(chain, reaching, level, promise):
+    for least_margin in _choose_margins(chain, samples, level, promise):
         steps += 1
-        members = [sample for sample in reaching if chain.margin(sample) >= least_margin]
+        members = [sample for sample in samples if chain.margin(sample) >= least_margin]
         gate = _test_gate(chain, least_margin, members, level, promise)
         if isinstance(gate, RefusedRule):
             return _ChainTest(widest, gate, steps)
@@ -178,11 +180,10 @@ def _test_chain(
 def _find_refusal_on_side(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
-    """Find the class on the side of a chain's outcome that can't be promised; None if nobody wants it.
+    """Find the refusal to report for a chain of leanings; None if there's none on its outcome's side.
 
-    A chain of leanings holds opinions of both sides, but only opinions on the outcome's own side (margin 0
-    or more) would ever be made final. If no gate holds, the result is the widest class on that side that
-    more labels could prove, or else the whole side.
+    Such a chain also contains opinions on the other side (margins below 0), which can't become final. If no
+    gate holds, report the widest class that more labels could prove, or else the entire side.
     """
     if test.widest is not None:
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
@@ -203,31 +204,28 @@ def _find_refusal_on_side(
 
 
 def _drop_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
-    """Of two overlapping gates, keep only the gate with more labels. If both have as many, keep both."""
-    kept_gates = []
+    """Drop every gate that overlaps with one that has more labels."""
+    remaining_gates = []
     for gate in gates:
         is_smaller = False
         for other_gate in gates:
             if _are_overlapping(gate, other_gate) and gate.labels < other_gate.labels:
                 is_smaller = True
         if not is_smaller:
-            kept_gates.append(gate)
-    return kept_gates
+            remaining_gates.append(gate)
+    return remaining_gates
 
 
 def _are_overlapping(gate: CalibratedRule, other: CalibratedRule) -> bool:
-    """Whether two gates overlap: one could accept an opinion of a decision model that the other rejects."""
+    """Whether one gate can accept an opinion of a decision model that the other rejects."""
     if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
         return False
-    # Each leaning counts towards its own side, so the sides meet where the sum is 0.
+    # The leanings point in opposite directions, so the gates meet if their sum is 0.
     return gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
 
 
 def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
-    """Find the chains that have enough labels to pass if there are no errors.
-
-    These chains split the doubt.
-    """
+    """Find the most chains that can pass if they split the doubt, going by their number of labels."""
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
     for count, chain in enumerate(largest_first, 1):
@@ -240,54 +238,50 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
 def _count_possible_results(
     chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]
 ) -> int:
-    """Count the possible results of those chains before this one that decide which samples reach it.
-
-    They're chains of the tier before. Each may end at any of its steps, or without a gate.
-    """
-    if chain.after is None:  # nothing came before that a gate could end
+    """Count the possible results of the previous tier's chains that decide which samples get here."""
+    if chain.after is None:  # there's no previous tier
         return 1
-    tier_before = tiers[tiers.index(chain.tier) - 1]
-    results = 1
+    previous_tier = tiers[tiers.index(chain.tier) - 1]
+    results = 1  # no gate
     for tested_chain, count in steps.items():
-        if (tested_chain.tier, tested_chain.outcome) == (tier_before, chain.after):
+        if (tested_chain.tier, tested_chain.outcome) == (previous_tier, chain.after):
             results += count
     return results
 
 
-def _select_reaching(
+def _select_open(
     members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
 ) -> list[Sample]:
-    """Select the samples that no gate of an earlier tier ends."""
-    reaching = []
+    """Select the samples that no earlier tier's gate has made final."""
+    open_samples = []
     for sample in members:
-        outcomes = {tier: sample.united(tier) for tier in earlier_tiers}
+        outcomes = {tier: sample.combined_outcome(tier) for tier in earlier_tiers}
         is_final = any(finality.final(tier, outcomes, sample.margins) for tier in outcomes)
+        # A decision model's opinion becomes final by its leaning.
         is_decided = any(finality.decided(tier, sample.leanings) for tier in outcomes)
         if not is_final and not is_decided:
-            reaching.append(sample)
-    return reaching
+            open_samples.append(sample)
+    return open_samples
 
 
-def _sort_into_chains(
+def _group_by_chain(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
-    """Sort opinions into classes with their samples, the classes of earlier tiers first.
-
-    The reference needs no gate, and neither do the tiers after it. Without a reference, that's the last
-    tier.
-    """
+    """Group samples by the chains of their opinions, earlier tiers first."""
     chains: Chains = {}
+    # The reference, which is the last tier by default, needs no gate. Later tiers don't, either.
     tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
     for tier_index, tier in enumerate(tiers_with_gates):
-        tier_before = tiers[tier_index - 1] if tier_index else None
+        previous_tier = tiers[tier_index - 1] if tier_index else None
         for sample in samples:
-            for chain in _list_chains(sample, tier, tier_before, reference):
+            for chain in _list_chains(sample, tier, previous_tier, reference):
                 chains.setdefault(chain, []).append(sample)
-    # The first tier's wins that may stand against the second's tie also form a class.
+
+    # Add a chain for the first tier's wins that may stand against the second tier's tie.
     first_tier, second_tier = tiers[:2]
     for sample in samples:
-        is_win = sample.united(first_tier) == "accept"
-        is_tie_after = sample.united(second_tier) == "improve"
+        is_win = sample.combined_outcome(first_tier) == "accept"
+        is_tie_after = sample.combined_outcome(second_tier) == "improve"
         may_stand = sample.stands and sample.margin(first_tier) is not None
         if may_stand and is_win and is_tie_after:
             chain = Chain(second_tier, "improve", after="accept", stands=first_tier)
@@ -296,79 +290,77 @@ def _sort_into_chains(
 
 
 def _list_chains(
-    sample: Sample, tier: TierName, tier_before: TierName | None, reference: TierName | None
+    sample: Sample, tier: TierName, previous_tier: TierName | None, reference: TierName | None
 ) -> list[Chain]:
-    """List the chains (classes) that a tier's opinion on a sample belongs to; empty if none is learned from.
-
-    The opinion of a decision model in the first tier belongs to both sides' chains. Any other belongs to
-    one chain.
-    """
-    outcome = sample.united(tier)
+    """List the chains that a tier's opinion on a sample belongs to; [] if it can't be used."""
+    outcome = sample.combined_outcome(tier)
     if outcome is None or sample.margin(tier) is None:
         return []
     if reference is not None and not sample.is_measured_by(reference):
         return []
-    if tier_before is None:
-        if tier in sample.leanings:
+
+    if previous_tier is None:
+        if tier in sample.leanings:  # a decision model's opinion belongs to both chains
             return [Chain(tier, side, None, leans=True) for side in _SIDES]
         return [Chain(tier, outcome, None)]
-    after = sample.united(tier_before)
-    is_dispute = sample.wrong is not None or {outcome, after} == {"accept", "reject"}
+
+    previous_outcome = sample.combined_outcome(previous_tier)
+    is_dispute = sample.wrong is not None or {outcome, previous_outcome} == {"accept", "reject"}
     if reference is None and not is_dispute:
-        # It ends the judging even without a gate, and a test would only take doubt from the others.
+        # Such an opinion ends the judging without a gate, so a test would waste doubt.
         return []
-    return [Chain(tier, outcome, after)]
+    return [Chain(tier, outcome, previous_outcome)]
 
 
 def _count_labels_for_promise(
     promise: Promise, level: float, error_rate: float = 0.0
 ) -> int | None:
-    """Count the labels that keep a promise at this error rate; None if no number would."""
+    """Count the labels needed to prove a promise at this error rate; None if no number is enough."""
     if promise.reference:
-        level = level / 2  # the other half is for the gains
+        level = level / 2  # the other half is for the bound on gains
     return count_labels_needed(promise.rate, level, error_rate)
 
 
 def _choose_margins(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> list[float]:
-    """Choose the margins to try, largest first, looking only at the opinions and not at their labels.
+    """Choose the margins to try, largest first, without looking at the labels.
 
-    Each margin lets more opinions through than the one before, and the last lets all through.
+    Each margin includes more opinions than the previous one, and the last includes all.
     """
     margins = sorted(map(chain.margin, members), reverse=True)
     is_coarse = chain.leans and len(set(margins)) <= COARSE
-    # On a coarse scale many opinions share a margin, so try the smallest first gate that can hold.
+    # On a coarse scale, many opinions share a margin, so start with the smallest gate that can hold.
     error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
     first_size = _count_labels_for_promise(promise, level, error_rate)
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
 
-    most_steps = LEANING_STEPS if chain.leans else STEPS
-    least_ratio = 1.0 if chain.leans else WIDER
-    # The number of steps allowed leads to the whole class in even ratios.
-    even_ratio = (len(margins) / first_size) ** (1 / (most_steps - 1))
-    ratio = max(least_ratio, even_ratio)
-    steps: list[float] = []
+    max_steps = LEANING_STEPS if chain.leans else STEPS
+    min_ratio = 1.0 if chain.leans else WIDER
+    # Grow by a constant ratio, so that the last step includes all opinions.
+    even_ratio = (len(margins) / first_size) ** (1 / (max_steps - 1))
+    ratio = max(min_ratio, even_ratio)
+    chosen: list[float] = []
     size = float(first_size)
-    while size < len(margins) and len(steps) < most_steps - 1:  # the last one is the whole class
+    while size < len(margins) and len(chosen) < max_steps - 1:  # reserve one for all opinions
         margin = margins[ceil(size) - 1]
         count_inside = sum(other_margin >= margin for other_margin in margins)
-        steps.append(margin)
+        chosen.append(margin)
         size = max(count_inside * ratio, count_inside + 1)
-    if not steps or steps[-1] > margins[-1]:
-        steps.append(margins[-1])
-    return steps
+    if not chosen or chosen[-1] > margins[-1]:
+        chosen.append(margins[-1])
+    return chosen
 
 
 def _test_gate(
     chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
 ) -> CalibratedRule | RefusedRule:
-    """Test the gate that lets `chain`'s opinions from `least_margin` on through. Returns it, or a refusal.
+    """Test the gate for the chain's opinions with at least this margin. Returns the gate or a refusal.
 
-    `members` are the labelled cases with such opinions. The gate holds if the bound on its errors, at this
-    `level` of doubt, is within the promise. A refusal says how many more labels would be enough if errors
-    stay as rare.
+    `members` are the samples with such opinions. The gate holds if the bound on its error rate, at this
+    `level`, is within the promise. A refusal says how many more labels would be enough at the same error
+    rate.
     """
     errors = 0
     gains = 0
@@ -376,8 +368,8 @@ def _test_gate(
         is_wrong = chain.is_wrong(member)
         is_reference_wrong = _is_reference_wrong(member, promise.reference)
         if is_wrong:
-            # An error that the reference makes too costs nothing. But if a win stands against the
-            # reference's tie, the tie is less wrong than the win, so the error counts.
+            # An error that the reference also makes doesn't count. But a win that stands against the
+            # reference's tie is worse than the tie, so it does.
             if chain.stands is not None or not is_reference_wrong:
                 errors += 1
         elif is_reference_wrong:
@@ -403,12 +395,13 @@ def _test_gate(
     labels_needed = _count_labels_for_promise(promise, level, error_rate)
     if labels_needed is None:
         return RefusedRule(**evidence, why="too many errors", more=None)
-    more = max(1, labels_needed - labels)  # the gate was refused, so at least one is missing
+    more = max(1, labels_needed - labels)  # even if that's rounded to 0
     return RefusedRule(**evidence, why="too few labels", more=more)
 
 
 def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
-    """Whether the reference erred; a failed one counts as right, since nothing is gained without it."""
+    """Whether the reference is wrong about a sample."""
+    # A reference that failed counts as right, so that nothing is gained.
     if reference is None or member.outcome(reference) is None or reference in member.ties:
         return False
     return member.is_wrong(reference)
@@ -418,7 +411,7 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    """Count the judgings that were decided, decided wrongly or ended by a gate, and each tier's calls."""
+    """Count the judgings that were decided, were wrong or ended at a gate, and the calls of each tier."""
     calls = dict.fromkeys(tiers, 0)
     decided = 0
     errors = 0
@@ -436,13 +429,13 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 
 def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Read the cases with their scores; empty if the cases aren't about the best of several subjects.
+    """Read the scores of cases that compare subjects; [] if they don't.
 
-    Raises `InputError` if only some cases are about several subjects, and for labels or scores that don't
-    fit.
+    Raises `InputError` if only some cases do, or if a label or score is invalid.
     """
     if not any(case.subjects for case in cases):
         return []
+
     task = ranking_task(rubric, mode)
     ranked_cases = []
     deviating_tiers_by_case = usual_ways(cases).deviating_tiers_by_case
@@ -467,12 +460,13 @@ class Opinions(NamedTuple):
     unasked: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Add the tiers' joint result to each case, as the answer of a judge called `COURSE`.
+        """Add the tiers' combined result to each case, as the answer of a judge called `COURSE`.
 
-        Returns the cases unchanged if they compare texts, or if no model was asked just now.
+        Cases that compare texts and cases with recorded answers are returned unchanged.
         """
         if self.judge is None or any(case.subjects for case in self.cases):
             return self.cases
+
         task = choose_task(rubric, mode)
         rules = self.judge.settings.escalation_rules(task.name)
         deviating_tiers_by_case = usual_ways(self.cases).deviating_tiers_by_case
@@ -507,15 +501,16 @@ def learn(
     made: datetime,
     digest: str,
 ) -> Calibration:
-    """Learn from labelled cases what can be promised; `digest` is the hash of their labels.
+    """Learn from labelled cases what can be promised. `digest` is the hash of their labels.
 
-    Raises `InputError` for cases that don't fit the rubric or each other, and for too few tiers.
+    Raises `InputError` if the cases don't match the rubric or each other, or if there are too few tiers.
     """
     cases = opinions.cases
     models = opinions.models
     rubric = loaded.rubric
     tiers = _list_tiers(models, promise)
     ways = usual_ways(cases)
+
     ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
@@ -529,7 +524,7 @@ def learn(
 
     learned = Calibration(
         schema=calibration.SCHEMA,
-        id="",  # until the rest is there to be hashed
+        id="",  # replaced below by a hash of the rest
         made=made,
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
@@ -556,10 +551,10 @@ def learn(
 
 
 def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierName, ...]:
-    """List the tiers with models, in order; raises `InputError` if they're too few to learn from."""
+    """List the tiers with models in order. Raises `InputError` if there are too few to learn from."""
     tiers = tuple(tier for tier in TIERS if tier in models)
     lacks_reference = promise.reference is not None and promise.reference not in tiers
-    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - a gate spares a next tier
+    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - a gate only saves the calls of a next tier
         problem = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{problem}; a calibration needs a next tier")
     return tiers
@@ -568,11 +563,11 @@ def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierN
 def _complete_names(
     models: Mapping[TierName, str], answered: calibration.Answered
 ) -> calibration.Answered:
-    """Map each model that was asked to the model that answered. A model without answers maps to itself."""
+    """Map each requested model to the model that answered, or to itself if there are no answers."""
     names: calibration.Answered = {}
-    for tier, together in models.items():
+    for tier, joined_models in models.items():
         names[tier] = {}
-        for model in together.split(calibration.TOGETHER):
+        for model in joined_models.split(calibration.TOGETHER):
             names[tier][model] = answered.get(tier, {}).get(model, model)
     return names
 
@@ -580,10 +575,7 @@ def _complete_names(
 def _choose_for_rankings(
     ranked_cases: Sequence[RankedCase], tiers: Sequence[TierName], promise: Promise
 ) -> _Choice:
-    """Learn the rules for cases with several subjects.
-
-    Also finds how each case would end with these rules and without any.
-    """
+    """Choose rules for cases that compare subjects, and replay the cases with and without the rules."""
     rules = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
     with_gates = [case.walk(rules.finality) for case in ranked_cases]
     without_gates = [case.walk(None) for case in ranked_cases]
@@ -596,7 +588,7 @@ def _choose_for_samples(
     promise: Promise,
     usual_rules: EscalationRules,
 ) -> _Choice:
-    """Learn the rules for samples, and how each sample would end with the rules and without them."""
+    """Choose rules for samples, and replay the samples with and without the rules."""
     rules = choose_rules(labelled, tiers, promise)
     gated_rules = replace(usual_rules, finality=rules.finality)
     with_gates = [walk(sample, gated_rules) for sample in labelled]
@@ -607,10 +599,7 @@ def _choose_for_samples(
 def _count_deviating(
     deviating_tiers_by_case: Sequence[Collection[TierName]],
 ) -> dict[TierName, int]:
-    """Count the cases in which each tier was read in an unusual way.
-
-    A tier without such cases is left out.
-    """
+    """Count the cases in which each tier was read in an unusual way, omitting zeros."""
     counts = {}
     for tier in TIERS:
         count = sum(tier in deviating_tiers for deviating_tiers in deviating_tiers_by_case)
@@ -622,7 +611,7 @@ def _count_deviating(
 def _build_usual_rules(
     rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], readings: calibration.Readings
 ) -> EscalationRules:
-    """Build the default rules of escalation, without anything learned."""
+    """Build the default escalation rules, without any gates."""
     models_by_tier = {}
     deciding = []
     for tier in TIERS:
@@ -637,12 +626,12 @@ def _build_usual_rules(
         mode=mode,
         models=models_by_tier,
         deciding=deciding,
-        needs_proof=mode == "strict",  # then decision models alone accept nothing
+        needs_proof=mode == "strict",  # a decision model alone can't accept in strict mode
     )
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
-    """Learn how probable an acceptance is at each leaning, for each tier whose models decide."""
+    """Learn the probability of an acceptance at each leaning, for each tier of decision models."""
     likelihoods = {}
     for tier in TIERS:
         labelled = []
@@ -658,7 +647,7 @@ def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.
 def _estimate_saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
-    """Estimate the cost and time of the second tier that gates save, per hundred subjects."""
+    """Estimate how much of the second tier's cost and time the gates save per hundred subjects."""
     second_tier = tiers[1]
     costs = []
     waits = []
@@ -670,6 +659,7 @@ def _estimate_saved_per_hundred(
             costs.append(recorded.cost_usd)
         if recorded.latency_ms is not None:
             waits.append(recorded.latency_ms / 1000)
+
     spared = sum(walked.by_gate and second_tier not in walked.calls for walked in walks)
     spared_per_hundred = 100 * spared / len(walks)
     usd = None
@@ -682,7 +672,7 @@ def _estimate_saved_per_hundred(
 
 
 def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects | None:
-    """Count the subjects of the cases; None if the cases aren't about several subjects."""
+    """Count the subjects in the cases; None if the cases don't compare subjects."""
     if not ranked_cases:
         return None
     counts = [len(ranked_case.case.subjects) for ranked_case in ranked_cases]
@@ -690,7 +680,7 @@ def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects 
 
 
 def _hash_contents(learned: Calibration) -> str:
-    """Hash what a calibration was learned from (rubric, models, labels, promise) and its gates."""
+    """Hash a calibration's inputs, such as the rubric, models and labels, and its gates."""
     content = [
         learned.rubric.sha256,
         learned.mode,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Keep the cases whose label means something to the rubric, and replace each label by its meaning.
+    """Keep the cases whose label the rubric understands, and replace each label by its meaning.
 
-    The other cases are counted in `left_out`. Raises `InputError` if all cases are left out.
+    All other cases are counted in `left_out`. Raises `InputError` if no case remains.
     """
     labelled = []
     for case in cases:
@@ -32,34 +32,36 @@ def with_understood_labels(
             left_out.blank += 1
         else:
             labelled.append(case)
+
     if rubric is None or choose_task(rubric, mode).label_kind == "candidates":
-        meaningful = labelled
+        understood = labelled  # these labels need no translation
     else:
-        readings = _Readings.of(labelled, rubric, mode)
-        meaningful = []
+        meanings = _Meanings.of(labelled, rubric, mode)
+        understood = []
         for case in labelled:
-            label = readings.translate(case, rubric, mode)
+            label = meanings.translate(case, rubric, mode)
             if label is None:
                 left_out.add_unknown(case.right(mode))
             else:
-                meaningful.append(case.model_copy(update={"label": label}))
-    if labelled and not meaningful:
+                understood.append(case.model_copy(update={"label": label}))
+
+    if labelled and not understood:
         raise labelled[0].label_error()
-    if cases and not meaningful:
+    if cases and not understood:
         raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.told()}")
-    return meaningful
+    return understood
 
 
-class _Readings(NamedTuple):
-    """The meanings of labels, by `labels.key_of`: of documents, unless they `are_scores`, and of winners."""
+class _Meanings(NamedTuple):
+    """The meanings of document labels, unless they `are_scores`, and of winner labels, by `labels.key_of`."""
 
     are_scores: bool
     outcomes: Mapping[str, str]
     winners: Mapping[str, str]
 
     @classmethod
-    def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Readings:
-        """Find the meanings of all cases' labels; raises `UsageError` if labels can be read in two ways."""
+    def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Meanings:
+        """Find the meanings of all labels. Raises `UsageError` if they're ambiguous."""
         outcome_counts = Counter[str]()
         winner_counts = Counter[str]()
         text_count = LEAST_TEXTS
@@ -79,10 +81,10 @@ class _Readings(NamedTuple):
         )
 
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
-        """Translate a label to a winner, a score or an outcome; None if the label means none of these."""
+        """Translate a case's label to a winner, score or outcome; None if it isn't understood."""
         label = case.right(mode)
-        if isinstance(label, list):
-            return label  # for candidates; the code that reads the answers refuses it
+        if isinstance(label, list):  # meant for candidates, and refused later
+            return label
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":
             letter = self.winners.get(key)

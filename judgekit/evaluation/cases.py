@@ -117,7 +117,7 @@ class Recorded(Strict):
 
     @property
     def unanswered(self) -> str | None:
-        """The failure that kept all models from answering; None if a model answered, readably or not."""
+        """The failure if no model answered; None if one did, even unreadably."""
         for juror in self.jurors:
             if not juror.failure or juror.failure in _ANSWERED:
                 return None
@@ -163,13 +163,13 @@ class Case(Strict):
 
     @classmethod
     def of_row(cls, place: str, **values: object) -> Case:
-        """Build the case from the row at this place."""
+        """Build a case from a row's values. `place` names the row in errors."""
         case = cls.model_validate(values)
-        case._place = place  # noqa: SLF001 - private to models: no key of the file
+        case._place = place  # noqa: SLF001 - not a field, because files can't set it
         return case
 
     def label_error(self) -> InputError:
-        """Build the error for a label that means nothing in such a case, listing those allowed."""
+        """Build the error for a label that isn't understood, listing the labels allowed in such a case."""
         allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
         expected = next(allowed, _DOCUMENT_LABELS)
         if isinstance(self.label, float):
@@ -188,9 +188,9 @@ class Case(Strict):
         return self.model_copy(update={"judges": {**self.judges, **judges}})
 
     def texts(self, candidate: str | None = None) -> dict[str, str]:
-        """Collect the texts that a person needs to read about the case, by name.
+        """Collect the case's texts for a person to read, by name.
 
-        With `candidate`, the answer is the text of that candidate.
+        If `candidate` is given, that candidate's text is the answer.
         """
         texts = {
             "question": self.description or self.prompt or self.query,
@@ -223,19 +223,20 @@ class Case(Strict):
 
     @classmethod
     def read(cls, line: str, place: str) -> Case:
-        """Read the case on a line. `place` names the line in errors. Raises `InputError`."""
+        """Parse the case on a line. `place` names the line in errors. Raises `InputError`."""
         try:
             json.loads(line, object_pairs_hook=with_different_keys)
         except RepeatedKeyError as error:
             raise InputError(f"{place}: {error}; keep one") from None
         except (ValueError, RecursionError):
-            pass  # the validation below explains the problem better
+            pass  # validation explains this better
+
         try:
             case = cls.model_validate_json(line)
         except ValidationError as error:
             raise InputError(f"{place}: {_describe_problem(line, error)}") from None
 
-        case._place = place  # noqa: SLF001 - private to models: no key of the file
+        case._place = place  # noqa: SLF001 - not a field, because files can't set it
         if case.a and case.a == case.b:
             winners = {labels.winner_of(case.right("strict"))}
             winners.add(labels.winner_of(case.right("lenient")))
@@ -247,23 +248,21 @@ class Case(Strict):
 
 
 def _describe_problem(line: str, error: ValidationError) -> str:
-    """Describe the problem with a line.
-
-    For a label that doesn't fit, list the labels allowed in such a case.
-    """
+    """Describe the problem with a line. For an invalid label, list the allowed ones."""
     problem = problem_in(line, error)
-    is_of_label = problem.location[:1] == ("label",)
-    if not is_of_label or not problem.text.startswith("expected"):
+    is_about_label = problem.location[:1] == ("label",)
+    if not is_about_label or not problem.text.startswith("expected"):
         return str(problem)
+
     label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-    # The line isn't a valid case, so its keys have to be searched for in the text.
+    # There's no valid case whose fields could be checked, so search the line for keys.
     allowed = (wording for key, wording in _LABELS.items() if f'"{key}"' in line)
     expected = next(allowed, "accept, improve or reject")
     return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Read the cases in a file; raises `InputError` naming file, line and key."""
+    """Read the cases in a file. Raises `InputError` with the file, line and key."""
     cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
@@ -278,7 +277,10 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
-    """Yield each line that isn't blank, with its place (`path:number`); raises `InputError`."""
+    """Yield (`path:number`, line) for each line that isn't blank.
+
+    Raises `InputError` if the file can't be read; its message can end with what was `wanted`.
+    """
     try:
         content = path.read_bytes()
         for number, line in enumerate(lines_of(content.decode("utf-8-sig")), 1):
@@ -332,15 +334,15 @@ class Collection(NamedTuple):
 
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
-    """Read the collection in a folder; raises `InputError`.
+    """Read the collection in a folder.
 
-    With `scoped`, an id that doesn't begin with a scope is an `InputError`, too.
+    Raises `InputError`, also if `scoped` and an id doesn't begin with a scope.
     """
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
 
-    # Grades of queries or documents that the collection doesn't have are only counted.
+    # Count the grades for queries or documents that are missing from the collection.
     document_ids = {document.id for document in documents}
     query_ids = {query.id for query in queries}
     stray_count = 0
@@ -368,9 +370,9 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
 def _read_items(
     path: Path, remedy: str, item_kind: str, read: Callable[[str, str], Item]
 ) -> list[Item]:
-    """Read the items on a file's lines; raises `InputError`, also if two items have the same id.
+    """Read one item from each line of a file. Raises `InputError`, also if an id is repeated.
 
-    `remedy` ends the message about an unreadable file, and `item_kind` names the kind of item on each line.
+    In error messages, `remedy` says what to do about an unreadable file, and `item_kind` names the items.
     """
     items = {}
     for place, line in lines(path, remedy):
@@ -384,7 +386,7 @@ def _read_items(
 
 
 def _read_grades(path: Path) -> dict[str, dict[str, int]]:
-    """Read the grades in a file, by query and then by document; raises `InputError`."""
+    """Read a file of grades, by query id and document id. Raises `InputError`."""
     grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
     columns = f"{' '.join(HEADER)}, separated by tabs"

@@ -58,23 +58,23 @@ class Condition(NamedTuple):
         return 2 if self.other else 1
 
     def count_row(self, word: str) -> Totals:
-        """Map a verdict to the least and the greatest value that its row may have.
+        """Return the lowest and highest possible value of a row with this verdict.
 
-        They differ only for a row without a verdict. In a difference between two texts, a win is 2, a tie 1
-        and a loss 0.
+        They only differ for a row without a verdict.
         """
-        is_open = word in UNDECIDED
+        is_undecided = word in UNDECIDED
         if self.word == UNDETERMINED:
-            return Totals(int(is_open), int(is_open))
-        if is_open:
+            return Totals(int(is_undecided), int(is_undecided))
+        if is_undecided:
             return Totals(0, self.largest)
+        # If two texts are compared, a win counts 2, a tie 1 and a loss 0.
         value = int(word == self.word)
         if self.other is not None:
             value += int(word != self.other)
         return Totals(value, value)
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
-        """Add up the values of rows; `counts` are the numbers of rows by verdict."""
+        """Add up the values of rows, given the number of rows with each verdict."""
         least_total = 0
         most_total = 0
         for word, count in counts.items():
@@ -84,27 +84,21 @@ class Condition(NamedTuple):
         return Totals(least_total, most_total)
 
     def enough(self, rows: int) -> int:
-        """Compute the lowest total with which the share of so many rows reaches the limit.
-
-        For `>` and `<=` it's the lowest total with which the share is above the limit.
-        """
-        at_limit = self.limit * rows
+        """Compute the lowest total that reaches the limit or, for `>` and `<=`, exceeds it."""
+        total_at_limit = self.limit * rows
         if self.other is not None:
-            # A difference of 0 is a total of 1 a row: as many wins as losses, or all ties.
-            at_limit += rows
+            # A difference of 0 corresponds to a total of 1 per row, for example if all are ties.
+            total_at_limit += rows
         if self.operator in (">", "<="):
-            return math.floor(at_limit) + 1
-        return math.ceil(at_limit)
+            return math.floor(total_at_limit) + 1
+        return math.ceil(total_at_limit)
 
     @property
     def wants_enough(self) -> bool:
         return self.operator in (">=", ">")
 
     def holds(self, totals: Totals, rows: int) -> bool | None:
-        """Whether the condition holds for rows with these totals.
-
-        None if that depends on rows without a verdict.
-        """
+        """Whether the condition holds for rows with these totals, or None if that's still open."""
         enough = self.enough(rows)
         if totals.least >= enough:
             return self.wants_enough
@@ -113,11 +107,11 @@ class Condition(NamedTuple):
         return None
 
     def describe_range(self, totals: Totals, rows: int) -> str:
-        """Write the range of possible shares, with more digits than the limit has, and rounded outward."""
+        """Format the range of possible fractions, rounded outward, with more digits than the limit has."""
         _, _, decimals = self.limit_text.partition(".")
         digits = max(_DIGITS, len(decimals) + 1)
         scale = 10**digits
-        shift = rows if self.other else 0  # a difference of 0 is a total of 1 a row
+        shift = rows if self.other else 0  # a difference of 0 corresponds to a total of 1 per row
         low = math.floor(Fraction(totals.least - shift, rows) * scale) / scale
         high = math.ceil(Fraction(totals.most - shift, rows) * scale) / scale
         if totals.least == totals.most:
@@ -126,7 +120,7 @@ class Condition(NamedTuple):
 
 
 def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -> Condition:
-    """Parse a condition on the rows of a task; raises `UsageError`, which names the option."""
+    """Parse a condition on a task's rows. Raises `UsageError`, which names the option."""
     words = _JUDGED if task == "judge" else _COMPARED
     match = _PARTS.fullmatch(text)
     if match is None:
@@ -134,6 +128,7 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
         operators = ", ".join(get_args(Operator))
         problem = f"expected a word, one of {operators}, and a share, such as '{example}'"
         raise UsageError(f"{option}: {problem}; got {text!r}")
+
     word, limit = match[1], match[3]
     operator = cast("Operator", match[2])
     if word not in words:
@@ -141,6 +136,7 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
         if task == "compare":
             expected = "A, B (or another letter), tie or undetermined"
         raise UsageError(f"{option}: unknown word {word!r}; expected {expected}")
+
     if task == "compare" and limit in LETTERS:
         if word not in LETTERS or word == limit:
             raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
@@ -149,11 +145,11 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
 
 
 def read_share(text: str, option: str) -> Fraction:
-    """Read a share from 0 to 1, such as 0.9 or 9/10; raises `UsageError` naming the option."""
+    """Parse a fraction from 0 to 1, such as 0.9 or 9/10. Raises `UsageError`, which names the option."""
     try:
-        share = Fraction(text)
+        fraction = Fraction(text)
     except (ValueError, ZeroDivisionError):
-        share = Fraction(-1)  # out of range, so it's refused below
-    if not 0 <= share <= 1:
+        fraction = Fraction(-1)  # refused below
+    if not 0 <= fraction <= 1:
         raise UsageError(f"{option}: expected a share from 0 to 1, such as 0.9; got {text!r}")
-    return share
+    return fraction

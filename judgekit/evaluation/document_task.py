@@ -57,8 +57,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
-        """Build the judge that the project configures. It may be a team's server."""
-        del loaded  # the request names it
+        """Build the judge that the project configures, which can be a team's server."""
+        del loaded  # the request names the rubric
         judge, _ = service.document_judge(gateway, project, request)
         return judge
 
@@ -67,11 +67,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
         """Build the document from the case's text, its other files and its task."""
-        judged_text = read_text(case, inputs)
-        texts_by_path = {
-            case.path or "text": judged_text,
-            **case.files,
-        }  # the judged file comes first
+        # The judged file comes first.
+        texts_by_path = {case.path or "text": read_text(case, inputs), **case.files}
         files = tuple(map(file_of, texts_by_path, texts_by_path.values()))
         task = TaskDescription(case.description, case.acceptance, case.reference)
         return Document(files, case.path or case.id, task)
@@ -82,13 +79,13 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         case: Case,
         state: JudgingState[Document],
     ) -> None:
-        """Ask the tiers about a case; raises `UnaskedError` if no model may be asked about it."""
+        """Ask the tiers about a case. Raises `UnaskedError` if no model may be asked."""
         await super().ask_tiers(judge, case, state)
         if not state.turns:
             raise UnaskedError(case, str(state.refused))
 
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
-        """Record the scores in a tier's opinion, and how they were read; {} if there's no opinion."""
+        """Return a model's scores, with the way they were read, for recording; {} if there's no opinion."""
         del case
         opinion = turn.answer.value
         if not opinion:
@@ -106,7 +103,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {WHOLE: evidence}
 
     def _read_opinion(self, case: Case, recorded: Recorded) -> Opinion | None:
-        """Return a tier's opinion; None if the answers of too few of its models could be read."""
+        """Combine a tier's readable answers into an opinion; None if there are too few."""
         decide = partial(self.rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
@@ -118,22 +115,23 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return jury.combine_opinions(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Read one model's scores, as recorded or from its reply; None if they can't be read.
+        """Read one model's scores, either recorded or from its reply; None if they can't be read.
 
-        Raises `InputError` if the scores aren't for the dimensions of the rubric.
+        Raises `InputError` if they aren't scores for the rubric's dimensions.
         """
         scores = recorded.scores
         dimensions = self.rubric.dimensions
         if recorded.reply is not None:
             scale = self.rubric.scale
-            # A dimension with a scale of its own is binary: answered by yes or no.
-            binary_names = frozenset(name for name in dimensions if dimensions[name].scale)
+            binary_names = frozenset(
+                name for name, dimension in dimensions.items() if dimension.scale == "binary"
+            )
             reply_model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary_names)
             try:
                 answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
             except InvalidReply:
                 return None
-            # "yes" and "no" become points; the other answers are points already.
+            # Convert "yes" and "no" to scores. All other answers are scores already.
             scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
         if scores is not None and set(scores) != set(dimensions):
             expected = ", ".join(dimensions)
@@ -145,9 +143,9 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return OUTCOMES
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's scores over a tier's models; None if too few of them could be read.
+        """Average a document's mean scores over a tier's models; None if too few are readable.
 
-        Raises `InputError` for a label that isn't a score on the rubric's scale.
+        Raises `InputError` if the label isn't a score on the rubric's scale.
         """
         scale = self.rubric.scale
         if case.score is not None and not scale.min <= case.score <= scale.max:
@@ -163,7 +161,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return None
 
     def rated(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return a document's scores and its distance from acceptance; None if there's no opinion."""
+        """Return a document's scores, and its distance from acceptance as `DISTANCE`; None if unreadable."""
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None
@@ -171,10 +169,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {DISTANCE: distance, **opinion.scores}
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the scores of the tier that decided about the document.
-
-        If no tier did, record the verdict.
-        """
+        """Record the scores from the tier that decided about the document, or the verdict if none did."""
         end = ends[WHOLE]
         if end.tier is None:
             return Recorded(calls=calls, failure=end.verdict)
@@ -183,7 +178,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return Recorded(calls=calls, scores=scores)
 
     def compare_with_label(self, case: Case, record: Verdict) -> Iterator[Tried]:
-        """Yield the judge's verdict beside the case's label."""
+        """Yield the judge's verdict with the case's label."""
         yield Tried(
             case.id,
             self.mode,
@@ -195,7 +190,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
 
 def read_text(case: Case, inputs: NamedInputs | None) -> str:
-    """Read a case's text, or else the file at the case's path; raises `InputError`."""
+    """Return a case's text, or else the content of the file at its path. Raises `InputError`."""
     if case.text is not None:
         return case.text
     if case.path is None or inputs is None:

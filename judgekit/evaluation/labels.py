@@ -60,7 +60,7 @@ def plain(name: str) -> str:
 
 
 def _map_words_to_names(words_by_name: Mapping[str, str]) -> dict[str, str]:
-    """Turn a table of words around: map each word to the name that it stands for."""
+    """Invert a table of words: map each word to the name that lists it."""
     names = {}
     for name, words in words_by_name.items():
         names.update(dict.fromkeys(words.split(), name))
@@ -80,8 +80,8 @@ _ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in
 
 BLANK = ""  # the key of a label that says nothing
 NOT_UNDERSTOOD = "\0"  # prefix of the key of a winner that isn't one of its row's texts
-_FEW_LABELS = 2  # labels that a reading may always leave out
-_REST_SHARE = 0.1  # the share that it may leave out
+_MAX_IGNORED = 2  # labels that a reading may always ignore
+_MAX_IGNORED_FRACTION = 0.1  # of all labels
 _DIGITS = {"0": "reject", "1": "accept"}
 
 
@@ -89,13 +89,11 @@ _DIGITS = {"0": "reject", "1": "accept"}
 
 
 def id_of(value: object) -> str | int | None:
-    """Read the id in a cell: a number, or a text of up to `ID_CHARS` characters; None for anything else.
-
-    17.0 is read as 17, since pandas turns integers into such numbers as soon as another row has no id.
-    """
+    """Read an id from a cell: a number, or text of up to `ID_CHARS` characters. Returns None otherwise."""
     if isinstance(value, bool) or is_no_label(value):
         return None
     if isinstance(value, float) and math.isfinite(value):
+        # If a row has no id, pandas turns the others into floats, such as 17.0.
         return int(value) if value.is_integer() and abs(value) < _EXACT else str(value)
     if not isinstance(value, str | int) or len(str(value)) > ID_CHARS:
         return None
@@ -103,7 +101,7 @@ def id_of(value: object) -> str | int | None:
 
 
 def id_key(row_id: str | int) -> str:
-    """Normalise an id for comparison: 17, "17", "17.0" and " 17" are equal, and so are NFC and NFD."""
+    """Normalise an id for comparison, so that 17, "17", "17.0" and " 17" are equal, as are NFC and NFD."""
     text = unicodedata.normalize("NFC", " ".join(str(row_id).split()))
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
@@ -113,27 +111,24 @@ def id_key(row_id: str | int) -> str:
 
 
 def key_of(value: object) -> str:
-    """Compute the key under which a label is counted: `BLANK`, a number as text, or the label's own text.
+    """Normalise a label for counting: to `BLANK`, a formatted number, or its text.
 
-    What a key means depends on the other labels in the same column; see `read_outcomes` and `read_winners`.
+    The meaning of this key depends on all labels in the column; see `read_outcomes` and `read_winners`.
     """
     if is_no_label(value):
         return BLANK
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        value = _find_only_one(value)
+        value = _decode_one_hot(value)
     number = number_of(value)
     if number is not None:
         return f"{number:g}"
     return str(value).strip()[:_ORDER_CHARS]
 
 
-def _find_only_one(values: list[Any]) -> object:
-    """Return the position of the only 1 among zeros, counted from 1. Any other list is returned as text.
-
-    For example, [0, 1] gives 2: the second text is the winner.
-    """
+def _decode_one_hot(values: list[Any]) -> object:
+    """Decode a one-hot list to the winner's number, such as [0, 1] to 2. Dump any other list as JSON."""
     numbers = [number_of(value) for value in values]
     if numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1:
         return numbers.index(1) + 1
@@ -141,14 +136,13 @@ def _find_only_one(values: list[Any]) -> object:
 
 
 def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
-    """Map each label that means an outcome to that outcome. `counts` are the numbers of labels by key.
+    """Map labels to outcomes, as far as they're understood. `counts` has the number of labels per key.
 
-    There are several ways to read labels: P is a pass beside F, but partial beside C and I. The way that
-    explains most labels is used for all. Raises `UsageError` if two ways with different results explain
-    equally many.
+    Raises `UsageError` if the labels are ambiguous.
     """
     digits = {} if are_scores(counts) and not _are_nearly_digits(counts) else _DIGITS
     readings = []
+    # With F, the letter P means pass, but with C and I it means partial. So try all sets of letters.
     for letters in _OUTCOME_LETTERS:
         reading = {}
         for key in counts:
@@ -160,16 +154,14 @@ def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _read_outcome_word(key: str) -> str | None:
-    """Return the outcome that a label's sign or word means in any column; None if it means none."""
+    """Return the outcome for a sign or word with a fixed meaning; None for any other label."""
     return _OUTCOME_SIGNS.get(key) or _OUTCOME_WORDS.get(plain(key[:_NAME_CHARS]))
 
 
 def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str, str]:
-    """Map each label that names the best of several texts to the text's letter, or to "tie".
+    """Map labels that name the best of at least `most` texts to its letter or "tie".
 
-    There are at least `most` texts. Numbers count from 1, with 0 for a tie, or they count from 0. If some
-    numbers are negative, they say how much better a text is: the first one below 0, the second one above. 1
-    and 0 may also say whether the first text is better. Raises `UsageError` as `read_outcomes` does.
+    Raises `UsageError` if the labels are ambiguous.
     """
     numeric_keys = {key for key in counts if number_of(key) is not None}
     letter_by_word = {}
@@ -181,7 +173,7 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
             if letter != TIE:
                 most = max(most, LETTERS.index(letter) + 1)
 
-    # Only numbers can be read in several ways; words mean the same in all of them.
+    # Words have a fixed meaning, while there are different ways to read numbers.
     numbers = {key: float(key) for key in numeric_keys}
     readings = []
     for read_numbers in _NUMBER_READINGS:
@@ -190,10 +182,7 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
 
 
 def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
-    """Read numbers as preferences: below 0 means A, above 0 means B, and 0 is a tie.
-
-    {} if no number is negative.
-    """
+    """Read negative numbers as A, positive ones as B, and 0 as a tie; {} if no number is negative."""
     if all(number >= 0 for number in numbers.values()):
         return {}
     letters = dict.fromkeys(numbers, TIE)
@@ -206,7 +195,7 @@ def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, 
 
 
 def _read_as_counted_from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
-    """Map each label that's the number of a text, counted from 1, to that text's letter; 0 is a tie."""
+    """Read numbers as text numbers counted from 1, and 0 as a tie."""
     letters = {}
     for key, number in numbers.items():
         letter = _find_letter_of_number(number, most)
@@ -216,7 +205,7 @@ def _read_as_counted_from_one(numbers: Mapping[str, float], most: int) -> dict[s
 
 
 def _read_as_counted_from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
-    """Map each label that's the number of a text, counted from 0, to its letter; {} unless 0 and 1 occur."""
+    """Read numbers as text numbers counted from 0; {} unless both 0 and 1 occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letters = {}
@@ -228,7 +217,7 @@ def _read_as_counted_from_zero(numbers: Mapping[str, float], most: int) -> dict[
 
 
 def _read_as_first_is_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
-    """Read 1 as "the first text is better" and 0 as "it isn't"; {} unless both occur."""
+    """Read 1 as A, because the first text is better, and 0 as B; {} unless both occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letter_by_number = {1.0: "A", 0.0: "B"}
@@ -250,11 +239,9 @@ _NUMBER_READINGS = (
 def _choose_reading(
     readings: Iterable[dict[str, str]], counts: Mapping[str, int], expected: str
 ) -> dict[str, str]:
-    """Pick the reading that explains most labels.
+    """Choose the reading that explains the most labels.
 
-    Raises `UsageError` if different readings explain equally many. A reading is dropped if it explains only
-    one side (such as accept), and not nearly all labels. With the labels `helpful` and `harmful`, for
-    example, only one of them is understood, and a judge that accepts everything would seem right.
+    Raises `UsageError` if different readings explain equally many.
     """
     count_by_reading = {}
     for reading in readings:
@@ -267,27 +254,29 @@ def _choose_reading(
     if len(best_readings) > 1:
         raise UsageError(f"{_describe_ambiguity(best_readings)}; write {expected} instead")
 
+    # If it only understands one side, such as `helpful` but not `harmful`, a judge that accepts everything
+    # would seem to be right. So discard the reading unless it explains nearly all labels.
     [reading] = best_readings
     label_count = sum(counts.values()) - counts.get(BLANK, 0)
     unexplained = label_count - most_explained
     is_one_sided = len({*reading.values()} - {TIE}) < 2  # noqa: PLR2004 - two sides
-    if is_one_sided and unexplained > max(_FEW_LABELS, label_count * _REST_SHARE):
+    if is_one_sided and unexplained > max(_MAX_IGNORED, label_count * _MAX_IGNORED_FRACTION):
         return {}
     return reading
 
 
 def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
-    """Name two labels that several readings understand differently, and the meanings of the first."""
+    """Describe an ambiguity by two labels with different readings, and the meanings of the first."""
     keys = sorted({key for reading in readings for key in reading})
-    doubtful = [key for key in keys if len({reading.get(key) for reading in readings}) > 1]
-    examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
-    meanings = {reading[doubtful[0]] for reading in readings if doubtful[0] in reading}
-    options = " or ".join(sorted(meanings))
-    return f"the labels {examples} can be read in {len(readings)} ways ({doubtful[0]}: {options})"
+    ambiguous = [key for key in keys if len({reading.get(key) for reading in readings}) > 1]
+    first = ambiguous[0]
+    examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in ambiguous[:2])
+    meanings = " or ".join(sorted({reading[first] for reading in readings if first in reading}))
+    return f"the labels {examples} can be read in {len(readings)} ways ({first}: {meanings})"
 
 
 def number_of(value: object) -> float | None:
-    """Read the finite number in a cell; None if there isn't one."""
+    """Convert a cell to a finite number; None if it isn't one."""
     if isinstance(value, bool):
         return None
     try:
@@ -305,7 +294,7 @@ def is_no_label(value: object) -> bool:
 
 
 def are_scores(counts: Mapping[str, int]) -> bool:
-    """Whether labels are scores: they're numbers, and not just 0 and 1. `counts` are their numbers by key."""
+    """Whether labels are scores: mostly numbers, other than 0 and 1. `counts` has their number per key."""
     numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
     if numbers.keys() <= _DIGITS.keys():
         return False
@@ -314,12 +303,12 @@ def are_scores(counts: Mapping[str, int]) -> bool:
 
 
 def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
-    """Whether nearly all numbers among labels are 0 or 1. A few others may be a -1 for rows nobody rated."""
+    """Whether nearly all numbers are 0 or 1, apart from a few such as -1 for unrated rows."""
     if not all(counts.get(digit) for digit in _DIGITS):
         return False
     number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
     digit_count = sum(counts[digit] for digit in _DIGITS)
-    return number_count - digit_count <= number_count * _REST_SHARE
+    return number_count - digit_count <= number_count * _MAX_IGNORED_FRACTION
 
 
 # --- Winners
@@ -328,10 +317,10 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 def winner_of(
     value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
-    """Find the letter of the text that a label calls the best of `most` texts, or "tie"; else None.
+    """Find the winner that a label names: one of `most` letters, "tie", or None if it isn't understood.
 
-    `named` maps further names of texts, such as their columns or authors, to letters. A label may also be
-    an order, such as `A>B`, `B >> A` or `A=B`. Of numbers, 0 is a tie, and 1 is the first text.
+    Labels can be names, including those in `named`, such as columns or authors; numbers from 1, with 0 for a
+    tie; or orders such as `A>B`, `B >> A` or `A=B`.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -345,9 +334,10 @@ def winner_of(
     if name in letter_by_name:
         return letter_by_name[name]
 
-    names_and_signs = _ORDER.split(text)  # names of texts, with a sign between each two
+    names_and_signs = _ORDER.split(text)  # alternating
     if len(names_and_signs) == 1:
         return _find_letter_of_side(text, most)
+
     letters = []
     for text_name in names_and_signs[::2]:
         letter = letter_by_name.get(plain(text_name[:_NAME_CHARS])) or _find_letter_of_side(
@@ -360,7 +350,7 @@ def winner_of(
 
 
 def _find_letter_of_number(number: float, most: int) -> str | None:
-    """Return the letter of the text with this number, counted from 1; "tie" for 0, None for other numbers."""
+    """Return the letter for a text number from 1 to `most`, "tie" for 0, or None for any other number."""
     if number == 0:
         return TIE
     if not number.is_integer() or not 0 < number <= most:
@@ -369,7 +359,7 @@ def _find_letter_of_number(number: float, most: int) -> str | None:
 
 
 def _find_letter_of_side(text: str, most: int) -> str | None:
-    """Return the letter in a label such as "B", "model 2" or "B is better"; None if there's no such text."""
+    """Return the letter for a label such as "B", "model 2" or "B is better"; None if there's no such text."""
     match = _SIDE.fullmatch(plain(text))
     if match is None or text.strip().startswith("-"):
         return None
@@ -382,19 +372,19 @@ def _find_letter_of_side(text: str, most: int) -> str | None:
 
 
 def _find_first_in_order(letters: list[str], signs: list[str]) -> str | None:
-    """Return the letter of the best text in an order such as A>B=C or C<A.
+    """Return the letter of the best text in an order such as A>B=C or C<A, or "tie".
 
-    "tie" if two texts share the first place, None if the signs contradict each other.
+    Returns None if the signs contradict each other.
     """
     characters = {*"".join(signs)}
-    is_rising = not characters.isdisjoint("<≺")
-    is_falling = not characters.isdisjoint(">≻")
-    if is_rising and is_falling:
+    is_ascending = not characters.isdisjoint("<≺")
+    is_descending = not characters.isdisjoint(">≻")
+    if is_ascending and is_descending:
         return None
-    sign_of_best = signs[-1] if is_rising else signs[0]
-    if sign_of_best[0] in "=~≈":
+    best_sign = signs[-1] if is_ascending else signs[0]
+    if best_sign[0] in "=~≈":
         return TIE
-    return letters[-1] if is_rising else letters[0]
+    return letters[-1] if is_ascending else letters[0]
 
 
 # --- Agreement
@@ -407,14 +397,14 @@ def is_binary(labels: Iterable[str]) -> bool:
 
 
 def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
-    """Prepare labels and verdicts for comparison: beside binary labels, an improve is a reject."""
+    """Prepare labels and verdicts for comparison: if labels are binary, an improve counts as a reject."""
     if not binary:
         return list(pairs)
     return [(label, "reject" if answer == "improve" else answer) for label, answer in pairs]
 
 
 def agrees(label: str, answer: str, *, binary: bool) -> bool:
-    """Whether an answer agrees with a label; beside `binary` labels, an improve counts as a reject."""
+    """Whether an answer agrees with a label. If labels are binary, an improve counts as a reject."""
     return compared([(label, answer)], binary=binary) == [(label, label)]
 
 
@@ -439,13 +429,13 @@ class LeftOut:
             self.example = short_line(str(value), _SHOWN_CHARS)
 
     def add_unasked(self, reasons: Sequence[str]) -> None:
-        """Count rows about which no model was asked, with the reasons."""
+        """Count a row for each reason why no model was asked."""
         self.unasked += len(reasons)
         if reasons and not self.why:
             self.why = reasons[0]
 
     def told(self) -> str:
-        """Write one line on the labels left out; "" if there are none."""
+        """Describe all labels left out in one line; "" if there are none."""
         reasons = []
         if self.blank:
             reasons.append(counted(self.blank, "blank label", "blank labels"))
@@ -461,11 +451,10 @@ class LeftOut:
 
 
 def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
-    """Count the labels that agree with their row's verdict, the labels compared, and the labels left out.
+    """Count the labels that agree with their row's verdict, all labels compared, and those left out.
 
-    `pairs` counts each pair of a label (`key_of`; in comparisons a letter or "tie", if known) and its row's
-    verdict. Rows without a verdict aren't compared. Raises `UsageError` as `read_outcomes` and
-    `read_winners` do.
+    `pairs` has the number of rows for each label (a `key_of`) and verdict. Raises `UsageError` if the labels
+    are ambiguous.
     """
     counts = Counter[str]()
     verdicts = set()
@@ -479,6 +468,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         label = word_by_key.get(key)
         if label is not None:
             meaningful[label, verdict] += count
+
     binary = is_binary(label for label, _ in meaningful)
     agreed = 0
     decided = 0
@@ -497,7 +487,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
 
 
 def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str]:
-    """Map labels to winners if the verdicts are those of comparisons, otherwise to outcomes."""
+    """Map labels to winners if the verdicts are winners, otherwise to outcomes."""
     letters = sorted(verdicts & set(LETTERS))
     if not letters and TIE not in verdicts:
         return read_outcomes(counts)

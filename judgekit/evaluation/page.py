@@ -40,13 +40,13 @@ class Figure(NamedTuple):
         return self.interval.text if self.interval else f"{self.value:.3f}"
 
     def place(self, value: float) -> float:
-        """Find where a value is, in percent of the scale."""
-        share = (value - self.least) / (self.most - self.least)
-        return 100 * min(1.0, max(0.0, share))
+        """Convert a value to a position in percent of the scale."""
+        fraction = (value - self.least) / (self.most - self.least)
+        return 100 * min(1.0, max(0.0, fraction))
 
     @property
     def ends(self) -> Sequence[str]:
-        """What stands below the scale, from left to right: of the usual one, nothing."""
+        """The labels below the scale, from left to right. The usual scale has none."""
         return ()
 
 
@@ -55,7 +55,7 @@ class Difference(Figure):
 
     @classmethod
     def of(cls, name: str, interval: Interval, note: str = "") -> Difference:
-        """Build the difference on an axis that reaches a little further than its interval."""
+        """Build a difference on a symmetric axis that contains its interval."""
         farthest = min(max(abs(interval.low), abs(interval.high)), 1.0)
         reach = next(step for step in _REACHES if step >= farthest)
         return cls(name, interval.value, interval, note, least=-reach, most=reach)
@@ -73,7 +73,7 @@ class Difference(Figure):
 
 
 def points(share: float) -> str:
-    """Write a difference of shares in percentage points, with its sign."""
+    """Format a difference in percentage points with its sign."""
     return f"{100 * share:+.1f}"
 
 
@@ -102,7 +102,7 @@ class Table(NamedTuple):
 
     @property
     def turned(self) -> Table:
-        """The same with rows for columns."""
+        """The table with rows and columns exchanged."""
         names, *rows = zip(self.columns, *self.rows, strict=True)
         return Table(list(map(shown, names)), rows, self.title)
 
@@ -123,7 +123,7 @@ class Chart(NamedTuple):
 
     @property
     def runs(self) -> list[list[Point]]:
-        """The points, split where the line is interrupted."""
+        """The points in groups that are joined by lines."""
         runs: list[list[Point]] = [[]]
         for point in self.points:
             if point:
@@ -151,7 +151,7 @@ def shown(cell: str | float | Cell | None) -> str:
 
 
 def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Build a table of counts, in which each cell is shaded by its share of its row."""
+    """Build a table of counts, shading each cell by its fraction of the row."""
     columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
     are_numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
     columns.sort(key=float if are_numbers else str)
@@ -183,7 +183,7 @@ def page(
     rows: ShownRows | None = None,
     foot: Foot = Foot(),  # noqa: B008 - a value that never changes
 ) -> str:
-    """Write a page: headline, description of the data (`about`), rows, sections and foot."""
+    """Render a page with a headline, a description of the data (`about`), rows, sections and foot."""
     template = _load_templates().get_template("page.html.jinja")
     html = template.render(
         title=short_line(title, _NAME),
@@ -196,16 +196,15 @@ def page(
     html = visible(html) + "\n"
     if rows is None:
         return html
-    # The rows are as good as checked: each text is visible already, and no `<` ends the element.
-    before, rows_element, after = html.partition(_DATA_PLACE)
-    return "".join((before, rows_element.removesuffix("</script>"), rows.data, "</script>", after))
+
+    # Insert the rows without checking them again: they have no invisible characters, and no `<` that could
+    # close the element.
+    before, placeholder, after = html.partition(_DATA_PLACE)
+    return "".join((before, placeholder.removesuffix("</script>"), rows.data, "</script>", after))
 
 
 def snippet(row: RowView) -> str:
-    """Take the beginning of a row's first text for its line in the list.
-
-    Without texts, take the reasoning.
-    """
+    """Return the beginning of a row's first text, or of its reasoning, for the list of rows."""
     if row.get("texts"):
         text = "".join(row["texts"][0][1])
     else:
@@ -214,10 +213,7 @@ def snippet(row: RowView) -> str:
 
 
 def cell_of(row: RowView, key: str) -> str:
-    """Return the text for a column (`key`) in a row's line of the list.
-
-    The key `said 1` means what the second judge said.
-    """
+    """Return the text of a row's cell in the list. The key `said 1` means the second judge's answer."""
     kind, _, number = key.partition(" ")
     if kind == "said":
         judged = row["judged"]
@@ -229,13 +225,13 @@ def cell_of(row: RowView, key: str) -> str:
 
 
 def plain(template: Path, **values: object) -> str:
-    """Return a template of plain text, filled in with what needs no escaping any more."""
+    """Render a plain-text template with values that need no escaping."""
     templates = _load_templates().overlay(autoescape=False)
     return templates.from_string(template.read_text(encoding="utf-8")).render(**values)
 
 
 def _load_templates() -> Environment:
-    """Load the templates of pages. Texts are escaped, and an undefined name is an error."""
+    """Create the environment for page templates, in which text is escaped and undefined names are errors."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - loaded only to write a page
 
     loader = FileSystemLoader(Path(__file__).parent)
@@ -251,5 +247,5 @@ def _load_templates() -> Environment:
 
 
 def _hash_script(script: str) -> str:
-    """Compute the hash by which a page's policy lets a script run, and nothing else."""
+    """Compute a script's hash for the page's Content Security Policy."""
     return b64encode(sha256(script.encode()).digest()).decode()

@@ -34,7 +34,7 @@ _EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 
 
 def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
-    """Write the page about judges on labelled cases; `cases` give the texts."""
+    """Render the page about judges on labelled cases. The texts come from `cases`."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
@@ -42,6 +42,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
     sections = [Section("Judges", [table, *_explain_figures(table, report)])]
     for name, intervals in _collect_intervals(judges).items():
         sections.append(Section(name.capitalize(), [_build_figures(judges, intervals)]))
+
     curves = []
     for judge in judges:
         if judge.probabilities:
@@ -55,6 +56,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
             sections.append(Section(judge.title, [excuse]))
         elif judge.confusion:
             sections.append(_build_confusion_section(judge))
+
     return page(
         f"Judges on {report.file}",
         about,
@@ -66,12 +68,12 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
 
 
 def _describe_judges(judges: Sequence[JudgeReport]) -> str:
-    """Say in one line how accurate the judge is; of several judges, the most accurate one. "" if unknown."""
-    accurate = [judge for judge in judges if judge.accuracy]
-    if not accurate:
+    """Describe the most accurate judge in one line; "" if no accuracy is known."""
+    measured = [judge for judge in judges if judge.accuracy]
+    if not measured:
         return ""
-    best = max(accurate, key=lambda judge: judge.accuracy.value if judge.accuracy else 0)
-    assert best.accuracy is not None  # noqa: S101 - else it isn't one of these
+    best = max(measured, key=lambda judge: judge.accuracy.value if judge.accuracy else 0)
+    assert best.accuracy is not None  # noqa: S101 - it's one of `measured`
     low, high = (f"{100 * bound:.0f}" for bound in best.accuracy.bounds)
     text = f"{100 * best.accuracy.value:.1f} % ({low} to {high})"
     if len(judges) == 1:
@@ -80,7 +82,7 @@ def _describe_judges(judges: Sequence[JudgeReport]) -> str:
 
 
 def _explain_figures(table: Table, report: JudgingReport) -> list[str]:
-    """Explain the figures in the table, and no others."""
+    """Explain the figures that appear in the table."""
     notes = [_TEXTS["intervals"].format(boot=report.bootstrap)]
     for name, explanation in _EXPLANATIONS.items():
         if name in table.columns:
@@ -100,7 +102,7 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
     for outcome in report.outcomes:
         case = case_by_id.get(outcome.id)
         candidate = None
-        if case is None:  # an item of several in a case: CASE/CANDIDATE
+        if case is None:  # the id of a candidate is CASE/CANDIDATE
             case_id, _, candidate = outcome.id.partition("/")
             case = case_by_id.get(case_id)
         named_texts = []
@@ -116,7 +118,7 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
 
 
 def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
-    """Describe a judge's answer about an item, with its scores and the failure if the case has them."""
+    """Describe a judge's answer about an item, with the scores or failure recorded in the case."""
     answer = outcome.said.get(judge.judge)
     view = {
         "by": shown_text(judge.title),
@@ -141,17 +143,17 @@ def _build_confusion_section(judge: JudgeReport) -> Section:
 
 
 def _draw_reliability(title: str, probabilities: Probabilities) -> Chart:
-    """Draw a judge's reliability: how many items were relevant at each confidence that it gave."""
+    """Draw a judge's reliability diagram: the fraction of relevant items at each confidence."""
     points = []
     for group in probabilities.bins:
-        share = Interval(group.relevant, low=group.relevant, high=group.relevant)
-        points.append((group.confidence, share))
+        fraction = Interval(group.relevant, low=group.relevant, high=group.relevant)
+        points.append((group.confidence, fraction))
     note = f"ECE {probabilities.ece:.3f}"
     return Chart(title, points, ends=("0", "1"), diagonal=True, note=note)
 
 
 def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
-    """Collect each figure that some judge has, as a list with an interval or None for each judge."""
+    """Collect the intervals of each figure, one per judge. None means that a judge lacks the figure."""
     figures: dict[str, list[Interval | None]] = {}
     for judge in judges:
         for name, interval in _map_intervals(judge).items():
@@ -160,7 +162,7 @@ def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval
 
 
 def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
-    """Map the titles of figures on the page to a judge's figures; None for a figure that it lacks."""
+    """Map the titles of figures to a judge's intervals. None means that the judge lacks the figure."""
     spread = None
     if judge.spread:
         spread = judge.spread.distance
@@ -188,7 +190,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
 
 
 def judges_table(report: JudgingReport) -> Table:
-    """Build the table of judges: each figure that some judge has, and what a case costs."""
+    """Build the table of judges, with all figures that any judge has, and the mean cost of a case."""
     figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):
@@ -206,10 +208,7 @@ def judges_table(report: JudgingReport) -> Table:
 
 
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
-    """Build the table of the judges' answers about each item.
-
-    With `disputed`, only the items that judges disagree about.
-    """
+    """Build a table of the judges' answers about each item. If `disputed`, omit those they agree on."""
     titles = [judge.title for judge in report.judges]
     rows = []
     for outcome in report.outcomes:
@@ -224,10 +223,7 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
 def _build_figures(
     judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
 ) -> list[Figure]:
-    """Build a figure for each judge that has an interval, all on the same scale.
-
-    The scale begins at 0, or at -1 if some interval reaches below 0.
-    """
+    """Build a figure for each judge that has an interval, on a common scale."""
     least = 0.0
     if any(interval and interval.low < 0 for interval in intervals):
         least = -1.0
@@ -239,11 +235,11 @@ def _build_figures(
 
 
 def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
-    """Write the page about the gate's KPIs: over all verdicts, day by day, by rubric and by model."""
+    """Render the page about the gate's KPIs: for all verdicts, by day, by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_build_kpi_table(evidence)]), over_time]
     for evidence_by_name in kpi.split_by_rubric_and_model(evidence):
-        if len(evidence_by_name) > 1:  # else the part is the whole
+        if len(evidence_by_name) > 1:  # a single part would repeat the whole
             for name, evidence_part in evidence_by_name.items():
                 sections.append(Section(name, [_build_kpi_table(evidence_part)]))
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
@@ -253,7 +249,7 @@ def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
 
 
 def _describe_kpis(kpis: Sequence[Kpi]) -> str:
-    """Say in one line how many of the KPIs hold, and which are missed."""
+    """Describe in one line how many KPIs hold, and which are missed."""
     holding = [measure for measure in kpis if measure.state == "holds"]
     missed = [measure.limit.title for measure in kpis if measure.state == "missed"]
     text = f"{len(holding)} of {len(kpis)} KPIs hold"
@@ -274,10 +270,7 @@ def _build_kpi_table(evidence: Evidence) -> Table:
 
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
-    """Measure the KPIs for each day, over the seven days that end with it.
-
-    The days go from that of the first verdict to that of the last.
-    """
+    """Measure the KPIs over seven days, for each last day from the first verdict to the latest."""
     days: dict[date, list[Kpi]] = {}
     if not evidence.verdicts:
         return days
@@ -297,24 +290,25 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
-    """Draw a chart of each KPI, day by day. The first and the last day are named at its ends."""
+    """Draw a chart of each KPI by day, labelled with the first and last day."""
     days = kpi_days(evidence)
     dates = list(map(str, days)) or [""]
-    last_date = dates[-1] if len(dates) > 1 else ""  # a single day is named once
+    last_date = dates[-1] if len(dates) > 1 else ""  # don't repeat a single day
     names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
     charts = []
-    for number, name in enumerate(names):  # in the order of each day's measures
-        daily = [measures[number] for measures in days.values()]
+    for index, name in enumerate(names):  # `kpi.measure` returns the KPIs in this order
+        daily = [measures[index] for measures in days.values()]
         charts.append(_draw_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last_date)))
     return charts
 
 
 def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
-    """Draw a chart of one KPI, day by day. A day without a value interrupts the line."""
-    top = 1.0  # the value at full height: all, of a share
+    """Draw a chart of a KPI by day. A day without a value interrupts the line."""
+    top = 1.0  # the value at full height
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
-        top = max([2 * (limit.high or 1), *values])  # so that the limit is at half height, or below
+        top = max([2 * (limit.high or 1), *values])  # the limit is at half height or below
+
     points: list[Point | None] = []
     for day_number, measure in enumerate(kpis):
         if measure.value is None:
@@ -335,7 +329,7 @@ def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) ->
 
 
 def _scale_to_height(value: float, interval: Interval | None, top: float) -> Interval:
-    """Scale a value and its bounds to parts of the chart's height; `top` is the value at its full height."""
+    """Scale a value and its bounds to fractions of the chart's height, where `top` is at full height."""
 
     def scale(value_or_bound: float) -> float:
         return min(value_or_bound / top, 1.0)

@@ -48,21 +48,19 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
-        """Record the word that a tier said in each order of the texts.
-
-        If there were more calls than orders, records how far they lean to either text instead. {} without
-        any readable answer.
-        """
+        """Return a model's answer for each order of the texts, for recording; {} if unreadable."""
         del case
         source = score_source(turn.endpoint, None)
         words = [call.value.word if call.value else None for call in turn.calls]
         if len(words) == len(ORDERS) and any(words):
             return {"orders": {"AB": words[0], "BA": words[1]}, "read": source}
+
+        # With more calls than orders, record the combined preference.
         vote = turn.answer.value
         if not vote:
             return {}
-        shares = {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}
-        return {"probabilities": shares, "read": source}
+        preferences = {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}
+        return {"probabilities": preferences, "read": source}
 
     def answered_calls(self, turn: ModelTurn[Vote]) -> Sequence[Answer[Any]]:
         return turn.calls
@@ -74,7 +72,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
         has_failed = any(call.failure for call in calls)
         if not has_failed and any(call.value for call in calls):
-            return "invalid_reply"  # calls could be read, but have no joint result
+            return "invalid_reply"  # the calls are readable, but have no combined result
         return super().find_failure(calls)
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
@@ -85,24 +83,21 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the pair as a sample. Its label says if the tiers' favourite text is the better one."""
+        """Yield the pair as a sample, labelled by whether the tiers' favourite is the better text."""
         votes = {tier: _read_tier_vote(case, answer) for tier, answer in by_tier(case).items()}
         evidence = read_pair(votes, cut=find_cut_tiers(case))
-        # If a missing winner is the costly error, a tie over a win doesn't count as right.
+        # In lenient mode a missed winner is the costly error, so a tie after a win doesn't count as right.
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,
             label=self._compare_label(jury.favourite(votes), case),
             voices=without_margins(evidence, deviating_tiers),
-            ties=_find_ties(evidence, up_to_a_win=is_lenient),
+            ties=_find_ties(evidence, until_win=is_lenient),
             stands=is_lenient,
         )
 
     def _compare_label(self, favourite: str | None, case: Case) -> Outcome:
-        """Compare the label with the tiers' favourite: "accept" if they name the same text, else "reject".
-
-        "improve" if the label is a tie.
-        """
+        """Express as an outcome whether the label is the tiers' favourite. A tie is "improve"."""
         label = self.labels(case)[WHOLE]
         if label == TIE:
             return "improve"
@@ -113,14 +108,11 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         yield Tried(case.id, self.mode, self.label_word(case), said=record.verdict, why=why)
 
 
-def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
-    """Find the tiers that see a tie.
-
-    With `up_to_a_win`, only those that come before the first tier that sees a winner.
-    """
+def _find_ties(evidence: Evidence, *, until_win: bool) -> frozenset[TierName]:
+    """Find the tiers that see a tie or, if `until_win`, those before the first tier that sees a winner."""
     ties = []
     for tier, opinion in evidence.items():
-        if up_to_a_win and opinion.outcome == "accept":
+        if until_win and opinion.outcome == "accept":
             break
         if opinion.outcome == "improve":
             ties.append(tier)
@@ -128,24 +120,26 @@ def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
 
 
 def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
-    """Read a tier's vote on two texts; raises `InputError` for an answer about something else."""
+    """Combine a tier's votes on two texts. Raises `InputError` for an unsuitable answer."""
     votes = [(juror.endpoint, _read_vote(case, juror)) for juror in recorded.jurors]
     return jury.combine_votes(votes, recorded.rule)
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
-    """Read one model's vote; None if the model gave no readable answer."""
+    """Read one model's vote; None if it gave no readable answer. Raises `InputError`."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.combine_orders(votes)
+
     probabilities = recorded.probabilities
     if probabilities is not None:
         if set(probabilities) != set(jury.WINS):
             shown_letters = ", ".join(sorted(probabilities)) or "nothing"
             raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
         lean = probabilities["A"] - probabilities["B"]
-        share = abs(lean) or 1.0  # 0 is a tie, which is a whole vote
-        return Vote(jury.word_of(lean), share=share)
+        weight = abs(lean) or 1.0  # a tie counts as a full vote
+        return Vote(jury.word_of(lean), share=weight)
+
     if recorded.choice in _PAIR_WORDS:
         return Vote(cast("Better", recorded.choice))
     if recorded.failure is None:

@@ -59,12 +59,9 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         case: Case,
         state: JudgingState[ComparisonInput],
     ) -> None:
-        """Ask every tier about all texts.
-
-        A usual ranking would pass only some texts on to the next tier, but which ones depends on what's
-        learned here.
-        """
+        """Ask every tier about all texts."""
         del case
+        # A normal ranking only passes some texts to the next tier, by rules that are yet to be learned.
         cut_tiers = []
         ranking_judge = judge.as_judge(RankingJudge)
         for tier, models in judge.models_by_tier.items():
@@ -77,7 +74,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         state.cut = cut_tiers
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
-        """Record each text's mean points, and how the scores were read; "partly" if in different ways."""
+        """Return each text's mean points, with the way they were read, for recording."""
         del case
         sources = set()
         points = {}
@@ -92,16 +89,13 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return turn.calls
 
     def count_calls(self, turn: ModelTurn[dict[str, Opinion]], settings: JudgeSettings) -> int:
-        calls_about_one = super().count_calls(turn, settings)
-        return calls_about_one * len(turn.calls)
+        calls_per_text = super().count_calls(turn, settings)
+        return calls_per_text * len(turn.calls)
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the letter of the best text, going by this answer alone; a tie if another text is as good.
-
-        None if the answer ranks nothing.
-        """
+        """Return the letter of the best text by this answer, or a tie; None if the answer ranks nothing."""
         points = read_points(case, recorded)
-        # Even if few of a jury answered, their scores are measured.
+        # With `asked=1`, the answer counts even if few jurors gave scores.
         ranked = rank([], "quick", case.letters, points, asked=1)
         standing = read_ranking([ranked], margins={})["quick"].standing
         if standing is None:
@@ -112,7 +106,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return (*case.letters, TIE)
 
     def ranked_case(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> RankedCase:
-        """Read a case's scores. `deviating_tiers` are the tiers whose scores were read in an unusual way."""
+        """Read a case's scores by tier. The scores of `deviating_tiers` were read in an unusual way."""
         scores_by_tier = {}
         for tier, recorded in by_tier(case).items():
             scores_by_tier[tier] = read_points(case, recorded)
@@ -146,7 +140,7 @@ class Turn(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The first subject; None if too few models answered."""
+        """The best subject; None if too few models answered."""
         return self.evidence.standing.order[0] if self.evidence.standing else None
 
 
@@ -156,7 +150,7 @@ def ranking_rules(
     mode: ModeName,
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
-    """Build the rules for ranking recorded scores. Their models are those that gave the scores."""
+    """Build the rules for a ranking by recorded scores."""
     return EscalationRules(
         confirm="accept" if mode == "strict" else "reject",
         tiers=tuple(scores_by_tier),
@@ -176,7 +170,7 @@ def walk_ranking(
     cut: Collection[TierName] = (),
     deviating_tiers: Collection[TierName] = (),
 ) -> list[Turn]:
-    """Replay a ranking over recorded scores, tier after tier, to its end."""
+    """Replay a ranking by recorded scores, tier by tier."""
     turns: list[Turn] = []
     ranked_tiers: list[RankedTier] = []
     step = decide({}, rules)
@@ -220,23 +214,20 @@ class RankedCase(NamedTuple):
         )
 
     def walk(self, finality: FinalityRules | None) -> Walked:
-        """Replay the ranking, and return the end of the case's judging."""
+        """Replay the ranking, and compare its result with the label."""
         turns = self.turns(finality)
         last_turn = turns[-1]
         end = last_turn.step
         assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
-        is_right = None  # undecided
-        if end.tier is not None:
+        is_right = None
+        if end.tier is not None:  # otherwise it's undecided
             winner = last_turn.best if end.verdict == "accept" else TIE
             is_right = winner == self.best
         calls = {turn.ranked.tier: turn.calls for turn in turns}
         return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 
     def sample(self) -> Sample:
-        """Build the sample that gates are learned from.
-
-        It has each tier's result as if no gate had ended the judging.
-        """
+        """Build a sample to learn gates from, with each tier's result in the absence of gates."""
         labelled_best = None if self.best == TIE else self.best
         voices = {}
         ties = set()
@@ -245,7 +236,8 @@ class RankedCase(NamedTuple):
             tier = turn.ranked.tier
             evidence = turn.evidence
             if isinstance(turn.step, End) and turn.step.tier is not None:
-                evidence = evidence.without_margin()  # it ends without a gate too
+                # This tier ends the judging without a gate, so no gate is to be learned from it.
+                evidence = evidence.without_margin()
             voices[tier] = evidence
             standing = evidence.standing
             if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
@@ -255,7 +247,7 @@ class RankedCase(NamedTuple):
 
         return Sample(
             id=self.case.id,
-            label="accept",  # unused beside `wrong`
+            label="accept",  # a placeholder, because `wrong` replaces the comparison with a label
             voices=voices,
             ties=frozenset(ties),
             wrong=frozenset(wrong),
@@ -263,17 +255,17 @@ class RankedCase(NamedTuple):
 
 
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
-    """Read the texts' scores by model and letter. A model that failed has no scores.
+    """Read the scores of all texts, by model and letter. A model that failed has no scores.
 
-    Raises `InputError` if a model that didn't fail has no points, or points for other texts.
+    Raises `InputError` if a model has no points without having failed, or points for other texts.
     """
     scores_by_voter: dict[Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
-        is_fit = juror.points is not None and set(juror.points) <= set(case.letters)
-        if juror.failure is None and not is_fit:
+        is_valid = juror.points is not None and set(juror.points) <= set(case.letters)
+        if juror.failure is None and not is_valid:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
         voter = Voter(juror.model, juror.endpoint.family)
-        # A jury may list a model several times.
+        # The same model can appear more than once in a jury.
         scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
         for letter, scores in (juror.points or {}).items():
             scores_by_letter[letter].extend(scores)

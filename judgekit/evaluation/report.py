@@ -163,7 +163,7 @@ class Item(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The answer, or "escalate" if all tiers together gave none; None if it's unreadable."""
+        """The answer, or "escalate" if the tiers' combined result is none; None if it's unreadable."""
         if self.said:
             return self.said
         return "escalate" if self.recorded.failure == "escalate" else None
@@ -177,16 +177,17 @@ def report(
     wanted: str | None = None,
     left_out: LeftOut | None = None,
 ) -> JudgingReport:
-    """Report on every judge, and on each model of a jury; raises `InputError` for unfit cases.
+    """Report on every judge, and on each model in a jury.
 
-    If no rubric is `loaded`, answers are choices of words. `wanted` is the answer that injected text aims
-    for.
+    If `loaded` is None, answers are choices of words. `wanted` is the answer that injected text aims for.
+    Raises `InputError` for unsuitable cases.
     """
     answers_by_judge = _group_answers_by_judge(cases)
     if not answers_by_judge:
         raise InputError(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
         )
+
     items_by_judge: dict[str, list[Item]] = {}
     judges = []
     for judge, answers in answers_by_judge.items():
@@ -197,6 +198,7 @@ def report(
         items_by_judge[judge] = items
         _, first_answer = answers[0]
         judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
+
     outcomes = _collect_outcomes(items_by_judge)
     best_judge = max(judges, key=_rank_by_accuracy)
     compared_judges = []
@@ -217,12 +219,12 @@ def report(
 
 
 def _rank_by_accuracy(judge: JudgeReport) -> float:
-    """Return the key by which the best judge is found: its accuracy, or -1 if there's none."""
+    """Rank a judge by its accuracy. Judges without one come last."""
     return judge.accuracy.value if judge.accuracy else -1.0
 
 
 def _group_answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
-    """Group the recorded answers by judge. Each model of a jury also counts as a judge, `JUDGE: MODEL`."""
+    """Group recorded answers by judge. Each model in a jury is also a judge, called `JUDGE: MODEL`."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
         recorded_by_judge = dict(case.judges)
@@ -235,7 +237,7 @@ def _group_answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case,
 
 
 def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
-    """List the answers of all judges about each original item. Items on which they disagree come first."""
+    """Collect all judges' answers about each original item, disputed items first."""
     outcomes = {}
     for judge, items in items_by_judge.items():
         for item in items:
@@ -254,34 +256,35 @@ def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outc
 def _compare_with_best(
     judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]
 ) -> Interval | None:
-    """Compute how much more accurate the best judge is than this one, on the items that both answered.
+    """Compute how much more accurate the best judge is, on items that both answered.
 
-    None for the best judge itself, and if the answers aren't words.
+    Returns None for the best judge itself, or if there's no accuracy.
     """
     if judge is best or best.accuracy is None:
         return None
+
     labels = []
     answers = []
     for outcome in outcomes:
         best_answer = outcome.said.get(best.judge)
         answer = outcome.said.get(judge.judge)
-        if not isinstance(outcome.label, str):  # a person's score, which no word can agree with
+        if not isinstance(outcome.label, str):  # a person's score
             continue
         if best_answer and answer:
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
 
-    binary = is_binary(labels)  # for the labels compared here, not for all
-    agreements_of_best = []
+    binary = is_binary(labels)  # only of the labels that are compared
+    best_agreements = []
     agreements = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):
-        agreements_of_best.append(float(agrees(label, best_answer, binary=binary)))
+        best_agreements.append(float(agrees(label, best_answer, binary=binary)))
         agreements.append(float(agrees(label, answer, binary=binary)))
-    return stats.difference(agreements_of_best, agreements)
+    return stats.difference(best_agreements, agreements)
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
-    """Build one judge's report from its items; figures on agreement leave out scored items."""
+    """Build the report on a judge from its items. Items with a person's score don't count as agreement."""
     originals = [item for item in items if item.is_original]
     labels = []
     answered = []
@@ -326,7 +329,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
 
 
 def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
-    """Group the answers about each original item with the answers to its repetitions."""
+    """Group the answer about each original item with the answers to its reruns."""
     groups = defaultdict[str, list[Item]](list)
     for item in items:
         group = groups[item.of]
@@ -336,13 +339,13 @@ def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
 
 
 def _count_failures(items: Iterable[Item]) -> dict[str, int]:
-    """Count the items that no model answered, by the reason."""
+    """Count the items that no model answered, by failure."""
     failures = Counter(item.recorded.unanswered for item in items)
     return {failure: count for failure, count in failures.items() if failure}
 
 
 def _measure_unreadable(items: Iterable[Item]) -> Interval | None:
-    """Compute the share of answers that couldn't be read; None without any answers."""
+    """Compute the fraction of unreadable answers; None if there are no answers."""
     unreadable = [item.said is None for item in items if not item.recorded.unanswered]
     return stats.interval(stats.mean(unreadable))
 
@@ -353,7 +356,7 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
 
 
 def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
-    """Pair the two answers about the same two texts, one for each order, if both are readable."""
+    """Pair the answers to both orders of the same two texts, if both are readable."""
     pairs: list[stats.Pair] = []
     for item in items:
         answers = list((item.recorded.orders or {}).values())
@@ -366,9 +369,9 @@ def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
 
 
 def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    """Compare how often the wanted answer is given about injected texts and about their originals.
+    """Compare how often the wanted answer is given for injected texts and for their originals.
 
-    None if no text was injected, or if no answer about an injected text is readable.
+    Returns None if there are no readable answers about injected texts.
     """
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
@@ -388,7 +391,7 @@ def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
 
 
 def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
-    """Average the calls and costs of the original items. The median waiting time is over all items."""
+    """Average the calls and costs of the original items, and find the median waiting time of all items."""
     waits = []
     for item in items:
         if item.recorded.latency_ms is not None:
@@ -408,7 +411,7 @@ def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
 
 
 def _compare_scores(originals: Iterable[Item]) -> Scores | None:
-    """Compare the judge's scores with those of people; None if no person gave a score."""
+    """Compare the judge's scores with people's; None if there are none."""
     score_pairs = [item.score_pair for item in originals if item.score_pair]
     if not score_pairs:
         return None
@@ -423,7 +426,7 @@ def _compare_scores(originals: Iterable[Item]) -> Scores | None:
 
 
 def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
-    """Measure how accurate an answer's probabilities are; None if no answer has one."""
+    """Measure how well a judge's probabilities match the labels; None if it gave none."""
     probabilities = []
     outcomes = []
     for item in originals:
@@ -439,9 +442,9 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
 
 
 def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None) -> Iterator[Item]:
-    """Yield the items of a case (the document, the pair or each candidate) with a judge's answer.
+    """Yield a judge's answer about the case or, if the case has candidates, about each of them.
 
-    Without a `task`, the answer is a choice of words. Raises `InputError`.
+    If `task` is None, answers are choices of words. Raises `InputError`.
     """
     score_pair = None  # a person's score and the judge's
     rated = None
@@ -475,16 +478,13 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
             score_pair=score_pair,
             rated=rated,
         )
-        # One call answered for all candidates, so the others cost nothing more.
+        # A single call answers for all candidates, so attribute its cost to the first one.
         cost = None if cost is None else 0.0
         calls = 0
 
 
 def _read_choice_label(case: Case, judge: str, recorded: Recorded) -> str:
-    """Return the label of a case that's read without a rubric.
-
-    Raises `InputError` if the judge's answer isn't a choice.
-    """
+    """Return the label of a case without a rubric. Raises `InputError` if the answer isn't a choice."""
     label = case.right("strict")
     if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
         raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
@@ -492,7 +492,7 @@ def _read_choice_label(case: Case, judge: str, recorded: Recorded) -> str:
 
 
 def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
-    """Pair the answer about each original with the answer about its variant, if both are readable."""
+    """Pair the answers about each original and its variant, if both are readable."""
     originals = {item.of: item.said for item in items if item.is_original}
     pairs = []
     for item in items:
@@ -503,20 +503,17 @@ def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.
 
 
 def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
-    """Measure how often two answers about the same thing differ; `groups` are the answers about each."""
+    """Measure how often two answers in the same group differ."""
     measure = stats.disagreement([group for group in groups if len(group) > 1])
-    return Flips(pairs=int(sum(measure.possible)), rate=stats.interval(measure))
+    return Flips(pairs=int(sum(measure.denominators)), rate=stats.interval(measure))
 
 
 def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    """Measure how much repeated scores differ within each group.
-
-    None if no group has several answers.
-    """
+    """Measure how much scores vary within each group; None if no group has more than one."""
     repeated_groups = [group for group in groups if len(group) > 1]
     if not repeated_groups:
         return None
-    names = list(repeated_groups[0][0])  # the same in every answer
+    names = list(repeated_groups[0][0])  # all answers have the same names
     spreads = {}
     for name in names:
         values_by_group = []

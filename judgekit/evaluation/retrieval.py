@@ -50,7 +50,7 @@ class SearchableCollection:
         self._profile_without_floor.noise_floor = 0.0
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
-        category = next(iter(profile.categories))  # any one: all documents have the same
+        category = next(iter(profile.categories))  # the same for all documents
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:
@@ -66,41 +66,34 @@ class SearchableCollection:
                 writer.add_text(number, columns, language, sections)
 
     def ranking(self, text: str, depth: int) -> list[str]:
-        """Return the ids of the `depth` best documents, without a noise floor.
-
-        The candidates that the product itself would find come first, in its order. Each is followed by its
-        near duplicates.
-        """
+        """Return the ids of the `depth` best documents, including near duplicates, without a noise floor."""
+        # The product's own results come first. It only rates its pool, so search again for any more.
         candidates = self._search_index(text, self._profile_without_floor, bm25.POOL)
-        if (
-            depth > bm25.POOL
-        ):  # the product rates no more than its pool, so search again for the rest
-            candidates = [
-                *candidates,
-                *self._search_index(text, self._profile_without_floor, depth),
-            ]
+        if depth > bm25.POOL:
+            more = self._search_index(text, self._profile_without_floor, depth)
+            candidates = [*candidates, *more]
         ids = dict.fromkeys(candidate.id for candidate in unfold(candidates))
         return list(ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
-        """Find the product's candidates; the prompt hook uses a smaller `pool` than a search."""
+        """Find candidates as the product does. The prompt hook has a smaller `pool` than a search."""
         return self._search_index(text, self._profile, pool)
 
     def close(self) -> None:
         self.index.close()
 
     def _search_index(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
-        """Search the index as `judgekit search` does, or as the prompt hook does if the pool is small."""
+        """Search the index as `judgekit search` does or, with a small pool, as the prompt hook does."""
         self.index.profile = profile
-        is_quick = pool < bm25.POOL
+        is_hook = pool < bm25.POOL
         languages = terms.choose_languages(
             terms.excerpt(text), self.index.languages, self.index.rare_languages
         )
-        if is_quick:
+        if is_hook:
             query = parts.parse(text, *languages)
         else:
             query = parts.whole(text, *languages)
-        return bm25.match(self.index, query, pool, quick=is_quick)
+        return bm25.match(self.index, query, pool, quick=is_hook)
 
 
 class ConfidenceReport(ReportPart):
@@ -168,7 +161,7 @@ def _list_gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
 
 
 def _compute_discounted_gain(gains: Iterable[int]) -> float:
-    """Calculate the discounted cumulative gain (DCG) of results with these gains, best result first."""
+    """Compute the discounted cumulative gain (DCG) of these gains, best-ranked first."""
     total = 0.0
     for rank, gain in enumerate(gains, 1):
         if gain > 0:
@@ -177,7 +170,7 @@ def _compute_discounted_gain(gains: Iterable[int]) -> float:
 
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Compute the share of relevant documents that are among the first `k` (trec_eval's `recall`)."""
+    """Compute the fraction of relevant documents that are among the first `k` (trec_eval's `recall`)."""
     relevant = _count_relevant(grades.values())
     if relevant:
         return _count_relevant(_list_gains(ranking[:k], grades)) / relevant
@@ -185,7 +178,7 @@ def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Count the relevant documents among the first `k`, divided by `k` (trec_eval's `P`)."""
+    """Compute the fraction of relevant documents in the first `k` (trec_eval's `P`)."""
     return _count_relevant(_list_gains(ranking[:k], grades)) / k
 
 
@@ -194,10 +187,7 @@ def _count_relevant(grades: Iterable[int]) -> int:
 
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
-    """Return 1 / the rank of the first relevant document; 0 if there's none.
-
-    It's trec_eval's `recip_rank`, and its mean is MRR.
-    """
+    """Return the reciprocal rank of the first relevant document, or 0 (trec_eval's `recip_rank`)."""
     for rank, gain in enumerate(_list_gains(ranking, grades), 1):
         if gain > 0:
             return 1 / rank
@@ -221,7 +211,7 @@ class Seen(NamedTuple):
 def shown_by_hook(
     candidates: Sequence[Candidate],
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Split candidates into those that the hook injects by default, and those that it only mentions."""
+    """Split candidates into those that the hook injects by default, and those that it mentions."""
     defaults = RetrievalConfig()
     return choose_shown(
         candidates[:PROMPT_POOL],
@@ -231,7 +221,7 @@ def shown_by_hook(
 
 
 def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
-    """Average the measures over the queries that have judgements, as `trec_eval -c` does."""
+    """Average the metrics over all queries with judgements, as `trec_eval -c` does."""
     gains = []
     recalls = []
     precisions = []
@@ -253,7 +243,7 @@ def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval 
 
 
 def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    """Compare the confidence of hits with how many of them are relevant."""
+    """Compare the hits' confidence with their actual relevance."""
     probabilities = []
     outcomes = []
     confidence_labels = []
@@ -272,7 +262,7 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
 
 
 def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
-    """Count what the prompt hook would add to the queries, and how much of that is relevant."""
+    """Measure how much the prompt hook would add to the queries, and how much of that is relevant."""
     injected = []
     relevant = []
     has_relevant = []
@@ -286,16 +276,13 @@ def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
         has_relevant.append(count > 0)
         answerable.append(_count_relevant(judgements.values()) > 0)
     measures = _measure_additions([answer.candidates for answer in seen])
-    measures["precision"] = Measure(gained=relevant, possible=injected)
-    measures["coverage"] = Measure(gained=has_relevant, possible=answerable)
+    measures["precision"] = Measure(numerators=relevant, denominators=injected)
+    measures["coverage"] = Measure(numerators=has_relevant, denominators=answerable)
     return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
 def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
-    """Measure what the hook would add by mistake, from a scope that isn't the query's own.
-
-    None if no other scope was searched.
-    """
+    """Measure how much the hook would add from another scope, by mistake; None if there's none."""
     candidates_by_prompt = []
     for answer in seen:
         if answer.elsewhere is not None:
@@ -307,10 +294,7 @@ def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
 
 
 def _measure_additions(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    """Measure two shares of prompts: those to which the hook would add a memory, and those with a mention.
-
-    `prompts` are the candidates of each prompt.
-    """
+    """Measure how often the hook would inject a memory or mention one, given each prompt's candidates."""
     has_injection = []
     has_mention = []
     for candidates in prompts:
@@ -330,10 +314,10 @@ def search(
     scoped: bool = False,
     progress: Progress = lambda _: None,
 ) -> list[Seen]:
-    """Search for each query; a query whose scope has no documents finds none.
+    """Search for each query among all documents or, if `scoped`, among those in the same scope.
 
-    With `scoped`, the documents of each scope are a store of their own. Each query is then also searched in
-    the store of another scope, where nothing is relevant, to measure what the hook would show by mistake.
+    If `scoped`, also search another scope, where nothing is relevant, to measure what the hook would show by
+    mistake.
     """
     documents_by_scope: dict[str, list[CollectionDocument]] = {}
     for document in collection.documents:
@@ -346,6 +330,7 @@ def search(
         for name, documents in documents_by_scope.items():
             store = SearchableCollection(documents, profile)
             store_by_scope[name] = stack.enter_context(closing(store))
+
         scopes = sorted(store_by_scope)
         for count, query in enumerate(collection.queries, 1):
             query_scope = scope(query.id) if scoped else ""
@@ -358,7 +343,7 @@ def search(
 
             candidates_elsewhere = None
             other_scope = _next_scope(scopes, query_scope)
-            if other_scope is not None:  # only with `scoped`
+            if other_scope is not None:
                 other_store = store_by_scope[other_scope]
                 candidates_elsewhere = other_store.candidates(query.text, PROMPT_POOL)
             seen.append(Seen(query.id, ranking, candidates, candidates_elsewhere))
@@ -367,10 +352,7 @@ def search(
 
 
 def _next_scope(names: Sequence[str], name: str) -> str | None:
-    """Find the scope after this one (after the last, the first); None if it's the only one.
-
-    `names` are sorted.
-    """
+    """Find the next name in a sorted list, starting over after the last; None if there's no other."""
     others = [other for other in names if other != name]
     if not others:
         return None
@@ -383,7 +365,7 @@ def _next_scope(names: Sequence[str], name: str) -> str | None:
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
-    """Report a search's measures on a collection."""
+    """Report the metrics of a search on a collection."""
     grades = collection.grades
     documents = collection.documents
     scopes = None
@@ -410,21 +392,24 @@ def scope(name: str) -> str:
 
 
 def check_run(path: Path, names: Iterable[str]) -> None:
-    """Raise `UsageError` if `path` can't be written, `InputError` if a name can't be an id in a TREC run."""
+    """Check that a TREC run can be written to `path` with these ids.
+
+    Raises `UsageError` for the path, and `InputError` for an id.
+    """
     for name in names:
         if name.split() != [name]:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
     with _name_run_option(path):
-        # Opened and closed at once, only to see whether it can be written.
+        # Only open the file to check that it's writable.
         os.close(outputs.open_to_append(str(path), mode=outputs.USUAL))
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Write a TREC run: a line `query Q0 document rank score tag` for each document; raises `UsageError`."""
+    """Write a TREC run with lines `query Q0 document rank score tag`. Raises `UsageError`."""
     with _name_run_option(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
-                # Distinct scores, since readers break ties differently.
+                # Use distinct scores, because programs break ties differently.
                 score = len(ranking) - rank + 1
                 run_line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
                 replacement.file.write(run_line.encode())
@@ -432,7 +417,7 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
 
 @contextmanager
 def _name_run_option(path: Path) -> Iterator[None]:
-    """Turn a failure to write the file into a `UsageError`, which names the option `--run`."""
+    """Turn an `OSError` about the file into a `UsageError` that names the option `--run`."""
     try:
         yield
     except OSError as error:

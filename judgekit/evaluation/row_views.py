@@ -31,7 +31,7 @@ _DIGITS = 6  # of an amount in USD
 
 
 def shown_text(text: str) -> str:
-    """Remove invisible characters from a text, and cut its end off if it's too long for a page."""
+    """Remove invisible characters from a text, and truncate it if it's too long for a page."""
     text = visible(encodable(text[: MOST_CHARS + 1]))
     if len(text) > MOST_CHARS:
         return text[:MOST_CHARS] + " … (cut here)"
@@ -39,17 +39,14 @@ def shown_text(text: str) -> str:
 
 
 def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
-    """Split a text into segments: every second segment is quoted by a finding.
-
-    A quote is found regardless of case and of blanks. A quote with ellipses is found part by part.
-    """
+    """Split a text into segments, every second of which is quoted."""
     segments: list[str] = []
-    end = 0  # of the segments so far
+    end = 0  # of the last segment
     for quote_start, quote_end in sorted(_find_quotes(text, quotes)):
         if quote_end <= end:
             continue
-        start = max(quote_start, end)  # what two findings quote is marked once
-        if start == end and segments:  # the quote goes on from the one before
+        start = max(quote_start, end)  # quotes can overlap
+        if start == end and segments:  # extend the previous quote
             segments[-1] += text[start:quote_end]
         else:
             segments += [text[end:start], text[start:quote_end]]
@@ -58,7 +55,10 @@ def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
 
 
 def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
-    """Find the start and the end of each quote, or part of a quote, in a text."""
+    """Find quotes in a text, ignoring case and whitespace, and return their spans.
+
+    Parts of a quote that are separated by ellipses are found separately.
+    """
     spans: list[tuple[int, int]] = []
     for quote in list(quotes)[:_MOST_QUOTES]:
         for quote_part in _ELLIPSIS.split(quote[:_MOST_QUOTE]):
@@ -73,7 +73,7 @@ def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def amount(usd: float | None) -> str:
-    """Write a cost in USD; "" if it's unknown."""
+    """Format a cost in USD; "" if it's unknown."""
     if usd is None:
         return ""
     text = f"{usd:.{_DIGITS}f}".rstrip("0").rstrip(".")
@@ -108,7 +108,7 @@ class RowList:
     _last_kept: tuple[float, ...] | None = None  # the last row's rank, if some were dropped
 
     def has_room(self, *rank: float) -> bool:
-        """Whether the page still has room for a row of this rank."""
+        """Whether the page has room for a row with this rank."""
         return self._last_kept is None or rank < self._last_kept[: len(rank)]
 
     def skip(self) -> None:
@@ -116,7 +116,7 @@ class RowList:
         self.total += 1
 
     def add(self, view: RowView, *rank: float) -> None:
-        """Add a row. Rows with the lowest rank come first, and rows of equal rank keep their order."""
+        """Add a row. Rows are ordered by rank, lowest first, then in the order of adding."""
         self.total += 1
         row_json = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace(
             "<", "\\u003c"
@@ -124,10 +124,10 @@ class RowList:
         self._ranked.append(((*rank, self.total), row_json))
         self._bytes += len(row_json.encode())
         if self._bytes > 2 * MOST_BYTES:
-            self._keep_first()
+            self._drop_excess()
 
-    def _keep_first(self) -> None:
-        """Drop the last rows, if there's no room for all of them."""
+    def _drop_excess(self) -> None:
+        """Drop the last rows if there's no room for all."""
         self._ranked.sort(key=itemgetter(0))
         size = 0
         for number, (_, row_json) in enumerate(self._ranked):
@@ -139,8 +139,8 @@ class RowList:
         self._bytes = size
 
     def finish(self) -> ShownRows:
-        """Return the rows in the page's form."""
-        self._keep_first()
+        """Return the rows in the form that the page needs."""
+        self._drop_excess()
         json_rows = [row_json for _, row_json in self._ranked]
         return ShownRows(
             columns=self.columns,
@@ -152,12 +152,12 @@ class RowList:
         )
 
     def _choose_static_rows(self, lines: Sequence[str]) -> Sequence[str]:
-        """Choose the rows that are written into the page itself, for readers without scripts."""
+        """Choose the rows that are also written as HTML, for readers without scripts."""
         room = MOST_PAGE - self._bytes
-        for number, row_json in enumerate(lines[:STATIC_ROWS]):
-            room -= 2 * len(row_json.encode())  # twice, as the markup also takes room
+        for index, row_json in enumerate(lines[:STATIC_ROWS]):
+            room -= 2 * len(row_json.encode())  # the markup takes about as much as the row
             if room < 0:
-                return lines[:number]
+                return lines[:index]
         return lines[:STATIC_ROWS]
 
 

@@ -53,7 +53,7 @@ Progress: TypeAlias = "Callable[[int], None]"
 
 
 def _check_paths(cases: Iterable[Case], inputs: NamedInputs) -> None:
-    """Raise `InputError` for the first case with an unreadable file."""
+    """Raise `InputError` if a case's file can't be read."""
     for case in cases:
         if case.text is None and case.path is not None:
             read_text(case, inputs)
@@ -73,21 +73,20 @@ def ask(
     models: Sequence[str | None] = (None,),
     at_once: int = service.AT_ONCE,
 ) -> Opinions:
-    """Add every tier's opinion to the cases; their paths are relative to `inputs`.
+    """Ask every tier about every case, and return the cases with the answers.
 
-    Each of `models` is asked alone, as the quick tier, and is a judge under its name; for `None` all tiers
-    are asked. Calls `progress` with the number of cases asked about.
+    Each of `models` is asked alone and becomes a judge with its name. None stands for all configured tiers.
+    `progress` is called with the number of cases so far. Cases that lack something the rubric needs are
+    omitted.
 
-    Cases that no model is asked about, because they lack something the rubric needs, are left out; if there
-    are no others, that's an `UnaskedError`.
-
-    Raises `ConfigError`, `InputError` or, if no model is set up, `UsageError`.
+    Raises `UnaskedError` if no case remains, `UsageError` if no model is configured, `ConfigError` or
+    `InputError`.
     """
     config = configuration.load(project)
-    _check_paths(cases, inputs)  # before any model is asked
+    _check_paths(cases, inputs)  # before any costs arise
 
     def build_judge(gateway: Gateway, model: str | None) -> DocumentJudge:
-        """Build the judge that asks this model, or the configured ones; raises `UsageError` without any."""
+        """Build a judge with this model, by default those configured. Raises `UsageError` if there's none."""
         request = JudgeRequest(mode=mode, model=model)
         settings = service.judge_settings(config, loaded, project, request)
         if not settings.models_by_tier:
@@ -96,13 +95,13 @@ def ask(
 
     async def ask_all() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            # All are built before any model is asked, so that a missing model costs nothing.
+            # Build all judges first, so that a missing model is noticed before any costs arise.
             judges = [build_judge(gateway, model) for model in models]
             asked_cases = list(cases)
             unasked: dict[str, UnaskedError] = {}
             count = 0
+
             for model, judge in zip(models, judges, strict=True):
-                # It asks every tier about every case, whatever the tiers before said.
                 tier_judge = _build_judge_of_all_tiers(judge, model)
                 ask_tiers = partial(_ask_unless_refused, tier_judge, inputs=inputs)
                 limit = service.max_concurrency(tier_judge, at_once)
@@ -113,15 +112,15 @@ def ask(
                         progress(count)
                         if isinstance(answers_or_error, UnaskedError):
                             unasked.setdefault(answers_or_error.case_id, answers_or_error)
-                        elif model:  # it was asked as the quick tier
+                        elif model:  # which was asked as the quick tier
                             answer = answers_or_error["quick"]
                             answered_cases.append(case.with_judges({model: answer}))
                         else:
                             answered_cases.append(case.with_judges(answers_or_error))
-                asked_cases = answered_cases  # the next model's answers are added to these
+                asked_cases = answered_cases  # the next model adds its answers
 
-            if unasked and not asked_cases:  # none is left: the first reason stands for all
-                raise next(iter(unasked.values()))
+            if unasked and not asked_cases:
+                raise next(iter(unasked.values()))  # the first reason is enough
             panel = fingerprint(judges[0].settings)
             reasons = [error.why for error in unasked.values()]
             return Opinions(
@@ -134,7 +133,7 @@ def ask(
 async def _ask_unless_refused(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded] | UnaskedError:
-    """Ask each tier about a case. If no tier may be asked, returns the error, so that the run goes on."""
+    """Ask each tier about a case. Returns the error instead of raising it if no tier may be asked."""
     try:
         return await ask_about_case(judge, case, inputs)
     except UnaskedError as error:
@@ -142,23 +141,20 @@ async def _ask_unless_refused(
 
 
 def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> DocumentJudge:
-    """Build a judge that asks every tier about every text, whoever wrote it.
-
-    With a `model`, it asks only that model, as the quick tier.
-    """
+    """Build a judge that always asks every tier or, if given, only `model` as the quick tier."""
     models_by_tier = judge.models_by_tier
     if model:
         models_by_tier = {"quick": models_by_tier["quick"]}
     return judge.with_settings(
         models_by_tier=models_by_tier,
-        finality=FinalityRules(),  # no opinion is final, so the next tier is asked
+        finality=FinalityRules(),  # no opinion is final
         calibration_warning=None,
-        author_family=None,
+        author_family=None,  # models may judge texts of their own family
     )
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
-    """Say in one line how many cases lack the answer of some tier, and why; None if no case does."""
+    """Describe in one line how many cases lack an answer from some tier, and why; None if none does."""
     omitted_by_judge = Counter[str]()
     reasons = set[str]()
     incomplete_cases = 0
@@ -174,6 +170,7 @@ def unanswered(cases: Sequence[Case]) -> str | None:
             incomplete_cases += 1
         if len(failures) < len(case.judges):
             has_answer = True
+
     if not incomplete_cases:
         return None
 
@@ -185,17 +182,19 @@ def unanswered(cases: Sequence[Case]) -> str | None:
         problem = "no model answered"
         effect = "there are no figures"
 
-    share = f"{incomplete_cases} of {len(cases)} cases"
+    affected = f"{incomplete_cases} of {len(cases)} cases"
     reasons_text = ", ".join(sorted(reasons))
-    return f"{problem} {share} ({reasons_text}); {effect}; test the models with judgekit provider check"
+    hint = "test the models with judgekit provider check"
+    return f"{problem} {affected} ({reasons_text}); {effect}; {hint}"
 
 
 async def ask_about_case(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded]:
-    """Ask every tier about a case; raises `UnaskedError` if no model is asked."""
-    if case.variant == "rerun":  # otherwise the cache would repeat the earlier reply
+    """Ask every tier about a case. Raises `UnaskedError` if no model may be asked."""
+    if case.variant == "rerun":  # the cache would repeat the earlier reply
         judge = replace(judge, cache=None)
+
     task = choose_task(judge.rubric, judge.settings.mode, case)
     task_judge = task.judge(judge)
     subject, secrets = task_judge.redacted(task.subject(case, inputs))
@@ -206,6 +205,7 @@ async def ask_about_case(
         secrets=secrets,
     )
     await task.ask_tiers(task_judge, case, state)
+
     recorded_by_tier = {}
     for tier, turns in state.turns.items():
         answers = [task.record(case, turn, task_judge.settings) for turn in turns]
@@ -216,11 +216,7 @@ async def ask_about_case(
 
 
 def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
-    """List the cases, each original followed by its variants.
-
-    The variants are `times` reruns, whose answers don't come from the cache. With `swapped`, there's also a
-    variant with the candidates in another order.
-    """
+    """Add variants after each original case: reruns and, if `swapped`, one with reordered candidates."""
     repeated = []
     for case in cases:
         repeated.append(case)
@@ -235,7 +231,7 @@ def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True)
 
 
 def _copy_as_variant(case: Case, variant: Variant, name: str) -> Case:
-    """Copy a case as a variant, which refers to its original by `pair`."""
+    """Copy a case as a variant, whose `pair` is the original's id."""
     changes = {"id": f"{case.id} ({name})", "variant": variant, "pair": case.id}
     return case.model_copy(update=changes)
 
@@ -260,9 +256,9 @@ def judge_cases(
     modes: Sequence[ModeName] = MODES,
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
-    """Judge each case in each mode; raises `UsageError` if no model is set up.
+    """Judge each case in each mode, and compare the results with the labels.
 
-    Calls `progress` with each verdict as it comes.
+    `progress` is called with each comparison. Raises `UsageError` if no model is configured.
     """
     config = configuration.load(project)
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
@@ -297,7 +293,7 @@ async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> An
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
-    """Count how often the judge agrees with the labels, leaving out undecided answers."""
+    """Count how often the judge agrees with the labels when it decides."""
     right = 0
     decided = 0
     undecided = 0
@@ -318,9 +314,9 @@ def leniency(
     project: Path,
     progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
-    """Count how many wrong texts each tier accepts, by tier and model, and then by kind of text.
+    """Count how many wrong texts each tier accepts, by tier and by kind of text.
 
-    Only texts that the tier was asked about are counted.
+    Raises `InputError` if a text can't be judged.
     """
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
@@ -336,15 +332,15 @@ def leniency(
                 task = choose_task(loaded.rubric, mode, case)
                 words = task.words(case, case.judges[tier])
                 words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
-        for kind in dict.fromkeys(kind_by_id.values()):  # in the order of the texts
-            if kind in words_by_kind:  # otherwise the tier had nothing to settle
+        for kind in dict.fromkeys(kind_by_id.values()):  # unlike a set, this keeps the order
+            if kind in words_by_kind:  # the tier may not have been asked
                 accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
                 accepted_by_kind[kind] = _count_accepted(words_by_kind[kind])
     return accepted
 
 
 def _count_accepted(words: Sequence[str | None]) -> Agreement:
-    """Count the words that are readable, and those of them that accept."""
+    """Count the readable words, and how many of them accept."""
     accepted = words.count("accept")
     unreadable_count = words.count(None)
     readable_count = len(words) - unreadable_count
@@ -357,10 +353,7 @@ def _count_accepted(words: Sequence[str | None]) -> Agreement:
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
-    """Find the questions that were answered differently in two runs.
-
-    Returns the earlier answer and the new judgement for each.
-    """
+    """Find questions answered differently in two runs, and return each earlier answer with the new one."""
     words_before = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []
     for tried in after:

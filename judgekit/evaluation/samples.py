@@ -35,9 +35,9 @@ WHOLE = ""
 
 
 def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Name each tier's model. The models of a jury are joined into one name.
+    """Find each tier's model, joining the names in a jury.
 
-    Raises `InputError` if a tier's answers name different models, or none.
+    Raises `InputError` if a tier's answers name different models or none.
     """
     models = {}
     for tier in TIERS:
@@ -57,9 +57,9 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def find_options(cases: Sequence[Case]) -> Asked:
-    """Find the options with which all tiers were asked; the default options if there are no answers.
+    """Find the options with which all tiers were asked, by default the usual ones.
 
-    Raises `InputError` if the options differ between answers.
+    Raises `InputError` if answers have different options.
     """
     option_sets = set()
     for case in cases:
@@ -78,7 +78,7 @@ def find_options(cases: Sequence[Case]) -> Asked:
 
 
 def by_tier(case: Case) -> dict[TierName, Recorded]:
-    """Map each tier to its recorded answer about a case. Answers of other judges are left out."""
+    """Map each tier to its recorded answer about a case, ignoring other judges."""
     recorded = {}
     for tier in TIERS:
         if tier in case.judges:
@@ -87,14 +87,14 @@ def by_tier(case: Case) -> dict[TierName, Recorded]:
 
 
 def find_cut_tiers(case: Case) -> set[TierName]:
-    """Find the tiers that saw the text cut."""
+    """Find the tiers that saw a truncated text."""
     return {tier for tier, recorded in by_tier(case).items() if recorded.cut}
 
 
 class _Answer(NamedTuple):
-    """One model's answer about the case with this number."""
+    """One model's answer about the case with this index."""
 
-    number: int
+    case_index: int
     tier: TierName
     recorded: Recorded
     samples: int
@@ -105,7 +105,7 @@ class _Answer(NamedTuple):
 
     @property
     def has_fractions(self) -> bool:
-        """Whether a reply has fractional scores, which a model can't write itself."""
+        """Whether the scores are fractional, so that the model can't have written them itself."""
         scores = self.recorded.scores or {}
         return self.samples == 1 and any(score % 1 for score in scores.values())
 
@@ -114,17 +114,17 @@ class _Answer(NamedTuple):
         """The model that answered; if the record doesn't name it, the one asked."""
         return self.recorded.answered or self.recorded.model
 
-    def source(self, *, tells_fractions: bool) -> ScoreSource:
-        """Tell how the answer's scores were read. If an old record doesn't say, infer it from the numbers.
+    def source(self, *, gives_fractions: bool) -> ScoreSource:
+        """Return the way in which the answer's scores were read, inferring it for an old record.
 
-        With `tells_fractions`, the model gave fractional scores in other answers. Then its whole scores are
-        means, too.
+        `gives_fractions` says if any of the model's answers has fractional scores.
         """
         if self.recorded.read is not None:
             return self.recorded.read
         if self.samples == 1 and self.recorded.probabilities is not None:
             return "points"
-        if self.samples == 1 and self.recorded.scores is not None and tells_fractions:
+        # If the model has fractional scores anywhere, its integer scores are expectations, too.
+        if self.samples == 1 and self.recorded.scores is not None and gives_fractions:
             return "expected"
         return "whole"
 
@@ -138,18 +138,14 @@ class Ways(NamedTuple):
 
 
 def usual_ways(cases: Sequence[Case]) -> Ways:
-    """Find how most opinions of each model were read, and which model gave most of them.
-
-    The result also lists for each case the tiers whose opinions differ from that.
-    """
+    """Find each model's usual way of answering, and the tiers that deviate from it in each case."""
     answers = _list_answers(cases)
-    # A model with fractions anywhere gave probabilities, so its integer scores are expectations too.
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
     source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     model_counts: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
     sources = []
     for answer in answers:
-        source = answer.source(tells_fractions=answer.voter in with_fractions)
+        source = answer.source(gives_fractions=answer.voter in with_fractions)
         source_counts[answer.voter][source] += 1
         model_counts[answer.voter][answer.answered] += 1
         sources.append(source)
@@ -167,20 +163,20 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
         usual_source = usual_sources[answer.tier][answer.recorded.model]
         usual_model = usual_models[answer.tier][answer.recorded.model]
         if source != usual_source or answer.answered != usual_model:
-            deviating_tiers_by_case[answer.number].add(answer.tier)
+            deviating_tiers_by_case[answer.case_index].add(answer.tier)
     return Ways(
         usual_sources, usual_models, [frozenset(tiers) for tiers in deviating_tiers_by_case]
     )
 
 
 def _list_answers(cases: Sequence[Case]) -> list[_Answer]:
-    """List the models' answers about all cases, without those that failed."""
+    """List the models' answers about all cases, except failures."""
     answers = []
-    for number, case in enumerate(cases):
+    for case_index, case in enumerate(cases):
         for tier, recorded in by_tier(case).items():
             for juror in recorded.jurors:
                 if juror.failure is None:
-                    answers.append(_Answer(number, tier, juror, samples=recorded.samples))
+                    answers.append(_Answer(case_index, tier, juror, samples=recorded.samples))
     return answers
 
 
@@ -204,11 +200,11 @@ class Sample(NamedTuple):
     binary: bool = False
 
     def outcome(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome; None if it wasn't asked, or has none."""
+        """Return a tier's outcome; None if it wasn't asked or has none."""
         return self.voices.get(tier, FAILED).outcome
 
     def is_wrong(self, tier: TierName) -> bool:
-        """Whether a tier is wrong about the label. A tier without an outcome is wrong, too."""
+        """Whether a tier's outcome is missing or doesn't match the label."""
         if self.wrong is not None:
             return tier in self.wrong
         outcome = self.outcome(tier)
@@ -218,23 +214,21 @@ class Sample(NamedTuple):
         return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether other tiers count as wrong if they disagree with this tier.
-
-        They don't if this tier calls a pair a tie, a win may stand against a tie, and the label is a win.
-        """
+        """Whether another tier that disagrees with this one counts as wrong."""
+        # Not if this tier wrongly sees a tie, and another tier's win may stand against it.
         is_tie = self.outcome(tier) == "improve" and tier not in self.ties
         may_be_overruled = self.stands and is_tie
         return not may_be_overruled or self.label == "improve"
 
-    def united(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome; None also for a divided jury, which ends nothing."""
+    def combined_outcome(self, tier: TierName) -> Outcome | None:
+        """Return a tier's outcome; None if it has none or its jury is divided, so that it can't be final."""
         opinion = self.voices.get(tier, FAILED)
         return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
-        """Compute how far a tier is from another opinion; None if no gate may let its opinion through."""
+        """Return the distance of a tier's opinion from another outcome; None if it may not become final."""
         opinion = self.voices.get(tier, FAILED)
-        if opinion.outcome == "accept" and not opinion.sees_all:
+        if opinion.outcome == "accept" and not opinion.sees_all:  # the rest could be bad
             return None
         return opinion.margin
 
@@ -278,13 +272,13 @@ class Walked(NamedTuple):
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Find how the judging of a sample would end, if each tier that's asked takes one call."""
+    """Find how the judging of a sample would end, with one call per tier."""
     end, tiers = walk_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
     if end.tier is None:
         return Walked(calls, right=None, by_gate=False)
+    # The last tier would end the judging even without a gate.
     last_tier = rules.finality.last if rules.finality else None
-    # At the last tier judging ends without a gate anyway.
     by_gate = end.because == CALIBRATED and end.tier != last_tier
     return Walked(calls, sample.is_right(end.verdict), by_gate)
 

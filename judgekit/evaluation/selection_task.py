@@ -40,8 +40,8 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return judge.as_judge(CandidateJudge)
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
-        """Build the query and its candidates. A swapped case shows them in another order (`shown_ids`)."""
-        del inputs  # a case has its candidates' texts itself
+        """Build the query and its candidates, named so that a swapped case shows them in another order."""
+        del inputs  # the case contains all texts
         name_by_id = shown_ids(case)
         candidates = []
         for candidate in case.candidates:
@@ -50,10 +50,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Candidates(documents.Query(case.query), tuple(candidates))
 
     def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
-        """Record the candidates' probabilities.
-
-        If no mark has a probability, record the ids that were kept.
-        """
+        """Return the candidates' probabilities, or else the ids of those kept, for recording."""
         marks = turn.answer.value
         if not marks:
             return {}
@@ -76,7 +73,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return {"keep": keep, "unjudged": unjudged, "read": source}
 
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
-        """Read a tier's mark on each candidate, combined over the models of its jury."""
+        """Read a tier's evidence about each candidate, combining the models in a jury."""
         votes = []
         for juror in recorded.jurors:
             votes.append((juror.endpoint, self._read_marks(case, juror)))
@@ -91,9 +88,9 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Read the mark on each judged candidate; {} if the answer is unreadable.
+        """Read one model's mark on each candidate; {} if the answer is unreadable.
 
-        Raises `InputError` for an id that no candidate has.
+        Raises `InputError` for an unknown id.
         """
         ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
@@ -104,7 +101,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
         marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
-            marks = dict.fromkeys(ids)  # None without a probability
+            marks = dict.fromkeys(ids)  # None if there's no probability
             for candidate_id, probability in recorded.probabilities.items():
                 marks[candidate_id] = Mark(jury.leaning(probability), probability)
             return marks
@@ -120,14 +117,14 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Read the ids of the candidates that a reply keeps; None if the reply is unreadable."""
+        """Read the ids that a reply keeps; None if it's unreadable."""
         criteria = list(self.rubric.criteria)
         try:
             ids_by_key = extract.read_answer(reply, select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
         ids_by_criterion = ids_by_key
-        if len(criteria) == 1:  # then the reply doesn't name it
+        if len(criteria) == 1:  # the reply doesn't name a single criterion
             ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
         kept_ids = []
         for candidate_id in ids:
@@ -140,7 +137,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return [candidate.id for candidate in case.candidates]
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return "accept" or "reject" for each candidate; raises `InputError` if the label doesn't fit."""
+        """Return "accept" or "reject" for each candidate. Raises `InputError` if the label is invalid."""
         label = case.right(self.mode)
         ids = self.label_words(case)
         if not (ids and isinstance(label, list) and set(label) <= set(ids)):
@@ -150,7 +147,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return labels
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the candidates that were kept, and those about which no tier decided."""
+        """Record the candidates that are kept, and those that no tier decided."""
         del case
         keep = []
         unjudged = []
@@ -162,9 +159,9 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Recorded(calls=calls, keep=keep, unjudged=unjudged)
 
     def compare_with_label(self, case: Case, record: Selection) -> Iterator[Tried]:
-        """Yield the judge's decision about each candidate beside the case's label."""
+        """Yield the judge's decision about each candidate with the expected one."""
         label = case.right(self.mode)
-        assert isinstance(label, list)  # noqa: S101 - a case of a rubric lists the ids to keep
+        assert isinstance(label, list)  # noqa: S101 - labels of a rubric's cases are lists of ids to keep
         for decision in record.decisions:
             name = f"{case.id}/{decision.id}"
             expected = "kept" if decision.id in label else "dropped"
@@ -174,17 +171,19 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Map the candidates' ids to names. Candidates are shown in an order drawn from a hash of their names.
+    """Map candidate ids to the names that determine the order in which they're shown.
 
-    Models don't see the names. Usually a name is the id itself. In a swapped case, eight choices of other
-    names are tried, and those that reverse the most pairs of candidates are used.
+    Models don't see the names. They're the ids themselves, except in a swapped case.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
         return dict(zip(ids, ids, strict=True))
+
+    # The order depends on a hash of the names, so try eight sets of names, and use the one that reverses the
+    # most pairs.
     usual_order = list(fence.labels(case.query, ids))
 
-    def count_turned_pairs(names: Mapping[str, str]) -> int:
+    def count_reversed_pairs(names: Mapping[str, str]) -> int:
         order = fence.labels(case.query, list(names.values()))
         position_by_name = {name: position for position, name in enumerate(order)}
         positions = [position_by_name[names[candidate_id]] for candidate_id in usual_order]
@@ -193,4 +192,4 @@ def shown_ids(case: Case) -> dict[str, str]:
     choices = []
     for mark_count in range(1, 9):
         choices.append({candidate_id: candidate_id + "'" * mark_count for candidate_id in ids})
-    return max(choices, key=count_turned_pairs)
+    return max(choices, key=count_reversed_pairs)

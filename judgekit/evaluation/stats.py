@@ -60,10 +60,10 @@ class Resampling(ReportPart):
 
 
 class Measure(NamedTuple):
-    """Each item's contribution to the two sums whose ratio is the figure; 0 if it has none."""
+    """A ratio of two sums, with each item's contribution to both."""
 
-    gained: Sequence[float]
-    possible: Sequence[float]
+    numerators: Sequence[float]
+    denominators: Sequence[float]
 
 
 def mean(values: Sequence[float]) -> Measure:
@@ -73,14 +73,14 @@ def mean(values: Sequence[float]) -> Measure:
 def resampled(
     size: int, compute_figure: Callable[[Sequence[int]], float | None]
 ) -> Interval | None:
-    """Compute a figure of `size` items, with bounds; None if the figure is undefined.
+    """Compute a figure of `size` items with a bootstrap interval; None if the figure is undefined.
 
-    `compute_figure` gets the positions of the items to compute it from: first each once, then random draws
-    with replacement, which give the bounds.
+    `compute_figure` computes the figure from the items at the given positions, which can repeat.
     """
     value = compute_figure(range(size))
     if value is None:
         return None
+
     generator = Random(SEED)  # noqa: S311 - statistics, no secret
     values = []
     for _ in range(RESAMPLES):
@@ -88,34 +88,30 @@ def resampled(
         if resampled_value is not None:
             values.append(resampled_value)
     values.sort()
-    share_outside = (1 - LEVEL) / 2  # on either side
+    tail = (1 - LEVEL) / 2
     last_position = len(values) - 1
-    low_bound = values[round(share_outside * last_position)]
-    high_bound = values[round((1 - share_outside) * last_position)]
+    low_bound = values[round(tail * last_position)]
+    high_bound = values[round((1 - tail) * last_position)]
     return Interval(value, low_bound, high_bound)
 
 
 def interval(measure: Measure) -> Interval | None:
-    """Compute a measure's figure with bounds: all that was gained, divided by all that was possible.
-
-    None if there's nothing to divide by.
-    """
-    gained, possible = measure
+    """Compute a measure's ratio with its interval; None if the denominator is 0."""
+    numerators, denominators = measure
 
     def compute_ratio(positions: Sequence[int]) -> float | None:
-        """Compute the figure of the items at these positions, which may repeat."""
-        total_possible = sum(map(possible.__getitem__, positions))
-        if not total_possible:
+        denominator = sum(map(denominators.__getitem__, positions))
+        if not denominator:
             return None
-        return sum(map(gained.__getitem__, positions)) / total_possible
+        return sum(map(numerators.__getitem__, positions)) / denominator
 
-    return resampled(len(gained), compute_ratio)
+    return resampled(len(numerators), compute_ratio)
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
-    """Compute the figures of several measures, with bounds; raises `ValueError` for unequal sizes.
+    """Compute the intervals of multiple measures from the same resamples.
 
-    All figures are computed from the same random draws.
+    Raises `ValueError` if the measures have different sizes.
     """
     sizes = set()
     for measure in measures.values():
@@ -127,44 +123,44 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Interval | None:
-    """Compute the first mean's lead over the second; raises `ValueError` for unequal sizes."""
+    """Compute the interval of a difference between two means. Raises `ValueError` for unequal sizes."""
     differences = [value - other for value, other in zip(first, second, strict=True)]
     return interval(mean(differences))
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
-    """Count the pairs of answers in each group, and how many of these pairs differ."""
-    differing = []
-    possible = []
+    """Measure how many of all pairs of answers in the same group differ."""
+    differing_counts = []
+    pair_counts = []
     for group in groups:
-        pairs = [one != other for one, other in combinations(group, 2)]
-        differing.append(sum(pairs))
-        possible.append(len(pairs))
-    return Measure(differing, possible)
+        pairs_differ = [one != other for one, other in combinations(group, 2)]
+        differing_counts.append(sum(pairs_differ))
+        pair_counts.append(len(pairs_differ))
+    return Measure(differing_counts, pair_counts)
 
 
 def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     """Compute the standard deviation of repeated values, pooled over groups (ISO 5725-2: s_r)."""
-    squares = []  # each group's sum of squared distances from its mean
-    freedom = []  # degrees of freedom
+    # The pooled variance is the sum of squares, divided by the degrees of freedom.
+    sums_of_squares = []
+    degrees_of_freedom = []
     for group in groups:
-        squares.append(pvariance(group) * len(group))
-        freedom.append(len(group) - 1)
-    pooled = interval(Measure(gained=squares, possible=freedom))
-    if pooled is None:
+        sums_of_squares.append(pvariance(group) * len(group))
+        degrees_of_freedom.append(len(group) - 1)
+    pooled_variance = interval(Measure(sums_of_squares, degrees_of_freedom))
+    if pooled_variance is None:
         return None
-    return Interval(sqrt(pooled.value), sqrt(pooled.low), sqrt(pooled.high))
+    return Interval(*map(sqrt, (pooled_variance.value, *pooled_variance.bounds)))
 
 
 # --- Means of thousands of rows: in closed form, since resampling would take minutes
 
 
 def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
-    """Compute a mean with Wald bounds. For the bounds only, some `extra` values are added.
+    """Compute the mean of at least one value between -1 and 1, with a Wald interval.
 
-    With the extra values 0, 0, 1, 1 these are the bounds of a share by Agresti and Coull, 1998. With -1, 1
-    they're the bounds of a paired difference by Bonett and Price, 2012. All values lie between -1 and 1,
-    and there's at least one value.
+    `extra` values are only added for the interval. With 0, 0, 1, 1 it's that of Agresti and Coull (1998) for
+    a proportion; with -1, 1 it's that of Bonett and Price (2012) for a paired difference.
     """
     extended = [*values, *extra]
     noise = pvariance(extended) / len(extended)
@@ -172,26 +168,26 @@ def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
 
 
 def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
-    """Estimate the mean that people would find in all rows, with bounds.
+    """Estimate the mean that people would find in all rows, with an interval.
 
-    `labelled` rows have the judge's value and a person's. They're a random sample of at least two rows.
-    `others` have only the judge's value. All values lie between 0 and 1.
+    `labelled` is a random sample of at least two rows, as pairs of the judge's and a person's value. `others`
+    are the judge's values of all other rows. Values are between 0 and 1.
 
     The method is prediction-powered inference with power tuning: Angelopoulos, Duchi and Zrnic, "PPI++:
-    Efficient prediction-powered inference", 2023. For the bounds, each of the four pairs of 0 and 1 is
-    added once, as Agresti and Coull do for a share. Without them, 30 labels cover the truth in 84 to 94 %
-    of cases instead of 95 %.
+    Efficient prediction-powered inference", 2023.
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
         """Estimate the mean and its variance."""
         judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
-        tuning = 0.0  # trust in the judge about the others: lambda in PPI++, from 0 to 1
+        # Called lambda in PPI++, this is the trust in the judge's values, from 0 to 1.
+        tuning = 0.0
         if others and spread:
             slope = covariance(judged, labels) / spread
             tuning = slope / (1 + len(rows) / len(others))
         tuning = min(1.0, max(0.0, tuning))
+
         residuals = [label - tuning * verdict for verdict, label in rows]
         value = fmean(residuals)
         noise = variance(residuals) / len(rows)
@@ -201,16 +197,14 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
         return value, noise
 
     value, _ = estimate(labelled)
-    # The bounds lie around the mean with the four added pairs.
+    # For the interval, add each pair of 0 and 1 once, as Agresti and Coull do for a proportion. Otherwise an
+    # interval from 30 labels contains the truth in 84 to 94 % of cases instead of 95 %.
     middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
     return _limit_interval(value, middle, noise, least=0.0)
 
 
 def _limit_interval(value: float, middle: float, noise: float, least: float) -> Interval:
-    """Return a value with bounds around `middle`, all limited to the range from `least` to 1.
-
-    `noise` is the variance of the middle.
-    """
+    """Build an interval around `middle`, which has the variance `noise`, limited to `least` to 1."""
     half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     bounded_value = min(1.0, max(least, value))
     low_bound = max(least, min(bounded_value, middle - half_width))
@@ -236,7 +230,7 @@ def accuracy(pairs: Sequence[Pair]) -> Interval | None:
 
 
 def scale(words: Sequence[str]) -> list[str] | None:
-    """Put words in order, if they're outcomes or numbers; None for other words, which have no order."""
+    """Sort distinct words if they're outcomes or numbers; None if they have no order."""
     distinct = set(words)
     try:
         if distinct <= set(OUTCOMES):
@@ -247,13 +241,10 @@ def scale(words: Sequence[str]) -> list[str] | None:
 
 
 def squares(words: Sequence[str]) -> dict[Pair, float]:
-    """Compute the squared distance between any two words on a scale.
-
-    Numbers have their own distance. Other words are as far apart as their positions.
-    """
+    """Compute the squared distance between any two words on a scale, by number or position."""
     try:
         positions = list(map(float, words))
-    except ValueError:
+    except ValueError:  # the words aren't numbers
         positions = list(map(float, range(len(words))))
     distances = {}
     for word, position in zip(words, positions, strict=True):
@@ -263,10 +254,9 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Compute Cohen's kappa (1960); None if even answers by chance couldn't disagree.
+    """Compute Cohen's kappa (1960) or, with a `distance` between words, weighted kappa (1968).
 
-    With a `distance` for each pair of words, it's weighted kappa (1968). Without one, any two words are
-    equally far apart.
+    Returns None if no disagreement is expected by chance.
     """
     labels = Counter[str]()
     answers = Counter[str]()
@@ -287,27 +277,27 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Compute Spearman's rank correlation (1904) of two scores; None if one of them is constant."""
+    """Compute Spearman's rank correlation (1904) of pairs of scores; None if one of the two is constant."""
 
     def correlate(positions: Sequence[int]) -> float | None:
         first_ranks = _rank_values([pairs[position][0] for position in positions])
         second_ranks = _rank_values([pairs[position][1] for position in positions])
         try:
             return correlation(first_ranks, second_ranks)
-        except StatisticsError:  # all scores are the same
+        except StatisticsError:  # the scores are constant
             return None
 
     return resampled(len(pairs), correlate)
 
 
 def _rank_values(values: Sequence[float]) -> list[float]:
-    """Rank each value; equal values share the mean of their ranks."""
+    """Rank each value. Equal values get the mean of their ranks."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
 
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
-    """Compute Cohen's kappa and, for words with an order, also the quadratically weighted kappa."""
+    """Compute Cohen's kappa and, if the words have an order, quadratically weighted kappa."""
     unweighted = _estimate_kappa(pairs, None)
     ordered = scale(_list_words(pairs))
     if not ordered:
@@ -318,7 +308,7 @@ def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
 def _estimate_kappa(
     pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
 ) -> Interval | None:
-    """Estimate the interval of Cohen's kappa by resampling the pairs."""
+    """Estimate Cohen's kappa with its interval by resampling the pairs."""
 
     def compute_kappa(positions: Sequence[int]) -> float | None:
         return kappa(Counter(pairs[position] for position in positions), distance)
@@ -331,7 +321,7 @@ def _list_words(pairs: Sequence[Pair]) -> list[str]:
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
-    """Count how each word was used. The words are in the order of their scale, or else alphabetical."""
+    """Count each word's labels and answers, in the order of the scale or alphabet."""
     words = _list_words(pairs)
     classes = []
     for word in scale(words) or sorted(set(words)):
@@ -346,8 +336,8 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
             word=word,
             labelled=sum(labelled),
             said=sum(uses),
-            precision=interval(Measure(gained=hits, possible=uses)),
-            recall=interval(Measure(gained=hits, possible=labelled)),
+            precision=interval(Measure(numerators=hits, denominators=uses)),
+            recall=interval(Measure(numerators=hits, denominators=labelled)),
         )
         classes.append(use_of_word)
     return classes
@@ -378,18 +368,18 @@ class LabelGroup:
 def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Compute the mean squared difference between probability and outcome (Brier, 1950).
 
-    0 is perfect; None if there are no probabilities.
+    0 is perfect. Returns None if there are no probabilities.
     """
     errors = []
-    for probability, true in zip(probabilities, outcomes, strict=True):
-        errors.append((probability - true) ** 2)
+    for probability, is_true in zip(probabilities, outcomes, strict=True):
+        errors.append((probability - is_true) ** 2)
     return sum(errors) / len(errors) if errors else None
 
 
 def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Compute the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015).
 
-    0 is perfect; None if there are no probabilities.
+    0 is perfect. Returns None if there are no probabilities.
     """
     bins = table(probabilities, outcomes)
     if not bins:
@@ -399,11 +389,8 @@ def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | Non
 
 
 def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
-    """Sort probabilities into bins of equal width, lowest first, without empty bins.
-
-    It's a reliability diagram in numbers.
-    """
-    # A probability of 1 belongs to the last bin.
+    """Group probabilities into bins of equal width, as for a reliability diagram, omitting empty bins."""
+    # 1 belongs to the last bin.
     bin_numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
     groups = _group_hits(bin_numbers, probabilities, outcomes)
     bins = []
@@ -418,7 +405,7 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]
 def by_label(
     labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> list[LabelGroup]:
-    """Group hits by their label of confidence. The group with the highest mean confidence comes first."""
+    """Group hits by confidence label, in descending order of mean confidence."""
     groups = []
     for label, hits in _group_hits(labels, probabilities, outcomes).items():
         count, confidence, relevant = hits
@@ -429,7 +416,7 @@ def by_label(
 def _group_hits(
     keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
-    """For each key, compute the number of hits, their mean probability, and the share of true ones."""
+    """Compute each key's number of hits, their mean probability, and the fraction that is true."""
     members = defaultdict[Key, list[tuple[float, bool]]](list)
     for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
         members[key].append((probability, is_true))

@@ -109,7 +109,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
-        """Build a case's subject; a document's path is one of the `inputs`.
+        """Build a case's subject, reading a document from `inputs`.
 
         Raises `InputError` if the case has no text.
         """
@@ -120,7 +120,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         case: Case,
         state: JudgingState[Subject],
     ) -> None:
-        """Ask every tier about a case, and note their opinions in the state.
+        """Ask every tier about a case, and store the opinions in `state`.
 
         Some tasks raise `UnaskedError` if no tier may be asked.
         """
@@ -130,7 +130,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     # --- How an answer is recorded
 
     def record(self, case: Case, turn: ModelTurn[Opinion], settings: JudgeSettings) -> Recorded:
-        """Record one model's answer to a case, or its failure, with the cost."""
+        """Record a model's answer or failure, with the cost."""
         calls = self.answered_calls(turn)
         answer = self.read_turn(case, turn)
         if not answer:
@@ -139,7 +139,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
 
-        # A cached reply was free this time, which says nothing about the cost of the next reply.
+        # A cached reply says nothing about the usual cost and latency.
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
             latency_ms = None
@@ -164,7 +164,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return [turn.answer]
 
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
-        """Count the calls that a model needs for the case, as if no answer came from the cache."""
+        """Count the calls that a model needs for the case without a cache."""
         questions = len(self.rubric.questions)
         kind = kind_of(turn.endpoint)
         if kind is WRITES:
@@ -172,7 +172,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return 1 if kind is DECIDES else questions
 
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
-        """Name the failure that left no answer readable: that of the first call that failed."""
+        """Return the first call's failure that explains why there's no readable answer."""
         for call in calls:
             if call.failure:
                 return call.failure.kind
@@ -189,9 +189,9 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Return the words that a label may be."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return the label of the whole subject (under `WHOLE`), or the label of each candidate.
+        """Return the case's label as `WHOLE`, or each candidate's label by id.
 
-        Raises `InputError` for a label that doesn't fit.
+        Raises `InputError` if the label is invalid.
         """
         label = case.right(self.mode)
         words = self.label_words(case)
@@ -204,23 +204,22 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Yield the document, the pair or each candidate; tiers in `deviating_tiers` have no margin."""
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's scores over a tier's models; None if too few of them could be read.
+        """Average a document's mean scores over a tier's models; None if too few are readable.
 
-        Raises `InputError` for a label that isn't a score on the rubric's scale. Tasks other than that of
-        documents have no scores, so they always raise it.
+        Raises `InputError` if the label isn't a score on the rubric's scale, or if this task has no scores.
         """
         del recorded
         raise case.wrong("label: expected words; a number is for a scored document")
 
     def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
-        """Return a document's scores and, as `DISTANCE`, that from acceptance; None if it has none."""
+        """Return a document's scores, and its distance from acceptance as `DISTANCE`; None if unreadable."""
         del case, recorded
         return None
 
     def record_course(
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
-        """Record the tiers' joint result on a case; None for texts that are compared."""
+        """Record the tiers' combined result on a case; None if it compares texts."""
         del case, deviating_tiers, rules
         return None
 
@@ -252,9 +251,9 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         return {part: opinion.outcome for part, opinion in evidence.items()}
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the labelled parts of a case, with the evidence of its tiers.
+        """Yield the document or each candidate as a sample, with the tiers' evidence.
 
-        A part is a candidate, or the whole document. The margins of `deviating_tiers` are left out.
+        The evidence of `deviating_tiers` has no margins.
         """
         evidence_by_tier = {}
         for tier, recorded in by_tier(case).items():
@@ -270,21 +269,22 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
     def record_course(
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded:
-        """Record the tiers' joint result on a case."""
+        """Record the tiers' combined result on a case."""
         evidence_by_tier = {}
         for tier in rules.tiers:
             if tier in case.judges:
                 evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
-        # Don't wait for a tier that wasn't asked.
-        rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
+
+        # Only expect opinions from tiers that were asked.
+        asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
-        parts = next(iter(evidence_by_tier.values()))  # all tiers speak about the same parts
+        parts = next(iter(evidence_by_tier.values()))  # the same for all tiers
         for part_name in parts:
             voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             unused_label: Outcome = "accept"
             sample = Sample(part_name, unused_label, without_margins(voices, deviating_tiers))
-            ends[part_name], tiers = walk_tiers(sample, rules_of_asked)
+            ends[part_name], tiers = walk_tiers(sample, asked_rules)
             asked_tiers.update(tiers)
 
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
@@ -292,15 +292,12 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
 
 
 def gives_decisions(recorded: Recorded) -> bool:
-    """Whether an answer comes from decision models alone."""
+    """Whether an answer only comes from decision models."""
     return all(juror.read == "decided" for juror in recorded.jurors)
 
 
 def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut: bool) -> Recorded:
-    """Combine the answers of a tier's models. Of a single model, it's that model's answer.
-
-    For a jury, tokens, calls and costs are added up.
-    """
+    """Combine the answers of a tier's models into one record, adding up tokens, calls and costs."""
     if len(answers) == 1:
         joined = answers[0]
     else:
@@ -312,9 +309,10 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
             input_tokens=sum(answer.input_tokens for answer in answers),
             output_tokens=sum(answer.output_tokens for answer in answers),
             cost_usd=_sum_costs([answer.cost_usd for answer in answers]),
-            # They're asked at the same time.
+            # The models are called concurrently.
             latency_ms=max(known_waits) if len(known_waits) == len(waits) else None,
         )
+
     conditions = {
         "samples": settings.samples,
         "criteria": settings.criteria,
@@ -326,7 +324,7 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
 
 
 def _sum_costs(amounts: Sequence[float | None]) -> float | None:
-    """Add up amounts; None if any of them is unknown."""
+    """Add up amounts; None if any is unknown."""
     known_amounts = [amount for amount in amounts if amount is not None]
     if len(known_amounts) < len(amounts):
         return None

@@ -26,10 +26,7 @@ AnyTask: TypeAlias = "CaseTask[Any, Any, Any, Any]"
 
 
 def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> AnyTask:
-    """Choose the task of a case under a rubric.
-
-    Without a case, choose the task of the rubric's usual cases.
-    """
+    """Choose the task for a case or, if it's None, for the rubric's usual cases."""
     if isinstance(rubric, CompareRubric):
         return PairTask(rubric, mode)
     if isinstance(rubric, SelectRubric):
@@ -40,7 +37,7 @@ def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> Any
 
 
 def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
-    """Build the task of cases with several subjects; raises `InputError` for a rubric without scores."""
+    """Build the task for cases that compare subjects. Raises `InputError` if the rubric doesn't score."""
     if not isinstance(rubric, ScoreRubric):
         raise InputError(
             f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
@@ -49,12 +46,12 @@ def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
 
 
 def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    """Read the labelled documents, pairs or candidates of all cases; raises `InputError`."""
+    """Read the labelled documents, pairs or candidates in all cases. Raises `InputError`."""
     deviating_tiers_by_case = usual_ways(cases).deviating_tiers_by_case
     samples: list[Sample] = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         samples.extend(choose_task(rubric, mode, case).samples(case, deviating_tiers))
-    if choose_task(rubric, mode).label_kind == "winner":  # in a pair, improve means a tie
+    if choose_task(rubric, mode).label_kind == "winner":  # for a pair, improve means a tie
         return samples
     if not is_binary(sample.label for sample in samples):
         return samples

@@ -29,8 +29,8 @@ class Answer:
     rows: int
     count: int = 0
     """The number of rows that count so far: the first ones drawn."""
-    _words_by_place: dict[int, str] = field(default_factory=dict)
-    _counted_totals: list[Totals] = field(default_factory=list)
+    _pending_words: dict[int, str] = field(default_factory=dict)
+    _row_values: list[Totals] = field(default_factory=list)
     _least_total: int = 0
     _most_total: int = 0
     _settled_answer: bool | None = None
@@ -42,23 +42,25 @@ class Answer:
         self._bets_against = Bets(self.rows, most=whole - enough)
 
     def note(self, position: int, word: str) -> None:
-        """Note the verdict of the row drawn at this place, from 0."""
-        self._words_by_place[position] = word
-        while self.count in self._words_by_place:
-            self._count_row(self._words_by_place.pop(self.count))
+        """Note the verdict of the row drawn at this position, counting from 0."""
+        self._pending_words[position] = word
+        # A row counts once all rows before it have a verdict.
+        while self.count in self._pending_words:
+            self._count_row(self._pending_words.pop(self.count))
 
     def _count_row(self, word: str) -> None:
-        """Count one more row, and note if the condition is now certain to hold, or certain not to."""
-        number = self.condition.count_row(word)
-        self._counted_totals.append(number)
-        self._least_total += number.least
-        self._most_total += number.most
+        """Count the next row, and check whether it settles the condition."""
+        value = self.condition.count_row(word)
+        self._row_values.append(value)
+        self._least_total += value.least
+        self._most_total += value.most
         self.count += 1
         if self._settled_answer is not None:
             return
-        self._bets_for.add(number.least)
-        self._bets_against.add(self.condition.largest - number.most)
-        if self._bets_for.is_refuted:  # the claim that the total stays too low
+
+        self._bets_for.add(value.least)
+        self._bets_against.add(self.condition.largest - value.most)
+        if self._bets_for.is_refuted:  # the total can't be too low
             self._settled_answer = self.condition.wants_enough
         elif self._bets_against.is_refuted:
             self._settled_answer = not self.condition.wants_enough
@@ -70,14 +72,14 @@ class Answer:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the condition holds; None while that isn't settled."""
+        """Whether the condition holds, or None while that isn't settled."""
         if self.is_complete:
             return self._certainly_holds
         return self._settled_answer
 
     @property
     def _certain_totals(self) -> Totals:
-        """The total of all rows, whatever happens to those that don't count yet."""
+        """The lowest and highest possible total of all rows."""
         rows_left = self.rows - self.count
         return Totals(self._least_total, self._most_total + self.condition.largest * rows_left)
 
@@ -86,20 +88,20 @@ class Answer:
         return self.condition.holds(self._certain_totals, self.rows)
 
     def bounds(self) -> Totals:
-        """Bound the total of all rows with 95 % confidence. Once all rows are counted, the total is exact."""
+        """Bound the total of all rows with 95 % confidence, or exactly once all rows are counted."""
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
-        least_total = bound_total(
-            [number.least for number in self._counted_totals], self.rows, largest
-        )
-        missing_to_largest = [largest - number.most for number in self._counted_totals]
+        least_values = [value.least for value in self._row_values]
+        # The upper bound follows from a lower bound for the distance to the largest possible total.
+        distances = [largest - value.most for value in self._row_values]
         return Totals(
-            least_total, largest * self.rows - bound_total(missing_to_largest, self.rows, largest)
+            bound_total(least_values, self.rows, largest),
+            largest * self.rows - bound_total(distances, self.rows, largest),
         )
 
     def describe(self) -> str:
-        """Report whether the condition holds, how sure that is, and after how many rows."""
+        """Describe whether the condition holds, how certain that is, and after how many rows."""
         verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
         totals = self.bounds()
         range_text = self.condition.describe_range(totals, self.rows)
