@@ -100,24 +100,18 @@ class Folder:
             self.system.create_dir(self.root)
 
     def lockable(self) -> str:
-        """Return the path that a run locks before it writes to the folder, which may not exist yet.
-
-        A bucket has no locks. Its lock is a file on this machine, so only runs of one user on one machine
-        notice each other. Raises `InputError`.
-        """
+        """Return the path that a run must lock before it writes to the folder. Raises `InputError`."""
         try:
             if isinstance(self.system, LocalFileSystem):
                 outputs.make_folder(str(Path(self.root).parent))
                 return self.root
+            # A bucket has no locks, so only prevent simultaneous runs of this user on this machine.
             return f"{environment.RESULTS.make()}/{environment.digest(self.root)}"
         except OSError as error:
             raise InputError(f"{self.name}: cannot be written ({error.strerror})") from None
 
     def names(self) -> list[str]:
-        """List the names of the folder's files, from old to new.
-
-        Raises `UsageError` for a file that isn't ours.
-        """
+        """List the folder's file names, oldest run first. Raises `UsageError` for a file that isn't ours."""
         names = []
         for info in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
             if info.base_name.startswith((".", "_")):
@@ -141,9 +135,9 @@ class Folder:
                 self.system.delete_file(self.path(name))
 
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Write a file atomically; raises `OSError`."""
-        # On a disk, we write under another name and then rename the file. In other file systems a file
-        # appears only when it's closed.
+        """Write a file atomically. Raises `OSError`."""
+        # A local file is written under another name and then renamed. In remote file systems, a file only
+        # appears when it's closed.
         is_local = isinstance(self.system, LocalFileSystem)
         written_path = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
@@ -162,7 +156,7 @@ class Folder:
             return parquet.ParquetFile(file).read(columns)
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file; raises `InputError` if the file would take too much memory."""
+        """Yield the rows in a file. Raises `InputError` for an unreadable row."""
         with self.system.open_input_file(self.path(name)) as file:
             for row in rows_in(file, name):
                 if isinstance(row, UnreadableRow):
@@ -181,9 +175,9 @@ def run_of(name: str) -> int:
 
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
-    """Read the content of these files, numbered from `first`.
+    """Scan these files, numbered from `first`.
 
-    Raises `UsageError` for a file that doesn't hold results of judgekit.
+    Raises `UsageError` for a file that doesn't contain results.
     """
     result_lines = []
     schemas: dict[pa.Schema, None] = {}
@@ -203,7 +197,7 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
 
 
 def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Build the numbers that we keep in memory for a result, with the fields of `_LINE`."""
+    """Build the numbers to keep in memory for a result, in the order of `_LINE`."""
     word = cells["verdict"]
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
@@ -215,10 +209,7 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
 
 
 def _split_fingerprint(fingerprint: str) -> tuple[int, int]:
-    """Split a fingerprint of 32 hexadecimal digits into two 64-bit numbers.
-
-    (0, 0) if it's empty, or isn't hexadecimal.
-    """
+    """Split a fingerprint of 32 hexadecimal digits into two 64-bit numbers, or (0, 0) if it's invalid."""
     try:
         return int(fingerprint[:16] or "0", 16), int(fingerprint[16:32] or "0", 16)
     except ValueError:
@@ -226,25 +217,22 @@ def _split_fingerprint(fingerprint: str) -> tuple[int, int]:
 
 
 def _hash_id(row_id: str | int) -> int:
-    """Hash an id to a 64-bit number; two ids may have the same one."""
+    """Hash an id to a 64-bit number. Collisions are possible."""
     return int(environment.digest(id_key(row_id)), 16)
 
 
 def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Split lines into the newest line of each row, in the order of ids, and all older lines."""
-    # Sorted by id, and lines with the same id by file: a later file is a newer one.
+    """Split lines into each row's newest line, sorted by id, and all older lines."""
+    # Sort by id, then by file, because later files are newer.
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
     ids = ordered["id"]
     is_newest: Any = np.ones(len(ordered), bool)
-    is_newest[:-1] = ids[1:] != ids[:-1]  # the next line has another id
+    is_newest[:-1] = ids[1:] != ids[:-1]  # the next line has a different id
     return ordered[is_newest], ordered[~is_newest]
 
 
 def find_repeated(digests: Iterable[bytes]) -> list[int]:
-    """Find the digests that occur more than once.
-
-    Each item of `digests` holds the 8-byte digests of all ids in one file, one after another.
-    """
+    """Find the digests that occur more than once, given the concatenated 8-byte digests of each file."""
     arrays = [np.frombuffer(file, "u8") for file in digests]
     ordered = np.sort(np.concatenate(arrays))
     is_same_as_previous = ordered[1:] == ordered[:-1]
@@ -261,9 +249,9 @@ class Digests(Ids):
         self._wanted = wanted
 
     def add(self, row_id: str | int, number: int) -> int | None:
-        """Add the digest of an id, and note the row's number if the digest is wanted.
+        """Add an id's digest, and note the row if the digest is wanted.
 
-        Always returns None: repeated ids are found later, among the digests of all files.
+        Always returns None, because repeated ids are found later.
         """
         digest = _hash_id(row_id)
         self.found += digest.to_bytes(8, "little")
@@ -282,10 +270,10 @@ class KeptLines(Results):
         self._lines = lines
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return the verdict of a row, if it's about content with this fingerprint; else None."""
+        """Return a row's verdict if its content has this fingerprint, or None."""
         digest = _hash_id(row_id)
-        table = self._lines
-        index = int(np.searchsorted(table["id"], np.uint64(digest)))  # the lines are sorted by id
+        table = self._lines  # sorted by id
+        index = int(np.searchsorted(table["id"], np.uint64(digest)))
         has_line = index < len(table) and int(table["id"][index]) == digest
         if not has_line:
             return None
@@ -299,10 +287,9 @@ class KeptLines(Results):
 def shape_of(
     columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
-    """Choose the columns and types that all files get, old and new; `before` are the old files' schemas.
+    """Choose the columns and types for all files, given the input's `types` and the schemas from `before`.
 
-    A column has its type in the input (`types`), or else the type that all its values share. If an old file
-    has another type for the column, numbers become floating-point numbers, and anything else becomes text.
+    If a column has different types, numbers become floats, and everything else becomes text.
     """
     kinds, renamed = columns.named()
     types_of_input = {}
@@ -329,15 +316,15 @@ def shape_of(
 
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
-    """Write rows of cells (`tables.cells_of`) as a file; raises `OSError`."""
+    """Write rows of cells (`tables.cells_of`) to a file. Raises `OSError`."""
     batch = tables.batch_of(rows, shape.schema, renamed={}, given=shape.given)
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 
 
 def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, key: Key) -> None:
-    """Rewrite a file with the columns of `shape`, without the `dropped` rows, and seal the remaining rows.
+    """Rewrite a file in a new shape, without the `dropped` rows, and seal the remaining ones.
 
-    If no row remains, the file is removed.
+    If no row remains, remove the file.
     """
     dropped_numbers = frozenset(dropped)
     rows = []
@@ -351,13 +338,10 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
 
 
 def merge(folder: Folder, names: Sequence[str]) -> None:
-    """Merge several part files into one, and remove the parts.
-
-    If a run was killed after it had merged them, the merged file exists already, and only the parts are
-    removed.
-    """
+    """Merge part files into one, and remove the parts."""
     target = f"rows{names[0].removeprefix('part')}"
     existing = [name for name in names if folder.exists(name)]
+    # If a run was killed after merging, only the parts have to be removed.
     if not folder.exists(target) and existing:
         schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
         folder.write(target, _group_tables(folder, existing, schema), schema)
@@ -365,7 +349,7 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
 
 
 def _group_tables(folder: Folder, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the tables of small files together, since each yielded table becomes a row group."""
+    """Yield the tables of small files in groups. Each group becomes a row group of the merged file."""
     group = list[pa.Table]()
     rows = 0
     size = 0

@@ -60,13 +60,14 @@ def read_passages(value: object) -> list[Passage]:
 
 
 def _read_object(value: Mapping[str, Any]) -> list[Passage]:
-    """Read the sources in an object: a single source, columns of lists, or a text for each name."""
+    """Read the sources in an object: a single source, columns of lists, or texts by name."""
     has_usual_key = not value.keys().isdisjoint(_USUAL_KEYS)
     if has_usual_key:
         return [_read_item(value)]
-    is_flat = not any(isinstance(named_value, list | dict) for named_value in value.values())
+    is_flat = not any(isinstance(inner, list | dict) for inner in value.values())
     if is_flat:
         return [Passage(name, text) for name, text in value.items()]
+
     columns = _read_columns(value)
     if columns is not None:
         return columns
@@ -77,24 +78,20 @@ def _read_object(value: Mapping[str, Any]) -> list[Passage]:
         (inner,) = value.values()
         if isinstance(inner, list):
             return read_passages(inner)
+
     passages = []
-    for name, named_value in value.items():
-        passage = _read_item(named_value)
-        passages.append(Passage(name, passage.content))
+    for name, inner in value.items():
+        passages.append(Passage(name, _read_item(inner).content))
     return passages
 
 
 def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
-    """Read sources in columns of lists, such as HotpotQA's titles and sentences.
-
-    None if the object has no such columns. If the number of titles isn't the number of texts, the titles
-    are ignored.
-    """
+    """Read sources in columns of lists, such as HotpotQA's titles and sentences; None if there are none."""
     texts = _find_list(value, _LISTS)
     if texts is None or len(value) == 1:
         return None
     titles = _find_list(value, _TITLES)
-    if titles is None or len(titles) != len(texts):
+    if titles is None or len(titles) != len(texts):  # they don't belong to the texts
         titles = [""] * len(texts)
     passages = []
     for title, text in zip(titles, texts, strict=True):
@@ -103,7 +100,7 @@ def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
 
 
 def _find_list(value: Mapping[str, Any], keys: Sequence[str]) -> list[Any] | None:
-    """Return the list under the first of these keys that holds a list; None if none does."""
+    """Return the first list under one of these keys; None if there's none."""
     for key in keys:
         if isinstance(value.get(key), list):
             first_list: list[Any] = value[key]
@@ -112,24 +109,26 @@ def _find_list(value: Mapping[str, Any], keys: Sequence[str]) -> list[Any] | Non
 
 
 def _read_item(item: object) -> Passage:
-    """Read one source. If its form is unknown, the whole item becomes the content."""
+    """Read one source. If its form is unknown, the item itself becomes the content."""
     if isinstance(item, list):
         return _read_pair(item)
     if not isinstance(item, dict):
         return Passage("", item)
+
     for key in _USUAL_KEYS:
         if key in item:
             return _read_text(item, item[key])
     for key in _MORE_KEYS:
         if isinstance(item.get(key), str | list):
             return Passage(_find_name(item, _MORE_NAMES), _read_parts(item[key]))
+
     for key in _WRAPPINGS:
         wrapped = item.get(key)
         if not isinstance(wrapped, dict):
             continue
         passage = _read_item(wrapped)
-        has_text = passage.content is not wrapped
-        if has_text:
+        is_recognised = passage.content is not wrapped
+        if is_recognised:
             outer_name = _find_name(item, _MORE_NAMES)
             wrapped_name = _find_name(wrapped, _MORE_NAMES)
             return Passage(outer_name or wrapped_name or passage.name, passage.content)
@@ -137,10 +136,7 @@ def _read_item(item: object) -> Passage:
 
 
 def _read_text(item: Mapping[str, Any], text: object) -> Passage:
-    """Read a source whose text is under a usual key.
-
-    The text may be plain words, a list of blocks, or an object around the words.
-    """
+    """Read a source from an item and its text, which can be a string, a list of blocks, or an object."""
     if isinstance(text, list):
         return Passage(_find_name(item, _MORE_NAMES), _read_parts(text))
     if isinstance(text, dict):
@@ -150,25 +146,22 @@ def _read_text(item: Mapping[str, Any], text: object) -> Passage:
 
 
 def _read_pair(items: Sequence[Any]) -> Passage:
-    """Read a pair in a list: a title with its sentences, or a source with its score.
+    """Read a pair: a title with its sentences, or a source with its score.
 
-    Any other list becomes the content as it is.
+    Any other list becomes the content.
     """
     if len(items) != _PAIR:
         return Passage("", items)
-    title_or_source, sentences_or_score = items
-    if isinstance(sentences_or_score, int | float) and isinstance(title_or_source, str | dict):
-        return _read_item(title_or_source)
-    if isinstance(title_or_source, str) and isinstance(sentences_or_score, str | list):
-        return Passage(title_or_source, _read_parts(sentences_or_score))
+    first, second = items
+    if isinstance(second, int | float) and isinstance(first, str | dict):  # a score
+        return _read_item(first)
+    if isinstance(first, str) and isinstance(second, str | list):  # sentences
+        return Passage(first, _read_parts(second))
     return Passage("", items)
 
 
 def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Join a list of sentences, or a list of blocks that each have a "text".
-
-    Anything else is returned as it is.
-    """
+    """Join a list of sentences, or of blocks with a "text". Returns any other value unchanged."""
     if not isinstance(parts, list):
         return parts
     sentences = []
@@ -183,25 +176,26 @@ def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def _join(sentences: Sequence[str]) -> str:
-    """Join sentences, with a blank between two sentences that have no white space there yet."""
+    """Join sentences, adding a space between them if there's none."""
     text = ""
     for sentence in sentences:
         if text and sentence:
-            has_blank = text[-1].isspace() or sentence[0].isspace()
-            if not has_blank:
+            has_space = text[-1].isspace() or sentence[0].isspace()
+            if not has_space:
                 text += " "
         text += sentence
     return text
 
 
 def _find_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Find a source's name: the value of the first of these keys that has one; "" if there's none."""
+    """Find a source's name under the first of these keys with a value; "" if there's none."""
     for key in keys:
         value = item.get(key)
         if value not in (None, "") and not isinstance(value, list | dict):
             return str(value)
+
+    # The longer list of keys also includes those in `metadata`.
     metadata = item.get("metadata")
-    # With the longer list of names, `metadata` is searched, too.
     if keys is _MORE_NAMES and isinstance(metadata, dict):
         return _find_name(metadata, _NAMES)
     return ""

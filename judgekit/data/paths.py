@@ -42,16 +42,17 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read the cell of the column that's called exactly `name`, or else the value at the path `name`.
+    """Read the cell in the column `name` or, if there's no such column, the value at the path `name`.
 
-    The column that the path begins with may hold JSON as text, as in CSV. None if nothing is there, or if
-    `name` is neither a column nor a path.
+    Returns None if there's no value.
     """
     if name in columns:
         return columns[name]
     path = _compile(name)
     if path is None:
         return None
+
+    # In CSV, for example, a column that the path leads into contains JSON as text.
     data = columns
     for root in _list_opened_roots(name):
         cell = columns.get(root)
@@ -64,7 +65,7 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
 
 
 def column_of(name: str, columns: Collection[str]) -> str:
-    """Name the column that a field comes from: `name` itself, or the first column of its path."""
+    """Return the column that a field comes from: `name` itself, or the first column in that path."""
     path = _compile(name)
     if name in columns or path is None:
         return name
@@ -72,15 +73,12 @@ def column_of(name: str, columns: Collection[str]) -> str:
 
 
 def is_path_into(name: str, columns: Collection[str]) -> bool:
-    """Whether a name is a path that begins with one of the columns.
-
-    The bare name of a column isn't a path into it.
-    """
+    """Whether `name` is a path that leads into one of the columns."""
     path = _compile(name)
     if path is None:
         return False
-    is_bare_name = path.parsed["type"] == "field"
-    if is_bare_name:
+    is_only_column = path.parsed["type"] == "field"
+    if is_only_column:
         return False
     return any(root in columns for root in _list_roots(path))
 
@@ -100,14 +98,14 @@ def _find_root(path: ParsedResult) -> str:
 
 
 def find_roots(name: str) -> list[str]:
-    """List the columns that a path may begin with: `a` and `c` for `a.b || c`. Empty if it's no path."""
+    """List the columns in which a path can start, such as `a` and `c` for `a.b || c`; [] if it's invalid."""
     path = _compile(name)
     return [] if path is None else _list_roots(path)
 
 
 def _list_roots(path: ParsedResult) -> list[str]:
-    """List the columns that a path may begin with, each once, by walking through the path's syntax tree."""
-    roots: dict[str, None] = {}  # a dict keeps the order
+    """List the columns in which a path can start, by walking its syntax tree."""
+    roots: dict[str, None] = {}  # an ordered set
     nodes = [path.parsed]
     while nodes:
         node = nodes.pop(0)
@@ -115,29 +113,26 @@ def _list_roots(path: ParsedResult) -> list[str]:
             roots[str(node["value"])] = None
         children = node["children"]
         if node["type"] in _ONWARD:
-            # Only the first child looks at the row; the others look at what the first one found.
+            # Only the first child is applied to the row. The others are applied to its result.
             children = children[:1]
         elif node["type"] == "and_expression":
             condition_and_value = children
-            children = condition_and_value[1:]  # the condition gives no value
+            children = condition_and_value[1:]  # the condition isn't part of the result
         nodes = [*children, *nodes]
     return list(roots)
 
 
 @lru_cache(maxsize=256)
 def _list_opened_roots(name: str) -> Sequence[str]:
-    """List the columns that a path looks inside.
-
-    In `a.b || c` that's `a`: it's opened to find `b`, while `c` is used as it is.
-    """
+    """List the columns that a path leads into, such as `a` but not `c` for `a.b || c`."""
     path = _compile(name)
-    roots: dict[str, None] = {}  # a dict keeps the order
+    roots: dict[str, None] = {}  # an ordered set
     nodes = [] if path is None else [path.parsed]
     while nodes:
         node = nodes.pop(0)
         children = node["children"]
         is_onward = node["type"] in _ONWARD
-        # `to_string` takes a text as it is; every other function wants the value that the JSON stands for.
+        # A function is applied to parsed JSON, except `to_string`, which returns text unchanged.
         is_call = node["type"] == "function_expression" and node["value"] != "to_string"
         if is_onward:
             children = children[:1]

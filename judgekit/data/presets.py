@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Task: TypeAlias = Literal["judge", "compare"]
 
-_LOOKED_AT = 3  # rows of a document that we look at
-_NOTHING: tuple[object, ...] = (None, "", [], {})
+_EXAMINED_ROWS = 3  # of a document
+_EMPTY: tuple[object, ...] = (None, "", [], {})
 _REPLIES = ("text", "a", "b")
 _JUDGED = ("text", "conversation", "a", "b", "texts")
 _LABELS = ("label", "winner")
@@ -38,14 +38,11 @@ class Preset(NamedTuple):
     compare: Mapping[str, Sequence[str]] | None = None
 
     def fields(self, task: Task) -> Mapping[str, Sequence[str]] | None:
-        """Map the fields of a task to their paths; None if such rows don't suit this task."""
+        """Return the paths of a task's fields; None if this export isn't suitable for the task."""
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row looks like a row of this export.
-
-        It must have the columns that the export always has, and no column that the export can't have.
-        """
+        """Whether a row looks like one from this export, by the columns that it has and lacks."""
         has_other_column = bool(self.only) and not self.only.issuperset(columns)
         if has_other_column:
             return False
@@ -55,7 +52,7 @@ class Preset(NamedTuple):
         return all(is_given(read_cell(columns, path)) for path in self.has)
 
     def without_bulk(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out columns that are too large to keep in results."""
+        """Remove columns that are too large to keep in results."""
         return {name: value for name, value in row.items() if name not in self.leave_out}
 
 
@@ -73,17 +70,17 @@ class Recognised(NamedTuple):
 
 
 def names() -> list[str]:
-    """List the names of the exports."""
+    """List the names of all known exports."""
     return [preset.name for preset in _presets()]
 
 
 def is_given(value: object) -> bool:
-    """Whether a value holds something: it isn't None, and no empty text, list or object."""
-    return not any(value is nothing or value == nothing for nothing in _NOTHING)
+    """Whether a value isn't None or an empty string, list or object."""
+    return not any(value is empty or value == empty for empty in _EMPTY)
 
 
 def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a field from the first of its paths that gives a value; None if no path does."""
+    """Read a field from the first of its paths with a value; None if there's none."""
     for path in paths:
         value = read_cell(columns, path)
         if not is_given(value):
@@ -97,18 +94,19 @@ def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> 
 
 
 class Recogniser:
-    """Looks at the first rows, and recognises the export they come from."""
+    """Recognises by the first rows which export they come from."""
 
     def __init__(self) -> None:
         self._found: Preset | None = None
         self._giving_paths: dict[tuple[Task, str], dict[str, None]] = {}
 
     def note_row(self, columns: Mapping[str, Any]) -> None:
-        """Look at a row: note its export unless an earlier row showed it, and the paths that give a value."""
+        """Recognise the export by this row, if that's not yet known, and note which paths have a value."""
         if self._found is None:
             self._found = _find_preset(columns)
         if self._found is None:
             return
+
         tasks: tuple[Task, ...] = ("judge", "compare")
         for task in tasks:
             paths_by_field = self._found.fields(task) or {}
@@ -117,22 +115,24 @@ class Recogniser:
                 for path in paths:
                     if is_given(read_cell(columns, path)):
                         paths_with_value[path] = None
-                        break  # only the first path that gives a value is used
+                        break  # only the first one with a value is used
 
     def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
-        """Return the export that the rows come from.
+        """Return the export that the rows come from; None if it's unknown or unsuitable for the task.
 
-        None if the rows come from no known export, or from one that doesn't suit the task. Also None if
-        `given` names a column for the judged text: a caller who does that knows how to read the rows.
+        Also returns None if `given` names a column for the judged text.
         """
-        if any(given.get(field) for field in _JUDGED):
+        if any(given.get(field) for field in _JUDGED):  # the caller knows how to read the rows
             return None
         if self._found is None or self._found.fields(task) is None:
             return None
+
         shown_paths = {}  # by field
         for (task_of_field, field), paths_with_value in self._giving_paths.items():
             if task_of_field == task and paths_with_value:
-                different_paths = dict.fromkeys(map(_shorten_path, paths_with_value))  # each once
+                different_paths = dict.fromkeys(
+                    map(_shorten_path, paths_with_value)
+                )  # an ordered set
                 shown_paths[field] = " or ".join(different_paths)
         paths = _choose_paths(self._found, task, shown_paths)
         return Recognised(
@@ -147,16 +147,16 @@ class Recogniser:
 def _choose_paths(
     preset: Preset, task: Task, fields_with_value: Collection[str]
 ) -> dict[str, Sequence[str]]:
-    """Choose the paths of an export's fields, given the fields that have a value in the first rows."""
+    """Choose the paths of an export's fields. `fields_with_value` have a value in the first rows."""
     paths = dict(preset.fields(task) or {})
     for field in list(paths):
-        # Rows may lack labels, so a label's path without any value is dropped. Some exports also allow
-        # columns with other names: there, such a column can give a field whose path has no value.
+        # Drop paths without a value for labels, which rows don't need, and for fields that may be in a column
+        # with a usual name instead.
         may_be_other_column = preset.usual and field not in _JUDGED
         is_optional = field in _LABELS or may_be_other_column
         if is_optional and field not in fields_with_value:
             del paths[field]
-    # Rows with a text aren't read as conversations, and vice versa.
+    # Read rows either as texts or as conversations.
     if "text" in fields_with_value:
         paths.pop("conversation", None)
     elif "conversation" in fields_with_value:
@@ -165,7 +165,7 @@ def _choose_paths(
 
 
 def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
-    """Find the export that a row comes from; None if it's none that we know."""
+    """Find the export that a row comes from; None if it's unknown."""
     for preset in _presets():
         if preset.fits(columns):
             return preset
@@ -173,21 +173,21 @@ def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
 
 
 def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Find the rows in a JSON document that a tool exported; None if it's no export that we know."""
+    """Find the rows in an exported JSON document; None if the export is unknown."""
     for preset in _presets():
-        if not preset.document:  # its rows aren't in a document
+        if not preset.document:  # this export isn't a single document
             continue
         rows = read_cell(document, preset.document)
         has_rows = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
         if not has_rows:
             continue
-        if any(preset.fits(row) for row in rows[:_LOOKED_AT]):
+        if any(preset.fits(row) for row in rows[:_EXAMINED_ROWS]):
             return [preset.without_bulk(row) for row in rows]
     return None
 
 
 def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out an export's columns that are too large to keep in results."""
+    """Remove an export's columns that are too large to keep in results."""
     for preset in _presets():
         if preset.leave_out and preset.fits(row):
             return preset.without_bulk(row)
@@ -195,15 +195,15 @@ def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shorten_path(path: str) -> str:
-    """Shorten a path for a message. A path with operators becomes the columns that it begins with."""
+    """Shorten a path for a message. If it has operators, only its columns are named."""
     roots = find_roots(path)
     is_literal = not roots
     if is_literal:
-        return path.strip("'")  # a literal is written in these quotes
+        return path.strip("'")
     has_operators = bool(set("|&?(@") & set(path))
     if has_operators:
         return " and ".join(roots)
-    return path.replace('"', "")  # quotes are around names with a blank or the like
+    return path.replace('"', "")  # remove the quotes around names with spaces, for example
 
 
 @cache

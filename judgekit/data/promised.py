@@ -61,9 +61,10 @@ if TYPE_CHECKING:
     MakeBatchRunner: TypeAlias = Callable[[float | None, bool], BatchRunner]
 
 _STRONG_AGAIN = "deep again"  # the name under which second verdicts are kept
-_LEAST_PILOT = 50  # rows that both tiers judge before we say if the first tier pays for itself
-_MOST_PILOT = 200
-_PILOT_SHARE = 0.05
+# Rows that both tiers judge to find out if the first tier pays for itself.
+_MIN_PILOT_ROWS = 50
+_MAX_PILOT_ROWS = 200
+_PILOT_FRACTION = 0.05
 
 
 class AgreementOptions(NamedTuple):
@@ -90,10 +91,7 @@ class PromisedTiers(NamedTuple):
 
 
 def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
-    """Raise `UsageError` if an option that chooses the judge is used beside a promise.
-
-    A promise needs the first tier and `deep`, as they're configured.
-    """
+    """Raise `UsageError` if one of these options, which choose the judge, is used along with a promise."""
     for name, value in options.items():
         if value:
             problem = "the first tier and deep judge, as configured"
@@ -103,10 +101,9 @@ def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
 
 
 def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
-    """Find the first tier and the mode of the judge.
+    """Find the judge's first tier and mode.
 
-    Raises `UsageError` if a promise of agreement can't be made: it needs a first tier and `deep`, with
-    different models.
+    Raises `UsageError` unless there's a first tier and `deep`, with different models.
     """
     if configuration.load(project).server.url is not None:
         problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
@@ -138,13 +135,14 @@ class PromisedRows(NamedTuple):
 def bind_rows(
     dataset: Dataset, options: AgreementOptions, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows, and bind the promise to them: if a row is added later, the promise must be made again.
+    """Read all rows, and bind the promise to them.
 
-    Raises `UsageError` if the configured models allow no promise.
+    Raises `UsageError` if no promise can be made with the configured models.
     """
     tiers = find_tiers(project, request)
     dataset = replace(dataset, rows=list(dataset.rows))
     rows = [row for row in dataset if isinstance(row, PendingRow)]
+    # If any row changes, no row of an earlier run has the same fingerprint.
     basis = f"{dataset.basis}\0{options.basis}\0{fingerprint_rows(rows)}"
     return PromisedRows(options, tiers, rows, bound=replace(dataset, basis=basis))
 
@@ -222,12 +220,12 @@ class PromisedRun:
         del on_record  # a row's cost is counted when a tier judges it
         judge = partial(self.judge, rows)
         if self._job.make_batch_runner is None:
-            # In the event loop that asks models: from another one each call would change threads twice.
+            # Run this in the event loop that calls models, so that calls needn't switch threads.
             judge = partial(running.inside, judge, patience=running.END_SECONDS)
         running.run(judge())
 
     async def judge(self, rows: Iterable[PendingRow]) -> None:
-        """Judge the rows that OUT doesn't have yet; all rows count for the promise."""
+        """Judge the rows that OUT doesn't have yet. The promise is about all rows."""
         job = self._job
         with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
             if self._opinions.unsealed:
@@ -236,10 +234,7 @@ class PromisedRun:
             await self._judge(rows)
 
     async def _judge(self, rows: Iterable[PendingRow]) -> None:
-        """Choose the tier that decides each row, ask it, and write the results.
-
-        Only rows that OUT doesn't have yet are written.
-        """
+        """Decide which tier judges each row, ask the tiers, and write the results."""
         for row in rows:
             if row.subject is None:
                 self._write(row, None)
@@ -247,6 +242,7 @@ class PromisedRun:
                 self._to_write[id_key(row.row_id)] = row
         if not self._to_write:
             return
+
         settled = agreement.NOTHING_FINAL
         if len(self._rows) < agreement.LEAST_ROWS:
             count = f"{len(self._rows)} rows, fewer than {agreement.LEAST_ROWS}"
@@ -254,6 +250,7 @@ class PromisedRun:
         elif await self._try_first_tier():
             settled = await self._ask_both()
         await self._ask_strong(self._list_rows_for_strong(settled))
+
         if self._work.is_spent:
             self._write_without_promise()
         elif not self._is_over:
@@ -267,9 +264,9 @@ class PromisedRun:
     # --- Choosing the tier for each row
 
     async def _try_first_tier(self) -> bool:
-        """Let both tiers judge a few rows, to see if the first tier saves more than it costs.
+        """Let both tiers judge a few rows, and find out if the first tier saves more than it costs.
 
-        Returns False, with a note, if it doesn't. Returns True if it does, or if the run ends meanwhile.
+        Returns True if it does, or if the run has ended.
         """
         pilot = self._choose_pilot()
         await self._ask_first(pilot)
@@ -278,40 +275,35 @@ class PromisedRun:
             return True
 
         opinions = self._collect_first_opinions(pilot)
-        share = agreement.expect_share(
+        fraction = agreement.expect_share(
             opinions, self._map_strong_words(), len(pilot), len(self._rows), self._promise
         )
         first_price = self._average_price(self._tiers.first, pilot)
         strong_price = self._average_price(STRONG, pilot)
-        if _is_worth_it(share, first_price, strong_price):
+        if _is_worth_it(fraction, first_price, strong_price):
             return True
 
         pilot_rows = f"of {len(pilot)} rows that both judged"
-        problem = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
+        problem = f"{self._tiers.first} could decide about {fraction:.0%}, which doesn't pay for it"
         self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONG} judges all")
         return False
 
     def _choose_pilot(self) -> list[str]:
-        """Choose the rows that both tiers judge first.
-
-        They're the rows with the lowest draws: these are in the later sample, too, so `deep` isn't asked in
-        vain.
-        """
-        size = round(len(self._rows) * _PILOT_SHARE)
-        size = min(max(size, _LEAST_PILOT), _MOST_PILOT)
+        """Choose the rows that both tiers judge first."""
+        size = round(len(self._rows) * _PILOT_FRACTION)
+        size = min(max(size, _MIN_PILOT_ROWS), _MAX_PILOT_ROWS)
+        # The rows with the lowest draws will be in the sample anyway, so `deep` isn't asked in vain.
         budget = self._promise.budget(len(self._rows))
         rate = agreement.choose_rate(budget, agreement.LEVEL)
         in_sample = [key for key in self._rows if self._draw(key) < rate]
         return sorted(in_sample, key=self._draw)[:size]
 
     async def _ask_both(self) -> Settled:
-        """Ask the first tier about all rows and `deep` about a sample of them.
-
-        Returns the rows whose first opinion is final.
-        """
+        """Ask the first tier about all rows and `deep` about a sample, and settle which rows are final."""
         await self._ask_first(list(self._rows))
         if self._is_over:
             return agreement.NOTHING_FINAL
+
         opinions = self._collect_first_opinions(list(self._rows))
         plan = agreement.plan(opinions, len(self._rows), self._promise)
         self._rates = plan.rates()
@@ -320,17 +312,18 @@ class PromisedRun:
         await self._ask_strong(sample, writes=False)
         if self._is_over:
             return agreement.NOTHING_FINAL
+
         settled = agreement.settle(plan, self._map_strong_words())
         self._counted = settled.counted
         await self._ask_strong_twice()
         return settled
 
     def _list_rows_for_strong(self, settled: Settled) -> list[str]:
-        """List the rows whose first opinion isn't final, so that `deep` must judge them."""
+        """List the rows that `deep` must judge, because their first opinion isn't final."""
         return [key for key in self._rows if self._number_by_key[key] not in settled.final]
 
     def _collect_first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
-        """Collect those opinions of the first tier that can become final."""
+        """Collect the first tier's opinions that can become final."""
         opinions = []
         for key in keys:
             first = self._first.get(key)
@@ -349,7 +342,7 @@ class PromisedRun:
         return opinions
 
     def _draw(self, key: str) -> float:
-        """Draw a row's number from 0 to 1, always the same; the lowest ones are the sample."""
+        """Return a row's random number from 0 to 1, which never changes. The lowest are the sample."""
         return self._opinions.draw(self._rows[key], "sample")
 
     def _map_strong_words(self) -> dict[int, VerdictWord]:
@@ -358,7 +351,7 @@ class PromisedRun:
     # --- Asking
 
     async def _ask_first(self, keys: Sequence[str]) -> None:
-        """Ask the first tier about rows, unless we already have its opinion on them."""
+        """Ask the first tier about rows for which there's no opinion yet."""
         tier = self._tiers.first
         missing = []
         for key in keys:
@@ -369,23 +362,21 @@ class PromisedRun:
                 self._note_first(key, kept_verdict)
             else:
                 missing.append(key)
+
         self._work.waits_for = f"{tier}: {len(missing):,} first opinions"
-        adapt = partial(_make_first_judge, tier)
-        async for key, verdict in self._stream_verdicts(tier, missing, adapt):
+        make_judge = partial(_make_first_judge, tier)
+        async for key, verdict in self._stream_verdicts(tier, missing, make_judge):
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
-        """Note the first tier's opinion on a row. An opinion that can't become final has no outcome."""
+        """Note the first tier's opinion on a row, without an outcome if it can't become final."""
         outcome: Outcome | None = None
         if verdict.because == PROMISED and verdict.margin is not None:
             outcome = _find_outcome(verdict.verdict)
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
-        """Ask `deep` about rows, unless we already have its verdict on them.
-
-        With `writes`, the verdicts on all these rows become results.
-        """
+        """Get `deep`'s verdict on rows, asking where it's missing. If `writes`, also write their results."""
         missing = []
         for key in keys:
             if key not in self._strong and not self._recall_strong(key):
@@ -403,7 +394,7 @@ class PromisedRun:
             note(key, verdict)
 
     def _recall_strong(self, key: str) -> bool:
-        """Note the verdict on a row that an earlier run got from `deep`; False if it got none."""
+        """Note `deep`'s verdict on a row from an earlier run. Returns False if there's none."""
         verdict = self._opinions.find(STRONG, self._rows[key])
         if verdict is None or verdict.verdict == "undetermined":
             return False
@@ -411,7 +402,7 @@ class PromisedRun:
         return True
 
     def _note_strong(self, key: str, verdict: Verdict, *, writes: bool) -> None:
-        """Note `deep`'s verdict on a row; with `writes`, it becomes the row's result."""
+        """Note `deep`'s verdict on a row and, if `writes`, write the row's result."""
         self._strong[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
         if writes:
             self._write_strong(key)
@@ -419,14 +410,14 @@ class PromisedRun:
     async def _ask_in_batches(
         self, keys: Sequence[str], note: Callable[[str, Verdict], None]
     ) -> None:
-        """Ask `deep` about rows in one round of the provider's batches."""
-        assert self._job.make_batch_runner is not None, "only then is it called"  # noqa: S101
+        """Ask `deep` about rows with the provider's batches."""
+        assert self._job.make_batch_runner is not None, "the caller has checked it"  # noqa: S101
         runner = self._job.make_batch_runner(self._limit_usd, self._batch_rounds == 0)
         self._batch_rounds += 1
 
         def on_record(row: PendingRow, record: Record | None) -> None:
             key = id_key(row.row_id)
-            if record is None:  # no batch has an answer, so the next run asks again
+            if record is None:  # without an answer, the next run will ask again
                 waiting_row = self._to_write.pop(key, None)
                 if waiting_row is not None:
                     self._write(waiting_row._replace(error=row.error), None)
@@ -436,21 +427,20 @@ class PromisedRun:
             self._work.note_calls(record)
             note(key, verdict)
 
-        # The runner keeps to the money that's left, since the cost of these rows isn't known beforehand.
+        # The batch runner itself enforces the limit.
         rows = self._take_affordable(keys, _Purse(limit_usd=None))
         await runner.judge(rows, on_record)
 
     async def _stream_verdicts(
-        self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
+        self, stored_as: str, keys: Sequence[str], make_judge: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
-        """Judge rows by one tier, and yield the id and the verdict of each; ends early if the run does.
+        """Judge rows by a single tier, and yield each row's key and verdict until the run ends.
 
-        `adapt` turns the usual judge into the judge of that tier. The verdicts are kept under the name
-        `kept_as`.
+        `make_judge` turns the usual judge into that tier's judge. Verdicts are stored under `stored_as`.
         """
         purse = _Purse(self._limit_usd)
         request = self._job.request
-        if kept_as == _STRONG_AGAIN:  # the cache would only repeat the first verdict
+        if stored_as == _STRONG_AGAIN:  # the cache would repeat the first verdict
             request = request.model_copy(update={"cache": False})
 
         stream = judgements(
@@ -460,24 +450,24 @@ class PromisedRun:
             self._job.at_once,
             in_order=False,
             is_ready=True,
-            adapt=adapt,
+            adapt=make_judge,
         )
         async with aclosing(stream):
             async for row, verdict in stream:
                 purse.pay(verdict.cost_usd or 0.0)
-                self._opinions.add(kept_as, row, verdict)
+                self._opinions.add(stored_as, row, verdict)
                 self._work.note_calls(verdict.record())
                 yield id_key(row.row_id), verdict
 
     @property
     def _limit_usd(self) -> float | None:
-        """The US dollars that are left; None without a limit."""
+        """The US dollars left to spend; None if there's no limit."""
         if self._job.request.max_cost_usd is None:
             return None
         return self._job.request.max_cost_usd - self._work.spent_usd
 
     def _take_affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
-        """Yield rows as long as there's money for them and the run isn't stopped."""
+        """Yield rows until the money is spent or the run is stopped."""
         for key in keys:
             if self._work.stopped.is_set():
                 return
@@ -487,9 +477,9 @@ class PromisedRun:
             yield self._rows[key]
 
     async def _ask_strong_twice(self) -> None:
-        """Ask `deep` again about some rows of the sample, to see how often it repeats its verdict."""
+        """Ask `deep` again about some rows in the sample, to measure how often it repeats its verdict."""
         sample = [key for key in self._rows if self._number_by_key[key] in self._sampled]
-        # The lowest draws, as in the pilot: always the same rows.
+        # The lowest draws are always the same rows.
         keys_to_repeat = sorted(sample, key=self._draw)[: self._options.noise]
         missing = []
         for key in keys_to_repeat:
@@ -498,11 +488,12 @@ class PromisedRun:
                 missing.append(key)
             else:
                 self._second_words[key] = kept_verdict.verdict
+
         async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, missing, only_deep):
             self._second_words[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
-        """Sum up the promise's effect over all rows."""
+        """Tally the promise's effect on all rows."""
         tally = AgreementTally()
         for key in self._rows:
             first = self._first.get(key)
@@ -524,17 +515,17 @@ class PromisedRun:
     # --- Writing results
 
     def _write(self, row: PendingRow, verdict: Verdict | None) -> None:
-        """Write the result of a row; its verdict is None if it couldn't be judged."""
+        """Write a row's result. The verdict is None if it couldn't be judged."""
         record = None if verdict is None else verdict.record()
         self._on_written(self._work.on_record(row, record, is_paid=True))
 
     def _write_strong(self, key: str) -> None:
-        """Write `deep`'s verdict on a row. Its cost and time include those of the first tier's opinion."""
+        """Write `deep`'s verdict on a row, joined with the first tier's if there's one."""
         row = self._to_write.pop(key, None)
         if row is None:
             return
         verdict = self._opinions.find(STRONG, self._rows[key])
-        assert verdict is not None, "it has just been kept"  # noqa: S101
+        assert verdict is not None, "it has just been stored"  # noqa: S101
         first_verdict = self._opinions.find(self._tiers.first, self._rows[key])
         promise = self._describe_promise(key)
         if first_verdict is None:
@@ -544,7 +535,7 @@ class PromisedRun:
         self._write(row, written)
 
     def _write_final(self) -> None:
-        """Write the rows whose first opinion is final."""
+        """Write the results of rows whose first opinion is final."""
         for key, row in list(self._to_write.items()):
             if self._number_by_key[key] not in self._final:
                 continue
@@ -555,7 +546,7 @@ class PromisedRun:
             self._write(row, written)
 
     def _write_without_promise(self) -> None:
-        """Mark rows as undetermined that only the first tier judged, because the money ran out too early."""
+        """After the money has run out, write rows that only the first tier judged as undetermined."""
         for key, row in list(self._to_write.items()):
             if key not in self._first:
                 continue
@@ -565,7 +556,7 @@ class PromisedRun:
             self._write(row, self._mark_undetermined(verdict))
 
     def _mark_undetermined(self, first_verdict: Verdict) -> Verdict:
-        """Copy the first tier's verdict as undetermined, with the reason why its promise doesn't hold."""
+        """Copy the first tier's verdict as undetermined, with the reason why the promise doesn't hold."""
         reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
         word = first_verdict.verdict
         problem = f"{self._tiers.first} alone says {word}, without a promise: {reason}"
@@ -581,7 +572,7 @@ class PromisedRun:
         )
 
     def _describe_promise(self, key: str) -> AgreementPromise:
-        """Describe the promise for a row's record, and if the row is part of the sample."""
+        """Describe the promise and the row's part in it, for its record."""
         first = self._first.get(key)
         number = self._number_by_key[key]
         return AgreementPromise(
@@ -596,7 +587,7 @@ class PromisedRun:
         )
 
     def _average_price(self, tier: str, keys: Sequence[str]) -> _Price:
-        """Average the cost and the time of a tier's verdicts on rows. Replies from the cache are left out."""
+        """Average the cost and time of a tier's verdicts on rows, ignoring cached replies."""
         costs = []
         seconds = []
         for key in keys:
@@ -611,7 +602,7 @@ class PromisedRun:
                 costs.append(call.usd)
         return _Price(
             usd=fmean(costs) if costs else None,
-            # The first calls wait for libraries to load, so their times aren't typical.
+            # The median ignores the first calls, which wait for libraries to load.
             seconds=median(seconds) if seconds else None,
         )
 
@@ -624,10 +615,10 @@ async def promised_rows(
     at_once: int,
     options: AgreementOptions,
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Judge rows under a promise. When all are judged, yield a row of results for each, in order.
+    """Judge all rows under a promise, then yield their results in order.
 
-    A row isn't yielded if the cost limit left it without an opinion. Raises `InputError` for a row that
-    isn't a mapping, `ConfigError` without a key, and the errors of `open_dataset`.
+    Rows without any opinion, because of the cost limit, are omitted. Raises `InputError` for a row that isn't
+    a mapping, `ConfigError` if there's no key, and the errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), row_options, project, request)
     promised = bind_rows(dataset, options, project, request)
@@ -647,6 +638,7 @@ async def promised_rows(
     await run.judge(work.pending())
     if work.gave_up:
         raise work.error_of_given_up()
+
     for row in promised.rows:
         key = id_key(row.row_id)
         if key in result_by_id:
@@ -663,7 +655,7 @@ class _Purse:
         self._at_work = 0
 
     def take(self) -> bool:
-        """Reserve money for a row: the mean cost of the rows so far. Returns False if there isn't enough."""
+        """Reserve the mean cost so far for a row. Returns False if there isn't enough money."""
         mean = self._spent_usd / self._paid if self._paid else 0.0
         expected = self._spent_usd + self._at_work * mean
         if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
@@ -672,37 +664,34 @@ class _Purse:
         return True
 
     def pay(self, usd: float) -> None:
-        """Note the cost of a row that's finished."""
+        """Note a finished row's cost."""
         self._at_work -= 1
         self._paid += 1
         self._spent_usd += usd
 
 
-def _is_worth_it(share: float, first: _Price, strong: _Price) -> bool:
-    """Whether a first tier that decides this share of rows saves more than it costs.
-
-    Money is compared if the prices are known, or else time.
-    """
-    # The first tier judges all rows, and spares `deep` this share of them.
+def _is_worth_it(fraction: float, first: _Price, strong: _Price) -> bool:
+    """Whether a first tier that decides this fraction of rows saves more money or, if unknown, time."""
+    # The first tier judges all rows, and spares `deep` this fraction.
     if first.usd is not None and strong.usd:
-        return first.usd < share * strong.usd
+        return first.usd < fraction * strong.usd
     if first.seconds is not None and strong.seconds:
-        return first.seconds < share * strong.seconds
-    return share > 0
+        return first.seconds < fraction * strong.seconds
+    return fraction > 0
 
 
 def only_deep(judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge that asks only `deep`."""
+    """Build a judge that only asks `deep`."""
     return judge_of_tier(STRONG, judge)
 
 
 def _make_first_judge(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge that asks only the first tier, for opinions that may become final."""
+    """Build a judge that only asks the first tier, for opinions that can become final."""
     return replace(judge, instead=partial(judge_first, tier))
 
 
 def _find_outcome(word: VerdictWord) -> Outcome | None:
-    """Return a verdict if it's one that can become final, else None."""
+    """Return a verdict if it can become final, or None."""
     if word in ("accept", "improve", "reject"):
         return word
     return None

@@ -182,10 +182,7 @@ class ResultsReport(ReportPart):
 
 
 def _score_verdicts(words: Iterable[str], best: str) -> list[float]:
-    """Turn verdicts into numbers: 1 for `best`, 0.5 for a tie, 0 for others.
-
-    Undecided verdicts are left out.
-    """
+    """Convert verdicts to numbers: 1 for `best`, 0.5 for a tie, otherwise 0. Omits undecided verdicts."""
     values = []
     for word in words:
         if word in UNDECIDED:
@@ -213,14 +210,15 @@ class _Tally:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
-        """Compute the share of decided rows whose verdict is `best`; None if no row is decided.
+        """Compute the rate of `best` among decided rows, also corrected by the labels if there are enough.
 
-        The share is corrected by the labels if there are enough of them.
+        Returns None if no row is decided.
         """
         decided = _score_verdicts(self.words.elements(), best)
         if not decided:
             return None
-        # These added values pull the bounds away from 0 and 1, which a small sample can't prove.
+
+        # Additional values keep the interval of a small sample away from 0 and 1.
         judged_low, judged_high = stats.adjusted(decided, (0, 0, 1, 1)).bounds
         judged_rate = CorrectedRate(
             judged=sum(decided) / len(decided),
@@ -242,7 +240,7 @@ class _Tally:
         return judged_rate.model_copy(update=update)
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
-        """Build the report's entry for the rows that have this value in a column."""
+        """Build the report on the rows with this value in a column."""
         return Group(
             value=short_line(value, 80),
             rows=self.words.total(),
@@ -252,9 +250,9 @@ class _Tally:
         )
 
     def needs(self, best: str) -> str | None:
-        """Say how many more labels a corrected rate needs; None if there are enough.
+        """Describe how many more labels a corrected rate needs; None if there are enough.
 
-        There must be `LEAST_LABELS` labels, some that say `best` and some that don't.
+        It needs `LEAST_LABELS` labels, some that are `best` and some that aren't.
         """
         label_count = len(self.pairs)
         decided = self.words.total() - _count_undecided(self.words)
@@ -264,18 +262,18 @@ class _Tally:
         best_label_count = sum(label == best for label, _ in self.pairs)
         missing_count = LEAST_LABELS - label_count
         reason = f"{counted(label_count, 'label is', 'labels are')} too few"
-        is_one_sided = best_label_count in (0, label_count)  # also if there are no labels at all
+        is_one_sided = best_label_count in (0, label_count)  # or there are no labels
         if label_count and is_one_sided:
             if best_label_count:
-                rows_of_missing_side = decided - self.words[best]
+                missing_side_rows = decided - self.words[best]
                 reason = f"no label says anything but {best}"
             else:
-                rows_of_missing_side = self.words[best]
+                missing_side_rows = self.words[best]
                 reason = f"no label says {best}"
-            # We estimate the missing side's share from the judge's verdicts. It's at least the share that's
-            # likely after `label_count` draws without one (Laplace's rule of succession).
-            share = max(rows_of_missing_side / decided, 1 / (label_count + 2))
-            missing_count = max(missing_count, _draws_until_seen(share))
+            # Estimate how common the missing side is from the judge's verdicts, or by Laplace's rule of
+            # succession if that gives more.
+            fraction = max(missing_side_rows / decided, 1 / (label_count + 2))
+            missing_count = max(missing_count, _count_draws_until_seen(fraction))
 
         missing_count = min(missing_count, decided - label_count)
         if missing_count > 0:
@@ -283,15 +281,15 @@ class _Tally:
         return reason if is_one_sided else None
 
 
-def _draws_until_seen(share: float) -> int:
-    """Compute how many rows to draw until one of them is probably from a group with this share of all rows.
+def _count_draws_until_seen(fraction: float) -> int:
+    """Compute how many rows to draw to see one from a group that is this fraction of all rows.
 
-    Probably means with the reports' usual confidence, `stats.LEVEL`.
+    The confidence is `stats.LEVEL`.
     """
-    if share >= 1:
+    if fraction >= 1:
         return 1
-    # After n draws, the chance to have missed the group is (1 - share) ** n.
-    return ceil(log(1 - stats.LEVEL) / log(1 - share))
+    # The probability of missing the group in n draws is (1 - fraction) ** n.
+    return ceil(log(1 - stats.LEVEL) / log(1 - fraction))
 
 
 def _count_undecided(words: Mapping[str, int]) -> int:
@@ -318,8 +316,9 @@ class _Totals:
     unpriced: int = 0
 
     def add(self, row: ResultRow, label: str | None) -> None:
-        """Add a row's verdict, cost, scores and calls to the sums."""
+        """Add a row's verdict, cost, scores and calls."""
         self.tally.add(row.verdict, label)
+
         cost = number(row.columns.get("cost_usd"))
         if cost is not None:
             self.priced += 1
@@ -328,6 +327,7 @@ class _Totals:
         is_partly_unpriced = judged.get("cost_complete") is False
         if cost is None or is_partly_unpriced:
             self.unpriced += 1
+
         promised = PromisedRow.of(judged)
         if promised is not None:
             self.agreement.add(promised)
@@ -335,18 +335,18 @@ class _Totals:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
         elif row.verdict not in UNDECIDED:
-            self.ranks.append(row._replace(columns={}))  # without its cells, which may be long
+            self.ranks.append(row._replace(columns={}))  # drop the cells to save memory
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
     def dimensions(self) -> dict[str, dict[str, int]]:
-        """Count each dimension's scores, from the lowest to the highest."""
+        """Count each dimension's scores, in ascending order."""
         dimensions = {}
         for name, counts in self.scores.items():
             dimensions[name] = {score: counts[score] for score in sorted(counts, key=float)}
         return dimensions
 
     def cost_usd(self) -> float | None:
-        """Sum up the cost of all rows in US dollars; None if there are rows, but none has a known cost."""
+        """Return the known cost of all rows in US dollars; None if no row's cost is known."""
         if self.unpriced and not self.priced:
             return None
         return self.usd
@@ -361,10 +361,11 @@ def summarise(
     left_out: LeftOut | None = None,
     page_rows: PageRows | None = None,
 ) -> ResultsReport:
-    """Summarise results; `second` is the name of other results, with their verdicts by id.
+    """Summarise results, optionally by `column`, and in comparison with `labels` and `second` results.
 
-    `left_out` counts the labels missing from `labels`. Each row is also passed to `page_rows`. Raises
-    `UsageError` for a `column` that no row has, `InputError` if there are no rows.
+    `second` is the name of the other results and their verdicts by id. `left_out` describes labels that are
+    missing from `labels`. Rows are also passed to `page_rows`. Raises `UsageError` if no row has the column,
+    and `InputError` if there are no rows.
     """
     has_labels = labels is not None
     labels = labels or {}
@@ -372,6 +373,7 @@ def summarise(
     groups = defaultdict[str, _Tally](_Tally)
     has_column = False
     lists = _Lists(second, results, labels)
+
     for row in results:
         label = labels.get(row.row_id)
         totals.add(row, label)
@@ -382,13 +384,15 @@ def summarise(
             has_column = has_column or row.has(column)
             for value in row.values_of(column) or [NO_VALUE]:
                 groups[value].add(row.verdict, label)
+
     tally = totals.tally
-    _refuse_no_rows(name, tally)
+    if not tally.words:
+        raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
     if column is not None and not has_column:
         raise UsageError(f"--by {column}: {name} has no such column")
 
     task = "judge"
-    best = "accept"  # the verdict whose share of the rows is reported
+    best = "accept"  # the verdict whose rate is reported
     accept_rate = None
     needs = None
     if totals.ranks:
@@ -397,6 +401,7 @@ def summarise(
     else:
         accept_rate = tally.rate(best)
         needs = tally.needs(best) if labels else None
+
     labelled = None
     labelled_second = None
     if has_labels:
@@ -405,8 +410,8 @@ def summarise(
             labelled_second = _compare_second_with_labels(second[1], labels)
     win_rates, matrix = _compute_win_rates(totals.ranks)
     largest_groups = []
-    for value, tally_of_group in _find_largest(groups):
-        largest_groups.append(tally_of_group.group(value, best, is_labelled=bool(labels)))
+    for value, group_tally in _find_largest(groups):
+        largest_groups.append(group_tally.group(value, best, is_labelled=bool(labels)))
 
     return ResultsReport(
         file=name,
@@ -437,10 +442,7 @@ def summarise(
 
 
 def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
-    """Return the `MOST_SHOWN` largest groups of rows, the largest first.
-
-    Each comes with the value of the column that its rows share.
-    """
+    """Return the `MOST_SHOWN` largest groups with their values, largest first."""
 
     def count_rows(group: tuple[str, _Tally]) -> int:
         _, tally = group
@@ -448,11 +450,6 @@ def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
 
     by_size = sorted(groups.items(), key=count_rows, reverse=True)
     return by_size[:MOST_SHOWN]
-
-
-def _refuse_no_rows(name: str, tally: _Tally) -> None:
-    if not tally.words:
-        raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
 
 
 class _Lists:
@@ -480,7 +477,7 @@ class _Lists:
         self._least_bad: tuple[float, ...] | None = None
 
     def add(self, row: ResultRow, label: str | None) -> None:
-        """Put a row on each of the report's lists that it belongs to."""
+        """Add a row to the lists that it belongs to."""
         self._row_count += 1
         if len(self._first_ids) < _SHOWN_IDS:
             self._first_ids.append(short_line(row.row_id, 40))
@@ -495,49 +492,46 @@ class _Lists:
                 self._compare_with_second(row, second_words[row.row_id])
 
     def _note_bad_row(self, row: ResultRow) -> None:
-        """Keep a row if it's among the worst so far."""
+        """Note a row if it's among the worst so far."""
         average = number(row.columns.get("average"))
         if average is None:
             average = -1.0  # sorts before all scores
-        # The lowest ranks are the worst rows: rejected first, then low scores, then early rows.
+        # The worst rows have the lowest ranks: rejected ones, then low scores, then early rows.
         rank = OUTCOMES.index(row.verdict), average, self._row_count
         if self._least_bad is not None and rank > self._least_bad:
             return
-        # Not the row itself: its cells may be long, and a million rows shouldn't take more memory than a few.
-        self._worst.append((rank, self._show(row)))
-        if len(self._worst) > 2 * MOST_SHOWN:  # sorting only now and then is faster
+
+        # Keep a shortened row to save memory.
+        self._worst.append((rank, self._shorten(row)))
+        if len(self._worst) > 2 * MOST_SHOWN:  # don't sort after every row
             self._worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
             self._least_bad, _ = self._worst[-1]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
-        """Keep a row for the report if its verdict disagrees with its label, as long as there's room."""
+        """Add a row to `wrong` if its verdict disagrees with its label, up to `MOST_SHOWN` rows."""
         if row.verdict in UNDECIDED or agrees(label, row.verdict, binary=self.is_binary):
             return
         if len(self.wrong) < MOST_SHOWN:
-            self.wrong.append(self._show(row, label=label))
+            self.wrong.append(self._shorten(row, label=label))
 
-    def _compare_with_second(self, row: ResultRow, word: str) -> None:
-        """Count a row that's in both results; `word` is its verdict in the second results.
-
-        The row is kept for the report if its two verdicts differ, as long as there's room.
-        """
+    def _compare_with_second(self, row: ResultRow, second_word: str) -> None:
+        """Count a row that's in both results, and list it if its two verdicts differ."""
         self._rows_in_both += 1
-        if row.verdict in UNDECIDED or word in UNDECIDED:
+        if row.verdict in UNDECIDED or second_word in UNDECIDED:
             return
-        self._both_words.append((row.verdict, word))
-        if row.verdict != word and len(self._differing) < MOST_SHOWN:
-            self._differing.append(self._show(row, second=word))
+        self._both_words.append((row.verdict, second_word))
+        if row.verdict != second_word and len(self._differing) < MOST_SHOWN:
+            self._differing.append(self._shorten(row, second=second_word))
 
     def worst(self) -> list[Shown]:
-        """Return up to `MOST_SHOWN` rejected and improvable rows, the worst first."""
+        """Return the worst rows that aren't accepted, up to `MOST_SHOWN`, worst first."""
         worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
         return [shown for _, shown in worst]
 
-    def _show(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
-        """Shorten a row for the report.
-
-        `label` is the row's label, and `second` its verdict in the second results.
-        """
+    def _shorten(
+        self, row: ResultRow, label: str | None = None, second: str | None = None
+    ) -> Shown:
+        """Shorten a row for the report, adding its label or its verdict in the second results."""
         reasoning = str(row.columns.get("reasoning") or "")
         text = self._source.text_of(row)
         return Shown(
@@ -552,7 +546,7 @@ class _Lists:
         )
 
     def find_unmatched_labels(self, labels: Mapping[str, str]) -> Unmatched | None:
-        """Return a few ids of the results and of the labels if none is in both, else None."""
+        """Return a few ids of results and labels if none match, or None."""
         if self._has_label or not labels:
             return None
         return self._build_unmatched(labels)
@@ -562,22 +556,22 @@ class _Lists:
         return Unmatched(results=self._first_ids, others=first_others)
 
     def difference(self, best: str) -> Difference:
-        """Compute the difference in `best` rate between the two results, over rows decided in both.
+        """Compute how much the rate of `best` differs between both results, for rows decided in both.
 
-        The difference's value is None if there are no such rows.
+        Its value is None if there are no such rows.
         """
-        gaps = []  # of each row's two values
+        row_differences = []
         for first_word, second_word in self._both_words:
             first_value, second_value = _score_verdicts((first_word, second_word), best)
-            gaps.append(second_value - first_value)
+            row_differences.append(second_value - first_value)
         value = None
         low = None
         high = None
-        if gaps:
-            # As in `_Tally.rate`, the added values keep the bounds away from the extremes.
-            mean_gap = stats.adjusted(gaps, (-1, 1))
-            value = mean_gap.value
-            low, high = mean_gap.bounds
+        if row_differences:
+            # Additional values keep the interval of a small sample away from -1 and 1.
+            mean_difference = stats.adjusted(row_differences, (-1, 1))
+            value = mean_difference.value
+            low, high = mean_difference.bounds
 
         name, second_words = self._second or ("", {})
         unmatched = None
@@ -585,20 +579,22 @@ class _Lists:
             unmatched = self._build_unmatched(second_words)
         return Difference(
             file=name,
-            rows=len(gaps),
+            rows=len(row_differences),
             only_first=self._row_count - self._rows_in_both,
             only_second=len(second_words) - self._rows_in_both,
             value=value,
             low=low,
             high=high,
-            differing=sum(first != second for first, second in self._both_words),
+            differing=sum(
+                first_word != second_word for first_word, second_word in self._both_words
+            ),
             rows_that_differ=self._differing,
             unmatched=unmatched,
         )
 
 
 def _hide_unknown_cost(tier: Mapping[str, float]) -> dict[str, float | None]:
-    """Copy a tier's counts; its cost becomes None if it's 0 only because calls have no known price."""
+    """Copy a tier's counts, with None as its cost if no call has a known price."""
     cost = float(tier["cost_usd"])
     is_unknown = tier["unpriced"] > 0 and not cost
     return {**tier, "cost_usd": None if is_unknown else cost}
@@ -610,12 +606,12 @@ def _count_calls(
     errors: Counter[str],
     columns: Mapping[str, Any],
 ) -> None:
-    """Add the judge, the error and the calls of a row to these counts."""
+    """Add a row's judge, error and calls to these counts."""
     error = columns.get("error")
     if error:
         errors[short_line(str(error), 200)] += 1
     judged = nested(columns.get("judged")) or {}
-    # Another program's file may have such columns, with other values.
+    # Ignore a column with this name that another program wrote.
     if not str(judged.get("schema")).startswith("judgekit/"):
         return
     judges[judge_named({**columns, "judged": judged})] += 1
@@ -627,7 +623,7 @@ def _count_calls(
 
 
 def _count_round(tier: dict[str, float], round_: Mapping[str, Any]) -> None:
-    """Add a round's time, cost and outcome to the counts of its tier."""
+    """Add a round's time, cost and outcome to its tier's counts."""
     usage = round_.get("usage") or {}
     cost = usage.get("cost_usd")
     tier["seconds"] += round_.get("latency_ms", 0) / 1000
@@ -646,10 +642,7 @@ def _compare_with_labels(
     rows: _Lists,
     left_out: LeftOut | None,
 ) -> Labelled:
-    """Measure how well the verdicts agree with the labels.
-
-    Each of `pairs` is a label and the verdict on the same row.
-    """
+    """Measure how well the verdicts agree with the labels, where `pairs` are (label, verdict)."""
     agreement = _measure_agreement(pairs, labels, binary=rows.is_binary)
     return agreement.model_copy(
         update={
@@ -661,7 +654,7 @@ def _compare_with_labels(
 
 
 def _compare_second_with_labels(words: Mapping[str, str], labels: Mapping[str, str]) -> Labelled:
-    """Measure how well the verdicts of the second results agree with the labels."""
+    """Measure how well the second results' verdicts agree with the labels."""
     pairs = []
     for row_id, label in labels.items():
         word = words.get(row_id)
@@ -673,9 +666,9 @@ def _compare_second_with_labels(words: Mapping[str, str], labels: Mapping[str, s
 def _measure_agreement(
     pairs: Sequence[stats.Pair], labels: Mapping[str, str], *, binary: bool
 ) -> Labelled:
-    """Compare each label with its row's verdict, and count the `labels` that have no pair.
+    """Compare each label with its row's verdict, and count the labels that have no verdict.
 
-    If labels are `binary` (only accept and reject), the verdict improve counts as reject.
+    If labels are `binary`, the verdict improve counts as reject.
     """
     confusion = defaultdict[str, dict[str, int]](dict)
     for (label, verdict), count in sorted(Counter(pairs).items()):
@@ -698,9 +691,9 @@ def _measure_agreement(
 def _compute_win_rates(
     ranks: Sequence[ResultRow],
 ) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
-    """Compute each text's win rate, and for more than two texts also the win rate in each pair of texts.
+    """Compute each text's win rate and, for more than two texts, its win rate against each other text.
 
-    Both mappings are empty if there are no comparisons.
+    Both are empty if there are no comparisons.
     """
     if not ranks:
         return {}, {}
@@ -723,10 +716,9 @@ def _compute_win_rates(
 
 
 def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[float]:
-    """Compare the scores of two texts in each row.
+    """Compare two texts' scores in each row that has both.
 
-    A row gives 1 if `one` has the higher score, 0 if it has the lower one, and 0.5 if both are equal. Rows
-    that lack a score of either text are left out.
+    The result is 1 if `one` has the higher score, 0 if it has the lower score, and 0.5 for a tie.
     """
     values = []
     for row in ranks:
@@ -744,8 +736,8 @@ def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[fl
 
 
 def _build_win_rate(values: Sequence[float]) -> WinRate:
-    """Compute the rate of wins, from 1 for each win, 0.5 for a tie and 0 for a loss."""
-    # The added values pull the bounds away from 0 and 1, which a small sample can't prove.
+    """Compute the win rate from values that are 1 for a win, 0.5 for a tie and 0 for a loss."""
+    # Additional values keep the interval of a small sample away from 0 and 1.
     rate = stats.adjusted(values, (0, 0, 1, 1))
     low, high = rate.bounds
     wins = values.count(1.0)
@@ -755,15 +747,11 @@ def _build_win_rate(values: Sequence[float]) -> WinRate:
 
 
 def _sort_verdicts(words: Mapping[str, int]) -> dict[str, int]:
-    """Sort the counts of verdicts for display.
-
-    The letters of compared texts come first, then accept, improve and reject, and the undecided ones last.
-    """
+    """Sort verdict counts for display: winners first, then outcomes from best to worst, then undecided."""
     order = (*reversed(OUTCOMES), *UNDECIDED)
 
-    def position(word: str) -> tuple[int, str]:
-        # -1, so that the letters of texts come before all words.
-        index = order.index(word) if word in order else -1
+    def rank(word: str) -> tuple[int, str]:
+        index = order.index(word) if word in order else -1  # a winner
         return index, word
 
-    return {word: words[word] for word in sorted(words, key=position)}
+    return {word: words[word] for word in sorted(words, key=rank)}

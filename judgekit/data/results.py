@@ -58,11 +58,11 @@ VARIANTS = "variants"
 """The record's key for the verdicts by name, if a row was judged in several ways."""
 RUN = "run"
 """The column with the run's name, if it has one."""
-_MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
+_MAX_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _JUDGE_CHARS = 200
 _REQUIRED_COLUMNS = ("verdict", "fingerprint")  # besides the id, a line of ours has both
 _NO_RESULT = b"?"
-_LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters as six
+_MAX_LINE = 8 * MAX_BYTES  # bytes; JSON writes some characters as six
 _ROWS = """CREATE TABLE rows (
     id TEXT PRIMARY KEY,
     place INTEGER,  -- in the input; null for a row that it no longer has
@@ -114,10 +114,10 @@ def result(
     taken: TakenNames = ONLY_OURS,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Build a row of OUT: the input row's own columns, then `OURS`. An infinite number or NaN becomes null.
+    """Build a row of OUT: the input row's columns, then `OURS`.
 
-    An own column with a `taken` name becomes `row.NAME`. `record` is that of a verdict or a comparison, None
-    if the row couldn't be judged. A column holds the name of the `run`, if it has one.
+    `record` is that of a verdict or comparison, None if the row couldn't be judged. Input columns with a
+    `taken` name become `row.NAME`. `run` is the name of the run, if any. Infinity and NaN become null.
     """
     judged = record or {}
     verdict = judged.get("verdict", UNDETERMINED)
@@ -150,22 +150,22 @@ def result(
 
 
 def _copy_own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
-    """Copy an input row's columns under the names that they get in OUT."""
+    """Copy an input row's columns with the names that they get in OUT."""
     columns = {}
     for name, value in _replace_infinities(row.columns).items():
-        if name == "id" and taken.id_column == "id":  # our column of ids has the same values
+        if name == "id" and taken.id_column == "id":  # our `id` column has the same values
             continue
         columns[_choose_free_name(name, taken, row.columns)] = value
     return columns
 
 
 def variant_column(name: str) -> str:
-    """Name the column for a variant's verdicts."""
+    """Return the column name for a variant's verdicts."""
     return f"verdict.{name}"
 
 
 def _map_scores(comparison: Mapping[str, Any]) -> dict[str, float] | None:
-    """Map the letters of the compared texts to their scores; None if no text has one."""
+    """Map the compared texts' letters to their scores; None if there are no scores."""
     scores = {}
     for subject in comparison["subjects"]:
         if subject["score"] is not None:
@@ -174,8 +174,8 @@ def _map_scores(comparison: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _name_deciding_models(comparison: Mapping[str, Any]) -> str | None:
-    """Name the models of the tier that decided, each model once; None if no tier decided."""
-    models: dict[str, None] = {}  # a dict keeps the order
+    """Join the names of the models in the tier that decided; None if no tier did."""
+    models: dict[str, None] = {}  # an ordered set
     for answer in comparison["rounds"]:
         if answer["tier"] == comparison["judge_tier"]:
             models[answer["model"]] = None
@@ -183,9 +183,9 @@ def _name_deciding_models(comparison: Mapping[str, Any]) -> str | None:
 
 
 def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
-    """Choose the name that an input column gets in OUT: its own name, or `row.NAME` if OUT needs that name.
+    """Choose an input column's name in OUT: its own, or `row.NAME` if that's taken.
 
-    If the input also has a column `row.NAME`, the result is `row.row.NAME`, and so on.
+    If the input already has a column `row.NAME`, it's `row.row.NAME`, and so on.
     """
     free_name = name
     while free_name in taken or (free_name != name and free_name in columns):
@@ -194,10 +194,7 @@ def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) 
 
 
 def judge_named(columns: Mapping[str, Any]) -> str:
-    """Name the judge of a row of OUT by rubric, mode and model, as `RUBRIC@VERSION, MODE, MODEL`.
-
-    "" if the row has no record of ours.
-    """
+    """Describe the judge of a row in OUT as `RUBRIC@VERSION, MODE, MODEL`; "" if there's no record."""
     judged = columns.get("judged")
     if not isinstance(judged, dict):
         return ""
@@ -225,15 +222,16 @@ class Ids:
         self._table: sqlite3.Connection | None = None
 
     def add(self, row_id: str | int, number: int) -> int | None:
-        """Note a row's id. If an earlier row has the same id, returns the number of that row, else None."""
+        """Note a row's id. If an earlier row has the same id, return that row's number, otherwise None."""
         name = id_key(row_id)
         if self._table is not None:
-            return _add_to(self._table, name, number)
+            return _insert_id(self._table, name, number)
         first_number = self._numbers.setdefault(name, number)
         is_repeated = first_number != number
         if is_repeated:
             return first_number
-        if len(self._numbers) > _MOST_IN_MEMORY:  # from now on, ids go to a file
+
+        if len(self._numbers) > _MAX_IN_MEMORY:  # move the ids to a temporary file
             self._table = _open_temporary(
                 "CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID"
             )
@@ -246,11 +244,11 @@ class Ids:
             self._table.close()
 
 
-def _add_to(table: sqlite3.Connection, name: str, number: int) -> int | None:
-    """Insert an id. If the table already has it, returns the number of its row, else None."""
+def _insert_id(table: sqlite3.Connection, name: str, number: int) -> int | None:
+    """Insert an id. If it's already there, return its row's number, otherwise None."""
     try:
         table.execute("INSERT INTO ids VALUES (?, ?)", (name, number))
-    except sqlite3.IntegrityError:  # the id is the primary key
+    except sqlite3.IntegrityError:  # it violates the primary key
         query = "SELECT number FROM ids WHERE id = ?"
         (first_number,) = table.execute(query, (name,)).fetchone()
         return int(first_number)
@@ -277,26 +275,26 @@ class Results:
         return None
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return the verdict that OUT already has for a row with this id and content, else None.
+        """Return the verdict that OUT has for a row with this id and content.
 
-        Also returns None for an undetermined row or one with an error, since these are judged again.
+        Returns None if the row must be judged: it's not in OUT, is undetermined or has an error.
         """
 
     def count_earlier(self) -> int:
-        """Count the rows left by earlier runs."""
+        """Count the rows from earlier runs."""
         return 0
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Seal a row built by `result`, write it whole or not at all, and return it; raises `InputError`."""
+        """Seal a row built by `result`, write it atomically, and return it. Raises `InputError`."""
         row = seals.sealed_row(columns, self._key)
         self._write(_dump_line(row).decode().removesuffix("\n"))
         return row
 
     def write_out(self) -> None:
-        """Put the rows in the order of the input, each once, and write OUT unless it's JSON Lines."""
+        """Sort the rows into the order of the input, without repetitions, and write OUT."""
 
     def others(self) -> Counter[str]:
-        """Count, by judge, the rows of the finished OUT that this run didn't come to."""
+        """Count the rows in the finished OUT that this run didn't reach, by judge."""
         return Counter()
 
 
@@ -325,13 +323,13 @@ class _File(Results):
             self._part = self._path
         else:
             self._part = part_file_of(self._path)
-        # Rows judged again wait here, so that a reader of OUT finds no row twice. Old verdicts stay until the
-        # new ones are there, even if the run is killed or asked a wrong model by mistake.
+        # The old lines of rows that are judged again stay here until the new ones are written, so that OUT
+        # never has a row twice, and nothing is lost if the run is killed.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
         self._refuse_links()
         self._refuse_file_of(source)
         self._schema = None if source is None else source.schema
-        # A thread may still be reading rows when a run has ended: it mustn't use files that are being closed.
+        # Keeps a thread that still reads rows at the end of a run from using closed files.
         self._lock = threading.Lock()
         self._is_closed = False
         self._rows_met = 0
@@ -343,7 +341,7 @@ class _File(Results):
     def _open_files(self, *, trust: bool) -> ExitStack:
         """Lock OUT, note its rows unless the run is fresh, and open the part file.
 
-        Closing the stack that's returned undoes all of it.
+        Closing the returned stack releases everything.
         """
         with ExitStack() as opened:
             opened.enter_context(hold_alone(str(self._path), self.name))
@@ -356,8 +354,9 @@ class _File(Results):
                 self._descriptor = outputs.open_to_append(str(self._part))
             except OSError as error:
                 raise self._write_error(error) from None
-            # After the file was replaced, this is another descriptor.
-            opened.callback(lambda: os.close(self._descriptor))
+            opened.callback(
+                lambda: os.close(self._descriptor)
+            )  # the descriptor can change meanwhile
             return opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
@@ -369,12 +368,12 @@ class _File(Results):
             self._part.unlink(missing_ok=True)
 
     def _refuse_links(self) -> None:
-        """Raise `UsageError` if a file beside OUT is a link: a clone may have brought it."""
+        """Raise `UsageError` if a file next to OUT is a link, which can come from an untrusted clone."""
         for path in (self._part, self._again_file):
             place_of(str(path))
 
     def _refuse_file_of(self, source: Rows | None) -> None:
-        """Raise `UsageError` if results would be written to the file that rows are read from."""
+        """Raise `UsageError` if results would overwrite the file that rows are read from."""
         if source is None:
             return
         for path in (self._path, self._part, self._again_file):
@@ -383,7 +382,7 @@ class _File(Results):
                 raise UsageError(f"{self.name}: {problem}; choose another --out")
 
     def _resume(self, *, trust: bool) -> None:
-        """Note the rows of earlier runs; raises `UsageError` for rows that this user's key didn't seal."""
+        """Note the rows of earlier runs. Raises `UsageError` for unsealed rows, unless `trust`."""
         self._check_table()
         self._note_lines(self._again_file, in_again_file=True)
         self._note_lines(self._part, in_again_file=False)
@@ -392,7 +391,7 @@ class _File(Results):
             raise seals.refused(self.name, unsealed)
 
     def _count_unsealed(self) -> int:
-        """Count the rows of OUT that this user's key didn't seal."""
+        """Count the rows in OUT without a valid seal."""
         count = self._database.execute(
             "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
         )
@@ -405,10 +404,9 @@ class _File(Results):
             return self._find_kept_verdict(row_id, fingerprint)
 
     def _find_kept_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Note a row's position in the input, and return the verdict that it has in OUT.
+        """Note a row's position in the input, and return its verdict in OUT.
 
-        Returns None if the row must be judged: OUT doesn't have it, or has it without a verdict, or its
-        content has changed.
+        Returns None if the row must be judged, because it's missing, has no verdict or has changed.
         """
         self._rows_met += 1
         key = id_key(row_id)
@@ -416,8 +414,9 @@ class _File(Results):
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
         row = self._database.execute(query, (key,)).fetchone()
         old_fingerprint, word, failed, start = row
-        if start is None:  # OUT has no line for it
+        if start is None:  # it isn't in OUT
             return None
+
         is_decided = not failed and word != UNDETERMINED
         if is_decided and seals.is_of(old_fingerprint, fingerprint):
             return str(word)
@@ -434,7 +433,7 @@ class _File(Results):
         return row
 
     def _append(self, row: Mapping[str, Any], raw: bytes) -> None:
-        """Write a row's line, either whole or not at all, and note its position; raises `InputError`."""
+        """Write a row's line atomically, and note its position. Raises `InputError`."""
         try:
             self._prepare_files()
             start = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -446,10 +445,11 @@ class _File(Results):
                     os.ftruncate(self._descriptor, start)
         except OSError as error:
             raise self._write_error(error) from None
-        if written < len(raw):  # the system gives a reason only if nothing at all could be written
+        if written < len(raw):  # a partial write doesn't raise, so assume that the disk is full
             raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
         self._note_row(row, in_again_file=False, start=start, size=len(raw))
-        # If the file was longer, an interrupted call wrote a line unnoted; `_put_in_order` will note it.
+        # Otherwise an interrupted call wrote a line without noting it, which `_put_in_order` will do.
         if start == self._end:
             self._end += len(raw)
 
@@ -463,7 +463,7 @@ class _File(Results):
             raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
-        """Bring the part file's lines into the order of the input, each row once and sealed."""
+        """Rewrite the part file's lines in the order of the input, sealed and without repetitions."""
         self._clean_end()
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
@@ -472,7 +472,7 @@ class _File(Results):
         self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
-        """Whether the part file has exactly the lines of all rows, in the input's order, and sealed."""
+        """Whether the part file contains exactly one sealed line per row, in the input's order."""
         expected_start = 0
         noted_lines = self._database.execute(_IN_ORDER.format("start IS NOT NULL"))
         for _, in_again_file, start, size, sealed in noted_lines:
@@ -484,21 +484,21 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write the table OUT from the lines of the part file, unless it already holds exactly these rows."""
-        time_of_lines = self._part.stat().st_mtime_ns
-        if not is_changed and self._time_written() == time_of_lines and self._is_own_file():
+        """Write the table OUT from the part file, unless it's up to date."""
+        part_time = self._part.stat().st_mtime_ns
+        if not is_changed and self._time_written() == part_time and self._is_own_file():
             return
         tables.write_table(
             writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
         )
-        # The two files' equal times show that OUT holds exactly these rows.
-        os.utime(self._path, ns=(time_of_lines, time_of_lines))
+        # Equal times will show that OUT contains exactly these rows.
+        os.utime(self._path, ns=(part_time, part_time))
         if self._stamp_file is not None:
             self._stamp_file.write_text(self._describe_out(), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
-        # A row to be judged again keeps its old verdict until the run comes to it.
+        # A row to be judged again has its old verdict if the run didn't reach it.
         query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
         lines = self._database.execute(f"{query} AND NOT in_again_file").fetchall()
         if not lines:
@@ -512,16 +512,13 @@ class _File(Results):
         return counts
 
     def _time_written(self) -> int:
-        """Return the time when OUT was written, in nanoseconds; 0 if it doesn't exist."""
+        """Return OUT's modification time in nanoseconds; 0 if it doesn't exist."""
         if self._path.exists():
             return self._path.stat().st_mtime_ns
         return 0
 
     def _is_own_file(self) -> bool:
-        """Whether OUT is the very file that this user wrote here.
-
-        The time of a file can't tell, since a file that came with a clone may have the same time.
-        """
+        """Whether OUT is the same file that this user wrote here, rather than one from a clone."""
         try:
             file = self._stamp_file
             return file is not None and file.read_text(encoding="ascii") == self._describe_out()
@@ -529,14 +526,14 @@ class _File(Results):
             return False
 
     def _describe_out(self) -> str:
-        """Describe OUT's present state and the columns it leaves out; raises `OSError`."""
+        """Describe OUT's current state and its omitted columns. Raises `OSError`."""
         stamp = repr(environment.stamp(str(self._path)))
         if self._left_out:
             return f"{stamp} without {','.join(self._left_out)}"
         return stamp
 
     def _check_table(self) -> None:
-        """Raise `UsageError` if OUT is a table, and may hold rows that aren't in the part file."""
+        """Raise `UsageError` if OUT is a table that may contain rows missing from the part file."""
         written_at = self._time_written()
         is_table = self._writer is not None
         if not is_table or not written_at:
@@ -551,23 +548,24 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
     def _equals_lines(self) -> bool:
-        """Whether OUT equals the table that we'd write from the part file's lines.
+        """Whether OUT has the content that would be written from the part file now.
 
-        We compare the content, because the times of files that were copied are new.
+        Its time doesn't show that if the files were copied.
         """
         assert self._writer is not None, "the caller has checked it"  # noqa: S101
         try:
             with tempfile.TemporaryDirectory() as folder:
-                # The ending stays, since the writer goes by it.
-                table = Path(folder) / f"table{self._path.suffix}"
-                # An earlier run may have written it with whole verdicts or without.
+                table = (
+                    Path(folder) / f"table{self._path.suffix}"
+                )  # the writer depends on the suffix
+                # It may have been written with or without complete verdicts.
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
                         self._writer, self._part, table, OURS, self._schema, left_out=left_out
                     )
                     if filecmp.cmp(table, self._path, shallow=False):
                         return True
-        except (OSError, ValueError):  # such as a torn line
+        except (OSError, ValueError):  # for example, an incomplete line
             pass
         return False
 
@@ -575,23 +573,22 @@ class _File(Results):
         return write_error(self.name, str(self._path.parent), error)
 
     def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
-        """Note the lines of a file, from byte `start` on; raises `UsageError` for a line that isn't ours."""
+        """Note a file's lines from byte `start` on. Raises `UsageError` for a line that isn't ours."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
-            for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
-                raw = _NO_RESULT if line is None else line  # None stands for a line that's too long
+            for number, line in enumerate(bounded_lines(file, _MAX_LINE), 1):
+                raw = _NO_RESULT if line is None else line  # None means that the line is too long
                 is_ended = line is None or raw.endswith(b"\n")
-                row, is_torn = _parse_line(raw)
-                # Our lines begin with `{"`; the writer may have been killed after the first character.
+                row, is_invalid_json = _parse_line(raw)
                 begins_like_ours = raw.startswith(b'{"') or raw == b"{"
-                if is_torn and not is_ended and begins_like_ours:
-                    break  # the last line is unfinished: its writer was killed
+                if is_invalid_json and not is_ended and begins_like_ours:
+                    break  # the last line is incomplete, because its writer was killed
                 if row is None and raw.strip():
                     raise _build_line_error(path, number)
 
                 size = file.tell() - start
                 if not is_ended:
-                    size += 1  # for the line break that `_clean_end` will add
+                    size += 1  # `_clean_end` will add the line break
                 if row is not None:
                     self._refuse_other_run(row)
                     self._note_row(row, in_again_file=in_again_file, start=start, size=size)
@@ -600,10 +597,7 @@ class _File(Results):
                     self._end = start
 
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for a row of a run with another name than this run's.
-
-        A run without a name may continue any file, and a row without one may be continued by any run.
-        """
+        """Raise `UsageError` if a row is from a run with a different name, if both have one."""
         run_of_row = row.get(RUN)
         may_continue = self._run is None or run_of_row is None or run_of_row == self._run
         if may_continue:
@@ -614,7 +608,7 @@ class _File(Results):
     def _note_row(
         self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int
     ) -> None:
-        """Note the position of a result's line, and the values that later decisions need."""
+        """Note the position of a row's line, and the values that are needed later."""
         values = {
             "id": id_key(row["id"]),
             "in_again_file": in_again_file,
@@ -628,10 +622,9 @@ class _File(Results):
         self._database.execute(_NOTE, values)
 
     def _clean_end(self) -> None:
-        """Prepare the part file's end for writing, once.
+        """Before the first write, remove an incomplete last line or add a missing line break.
 
-        Cuts off an unfinished last line, or adds the line break that the last line lacks. A fresh run
-        empties the files.
+        In a fresh run, this empties the files, because no line has been noted.
         """
         if self._has_written:
             return
@@ -639,13 +632,13 @@ class _File(Results):
         if self._fresh:
             self._again_file.unlink(missing_ok=True)
         size = os.fstat(self._descriptor).st_size
-        if size > self._end:  # a fresh run has noted no line, so this empties the file
+        if size > self._end:
             os.ftruncate(self._descriptor, self._end)
-        elif size < self._end:  # the last line's missing break was counted in
+        elif size < self._end:  # `_end` includes the missing line break
             os.write(self._descriptor, b"\n")
 
     def _prepare_files(self) -> None:
-        """Before the first row is written, move the lines of rows to be judged again to their own file."""
+        """Before the first write, move the lines of rows that are judged again to their own file."""
         if self._has_written:
             return
         self._clean_end()
@@ -656,15 +649,14 @@ class _File(Results):
             self._rewrite(self._part, condition="NOT in_again_file")
 
     def _rewrite(self, target: Path, condition: str) -> None:
-        """Atomically replace one of the two files with the lines of some rows, in the order of the input.
+        """Atomically rewrite the part file or the again file, with all rows that fulfil an SQL condition.
 
-        `target` is the part file or the file of rows to judge again. `condition` selects the
-        rows, in SQL.
+        Lines are taken from both files, in the order of the input.
         """
         self._database.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
         os.close(self._descriptor)  # Windows can't replace an open file
-        new_start = 0  # of the next line in the new file
+        new_start = 0
         try:
             with (
                 tables.replacing(target) as file,
@@ -676,7 +668,7 @@ class _File(Results):
                     source = again_file if in_again_file else part_file
                     source.seek(start)
                     raw_line = source.read(size)
-                    if self._key and not sealed:  # the user trusts this row
+                    if self._key and not sealed:  # the user has chosen to trust it
                         raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
                     is_sealed = bool(self._key) or sealed
                     file.write(raw_line)
@@ -687,7 +679,7 @@ class _File(Results):
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
 
-        # Only now, since the old positions hold until the file is replaced.
+        # The old positions were valid until the file was replaced.
         self._database.execute(
             "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
             (target == self._again_file,),
@@ -705,20 +697,18 @@ def open_results(
     source: Rows | None = None,
     run: str | None = None,
 ) -> Results:
-    """Open the destination of results: a file, continued unless `fresh`, or for None JSON Lines to `stdout`.
+    """Open the results file `out`, or if it's None, write JSON Lines to `stdout`.
 
-    With `full`, a table for people also holds each row's whole verdict.
+    An existing file is continued, unless `fresh`. If `trust`, rows without a valid seal are sealed instead of
+    refused. If `full`, a table for people also contains complete verdicts. `source` are the rows to judge,
+    whose file can't be `out`. `run` is the run's name, which must match that in the file.
 
-    A `run` with a name can't continue a file that has rows of another run.
-
-    With `trust`, rows that don't verify count, and get sealed; otherwise they're a `UsageError`.
-
-    `source` are the rows to judge: OUT can't be their file. Raises `UsageError` for an ending that names no
-    format, for a file that doesn't hold results, and if another run writes to it; `InputError` if it can't be
-    read or written.
+    Raises `UsageError` if `out` can't be used for these results, and `InputError` if it can't be read or
+    written.
     """
     if out is None:
         return Results(stdout)
+
     if tables.find_format(out) is None:
         expected = ", ".join(tables.ENDINGS)
         raise UsageError(f"{out}: unknown ending of a file of results; expected {expected}")
@@ -729,15 +719,14 @@ def open_results(
 
 
 def part_file_of(table: Path) -> Path:
-    """Return the path of the file of lines from which a table is written."""
+    """Return the path of the JSON Lines file from which a table is written."""
     return table.with_name(f"{table.name}.part.jsonl")
 
 
 def lines_behind(path: str) -> str:
-    """Return the path to read a results file from.
+    """Return the file to read the complete results from: the part file of a lean table, or `path` itself.
 
-    A table may leave out whole verdicts, but the part file it was written from has them, so this is that
-    file's path. It's `path` itself for any other file, and for a table that was changed or copied since.
+    A table that has been changed or copied since it was written doesn't count.
     """
     if not tables.is_lean(path):
         return path
@@ -752,8 +741,7 @@ def lines_behind(path: str) -> str:
 def place_of(out: str) -> str:
     """Resolve the path of a results file.
 
-    Raises `UsageError` for a link that a clone brought, a pipe or a device, `InputError` if the path can't
-    be used.
+    Raises `UsageError` for an untrusted link, a pipe or a device, and `InputError` if it can't be used.
     """
     try:
         return outputs.place_of(out)
@@ -768,7 +756,7 @@ def place_of(out: str) -> str:
 
 
 def write_error(name: str, folder: str, error: OSError, option: str = "--out") -> InputError:
-    """Build the error for a file of results that can't be written; it says what the user can do."""
+    """Build the error for a results file that can't be written, with a remedy."""
     remedy = f"free space or choose another {option}; run the same command again to go on"
     if error.errno == errno.ENOENT:
         remedy = f"make its folder or choose another {option}"
@@ -778,10 +766,7 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 
 
 def _stamp_file_of(table: str) -> Path | None:
-    """Return the path of the file that proves that this user wrote a table.
-
-    None if there's no cache folder.
-    """
+    """Return the path of the file that proves that this user wrote a table; None if there's no cache."""
     try:
         return Path(environment.RESULTS.make()) / environment.file_name_for(table)
     except OSError:
@@ -790,9 +775,9 @@ def _stamp_file_of(table: str) -> Path | None:
 
 @contextmanager
 def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
-    """Lock the file that an option names, so that no other run writes to it.
+    """Lock a file, so that no other run writes to it. `option` is the one that names it, for errors.
 
-    Raises `UsageError` if another run has locked it, `InputError` if its folder can't be written.
+    Raises `UsageError` if another run has locked it, and `InputError` if its folder isn't writable.
     """
     with ExitStack() as held_lock:
         try:
@@ -808,19 +793,15 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
 
 
 def _build_line_error(path: Path, number: int) -> UsageError:
-    """Build the error for a line of a results file that isn't ours."""
+    """Build the error for a line in a results file that isn't ours."""
     problem = f"line {number} is no result of judgekit"
     remedy = "take the line out, choose another --out, or lose the file with --fresh"
     return UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
 
 
 def _open_temporary(table: str) -> sqlite3.Connection:
-    """Open a temporary database with one table.
-
-    `table` is the SQL statement that creates the table. SQLite removes the database's file when it's
-    closed, or when the process dies.
-    """
-    # For the path "", SQLite makes a temporary file.
+    """Open a temporary database with one table, which the SQL statement `table` creates."""
+    # With the path "", SQLite uses a temporary file, which it removes even if the process dies.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.execute(table)
     database.execute("BEGIN")
@@ -828,15 +809,12 @@ def _open_temporary(table: str) -> sqlite3.Connection:
 
 
 def _dump_line(row: Mapping[str, Any]) -> bytes:
-    """Write a row as a line of JSON in UTF-8; half a surrogate pair, which that can't hold, becomes "?"."""
+    """Serialise a row as a line of JSON in UTF-8. Lone surrogates become "?"."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
 def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """Parse a line into a row of OUT. Returns None instead of a row for a line that isn't ours.
-
-    The flag is True if the line isn't even JSON.
-    """
+    """Parse a line of OUT. Returns the row, or None if the line isn't ours, and whether it's invalid JSON."""
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):
@@ -848,7 +826,7 @@ def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _replace_infinities(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
-    """Replace infinite numbers and NaN by None, at any depth, because JSON can't hold them."""
+    """Replace infinity and NaN, which aren't valid JSON, with None at any depth."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

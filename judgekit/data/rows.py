@@ -56,10 +56,9 @@ class RowFiles:
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """Find a file, the files in a folder, or the files at an address such as s3://bucket/folder.
+        """Find a file, or all files in a folder or at an address such as s3://bucket/folder.
 
-        Hidden files and files below hidden folders are left out. So are links, because they may lead
-        anywhere on this machine. Raises `InputError`.
+        In folders, hidden files and links are ignored. Raises `InputError`.
         """
         with _explain_read_errors(path):
             if "://" in path:
@@ -72,7 +71,7 @@ class RowFiles:
 
     @classmethod
     def _at_address(cls, address: str) -> Self:
-        """Find the file or the files in the folder at an address; raises `InputError`."""
+        """Find the file at an address, or all files in the folder there. Raises `InputError`."""
         system, path = file_system(address)
         if _is_local(system):
             return replace(cls.at(path), name=address)
@@ -92,8 +91,8 @@ class RowFiles:
         return io.BufferedReader(self.system.open_input_file(path))
 
     def rows(self) -> Stream:
-        """Yield the rows of all files, numbered through."""
-        rows_before = 0  # in the files before this one
+        """Yield the rows of all files, numbered consecutively."""
+        rows_before = 0  # in earlier files
         for path in self.paths:
             last_number = 0
             with self.opened(path) as file:
@@ -105,23 +104,17 @@ class RowFiles:
     def renumber(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
-        """Give a row of a file its number in the whole dataset.
-
-        `before` is the number of rows in earlier files. If there are several files, an unreadable row also
-        names its file.
-        """
+        """Renumber a file's row for the dataset, where earlier files have `before` rows."""
         is_header = row.number == 0
         number = 0 if is_header else row.number + before
         if isinstance(row, UnreadableRow) and len(self.paths) > 1:
+            # With multiple files, the number alone doesn't identify the row.
             return row._replace(number=number, problem=f"{row.problem} ({encodable(path)})")
         return row._replace(number=number)
 
 
 def file_system(address: str) -> tuple[FileSystem, str]:
-    """Find the file system that a folder or an address belongs to, and the path in that file system.
-
-    Raises pyarrow's errors.
-    """
+    """Return the file system of a folder or address, and the path in it. Raises pyarrow's errors."""
     parquet_module(address, "an address")
     from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an extra, which only folders and addresses need
 
@@ -139,7 +132,7 @@ def _is_local(system: FileSystem) -> bool:
 
 
 def _list_remote_files(system: FileSystem, root: str) -> list[str]:
-    """List the files below a folder of another file system, as paths relative to it."""
+    """List the files below a remote folder, as relative paths."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra, which only folders and addresses need
 
     names = []
@@ -150,7 +143,7 @@ def _list_remote_files(system: FileSystem, root: str) -> list[str]:
 
 
 def _list_local_files(folder: str) -> list[str]:
-    """List the files below a folder, as paths relative to it; links are neither listed nor followed."""
+    """List the files below a folder, as relative paths, without links and without following them."""
     names = []
     for base, _, files in os.walk(folder, onerror=_raise):
         for name in files:
@@ -165,18 +158,18 @@ def _raise(error: OSError) -> None:
 
 
 def _choose_names(names: Iterable[str], folder: str) -> list[str]:
-    """Choose the files of rows among a folder's files, in order; raises `InputError` if there are none."""
-    names_of_rows = sorted(name for name in names if _has_rows(name))
-    if not names_of_rows:
+    """Choose the files that contain rows, sorted. Raises `InputError` if there are none."""
+    chosen = sorted(name for name in names if _is_rows_file(name))
+    if not chosen:
         endings = ", ".join(ENDINGS_IN_FOLDERS)
         raise InputError(
             f"{folder}: no file of rows in it; expected {endings} (links are left out)"
         )
-    return names_of_rows
+    return chosen
 
 
-def _has_rows(name: str) -> bool:
-    """Whether a file has an ending for rows in folders, and neither it nor a folder above it is hidden."""
+def _is_rows_file(name: str) -> bool:
+    """Whether a relative path isn't hidden, and has an extension for rows in folders."""
     is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
     source = find_source(name)
     return source is not None and source.is_of_folders and not is_hidden
@@ -216,18 +209,19 @@ class Rows:
             yield from self._read()
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
-        """Describe the columns that give the fields, a line for each file."""
+        """Describe the columns that the fields come from, in one line per file."""
         return [f"{self.name}: {fields.describe(*id_columns)}"]
 
 
 def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Rows:
-    """Open the rows of a file, a folder or an address. For `-`, opens the JSON on standard input.
+    """Open the rows of a file, folder or address, or those on standard input for `-`.
 
     Raises `InputError`.
     """
     reading = reading or Reading()
     if path == STDIN:
         return Rows(path, partial(_read_stdin, stdin, reading))
+
     if "://" not in path:
         refuse_link_out(file_of(path))
     files = replace(RowFiles.at(path), reading=reading)
@@ -242,7 +236,7 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
 
 
 def _require_rows_file(path: str) -> None:
-    """Raise `InputError` for a file whose ending we don't know, and for anything but a regular file."""
+    """Raise `InputError` unless a path is a regular file with a known extension."""
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
@@ -251,7 +245,7 @@ def _require_rows_file(path: str) -> None:
 
 
 def _find_typed_file(files: RowFiles) -> str:
-    """Find the first file whose columns have types, else return the first file."""
+    """Return the first file with typed columns, or else the first file."""
     for path in files.paths:
         if source_of(path).has_types:
             return path
@@ -259,7 +253,7 @@ def _find_typed_file(files: RowFiles) -> str:
 
 
 def file_of(path: str) -> str:
-    """Return the path of the file, without the name of a table in it, as in `FILE::TABLE`."""
+    """Return the file's path, without a table name as in `FILE::TABLE`."""
     source = find_source(path)
     if source is not None and source.has_tables:
         path, _ = split_table(path)
@@ -267,14 +261,14 @@ def file_of(path: str) -> str:
 
 
 def source_of(path: str) -> Source:
-    """Find the kind of a file of rows by its name: JSON Lines if no kind recognises it."""
+    """Find the kind of a file by its name, by default JSON Lines."""
     return find_source(path) or JSON_LINES
 
 
 def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
-    """Refuse a file whose beginning shows that it's of another kind than its name says.
+    """Check that a file's beginning matches its name, and return the types of its columns, if any.
 
-    Returns the types of its columns, if the file says any.
+    Raises `InputError` if it doesn't match.
     """
     source = source_of(name)
     if source.is_text:
@@ -283,10 +277,7 @@ def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
 
 
 def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
-    """Yield the rows of an open file, whose kind is given by the ending of its name.
-
-    Raises `InputError` if the file is of another kind.
-    """
+    """Yield the rows in an open file of the kind that its name says. Raises `InputError` if it isn't."""
     reading = reading or Reading()
     source = source_of(name)
     if source.is_text:
@@ -295,25 +286,22 @@ def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream
 
 
 def _read_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
-    """Yield the rows of JSON Lines, or of a single JSON document.
-
-    It's a single document if it begins with a list, or if its first line is only `{`.
-    """
+    """Yield the rows on standard input, which is JSON Lines or a single JSON document."""
     name = "standard input"
     file = open_as_utf_8(stdin, name, reading)
     head = head_of(file).removeprefix(codecs.BOM_UTF8).lstrip()
     first_line, line_end, _ = head.partition(b"\n")
     is_list = head.startswith(b"[")
-    is_object_of_several_lines = bool(line_end) and first_line.strip() == b"{"
-    source = JSON_DOCUMENT if is_list or is_object_of_several_lines else JSON_LINES
+    is_multiline_object = bool(line_end) and first_line.strip() == b"{"
+    source = JSON_DOCUMENT if is_list or is_multiline_object else JSON_LINES
     yield from source.reader.read(file, name, reading)
 
 
 @contextmanager
 def _explain_read_errors(name: str) -> Iterator[None]:
-    """Turn errors that the system or pyarrow raise while the input `name` is read into `InputError`."""
+    """Turn errors of the system or pyarrow about the input `name` into `InputError`."""
     try:
         yield
-    except (OSError, ValueError) as error:  # a path with a NUL is a `ValueError`
+    except (OSError, ValueError) as error:  # `ValueError`: for example, a path contains NUL
         reason = getattr(error, "strerror", None) or short_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({reason})") from None

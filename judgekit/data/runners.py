@@ -39,9 +39,9 @@ MANY_ROWS = 1_000
 
 
 def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
-    """Return a key for the kind of a subject: subjects of the same kind have the same judge.
+    """Return a key for the kind of judge that a subject needs.
 
-    The key is None for a document. For texts to compare it's their number, and how many of them differ.
+    It's None for a document. For a comparison, it's the number of texts and the number of distinct texts.
     """
     if isinstance(subject, Document):
         return None
@@ -54,13 +54,13 @@ def judges(
     request: JudgeRequest,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> Callable[[Document | ComparisonInput], Any]:
-    """Return a function that finds a subject's judge. It makes each judge the first time it's needed.
+    """Return a function that returns a subject's judge, building one judge per kind of subject.
 
-    There's one judge for each kind of subject (`kind_of`). Each new judge is passed through `adapt`.
+    Each new judge is passed through `adapt`.
     """
     judges_by_kind = {}
 
-    def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
+    def find_judge(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
         kind = kind_of(subject)
         if kind not in judges_by_kind:
             judge: Any = None
@@ -71,7 +71,7 @@ def judges(
             judges_by_kind[kind] = adapt(judge)
         return judges_by_kind[kind]
 
-    return judge_of
+    return find_judge
 
 
 async def judged(
@@ -83,10 +83,9 @@ async def judged(
     in_order: bool,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
-    """Judge rows in this process, and yield each row with its record.
+    """Judge rows in this process, and yield each row with its record, or None if it can't be judged.
 
-    The record is None if the row can't be judged. `is_ready` says that the rows can be read without
-    waiting.
+    `is_ready` means that reading the rows doesn't block.
     """
     stream = judgements(rows, project, request, at_once, in_order=in_order, is_ready=is_ready)
     async with aclosing(stream):
@@ -104,14 +103,15 @@ async def judgements(
     is_ready: bool = False,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
-    """Judge rows in this process, and yield each with its verdict or comparison (None if it can't be judged).
+    """Judge rows in this process, and yield each row with its verdict or comparison.
 
-    `adapt` changes the judges. `is_ready` says that the rows can be read without waiting.
+    That's None if the row can't be judged. Judges are passed through `adapt`. `is_ready` means that reading
+    the rows doesn't block.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         row_judge = _RowJudge(judges(gateway, project, request, adapt))
 
-        # How many are judged at once depends on the models of the first row's judge.
+        # The models of the first row's judge limit the concurrency, so read rows until there's a judge.
         head = []
         rest = iter(rows)
         limit = at_once
@@ -139,7 +139,7 @@ class _RowJudge:
         self._judges: dict[tuple[int, int] | None, Any] = {}  # by the kind of subject
 
     async def judge(self, row: PendingRow) -> Verdict | Comparison | None:
-        """Judge a row; returns None if it has nothing to judge."""
+        """Judge a row, or return None if it has no subject."""
         if not row.subject:
             return None
         judge = await self.find_judge(row.subject)
@@ -147,10 +147,10 @@ class _RowJudge:
         return judgement
 
     async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
-        """Find the judge of a subject, and make it the first time it's needed."""
+        """Return a subject's judge, building it the first time."""
         kind = kind_of(subject)
         if kind not in self._judges:
-            # In a thread, because it reads files, may ask local servers for models, and loads litellm.
+            # This blocks, because it reads files, loads litellm, and asks local servers for models.
             make_judge = partial(self._make_judge, subject)
             self._judges[kind] = await running.run_in_thread(make_judge)
         return self._judges[kind]
@@ -165,10 +165,10 @@ async def judged_rows(
     *,
     in_order: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Judge `rows` in this process, and yield a row of results for each.
+    """Judge rows in this process, and yield a result for each, until the cost limit is reached.
 
-    Ends early if the cost limit is reached. Raises `InputError` for a row that isn't a mapping, and the
-    errors of `open_dataset`.
+    Raises `InputError` for a row that isn't a mapping, `ConfigError` if the run is hopeless, and the errors
+    of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
     discarded_results = Results(lambda _: None)
@@ -186,7 +186,7 @@ async def judged_rows(
 def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool = False) -> Runner:
     """Build a runner that judges rows in this process.
 
-    `is_ready` says that the rows can be read without waiting.
+    `is_ready` means that reading the rows doesn't block.
     """
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
@@ -196,7 +196,7 @@ def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool =
                 async for row, record in stream:
                     on_record(row, record)
 
-        # In the event loop that asks models: from another one each call would change threads twice.
+        # Run this in the event loop that calls models, so that calls needn't switch threads.
         running.run(running.inside(run, patience=running.END_SECONDS))
 
     return runner
@@ -211,16 +211,13 @@ def by_engine(
     *,
     is_ready: bool = False,
 ) -> Runner:
-    """Build a runner that lets the engine judge rows.
-
-    Rows that the engine can't judge are judged in this process.
-    """
+    """Build a runner that lets the engine judge rows, or this process if the engine can't."""
     subject_key = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-        carried = client.carried(str(project))
-        # All rows share the beginning of the body, so it's made only once.
-        shared_beginning = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
+        # Serialise the fields that all requests share only once.
+        shared_fields = {**client.caller_fields(str(project)), "wish": request.model_dump()}
+        shared_beginning = json.dumps(shared_fields).removesuffix("}")
 
         def make_body(row: PendingRow) -> bytes:
             subject = None if row.subject is None else row.subject.body()
@@ -243,7 +240,7 @@ def by_engine(
 
 
 def _finish_unjudgeable(rows: Iterable[PendingRow], on_record: OnRecord) -> Iterator[PendingRow]:
-    """Yield the rows with something to judge; the others are passed to `on_record` without a record."""
+    """Yield the rows that have a subject. The others are passed to `on_record` without a record."""
     for row in rows:
         if row.subject is None:
             on_record(row, None)

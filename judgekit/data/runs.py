@@ -75,34 +75,34 @@ class Tally:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether all of the first rows sent were refused, so that the others would be, too."""
+        """Whether all rows so far were refused, so that the others would probably be, too."""
         return self.refused >= HOPELESS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
-        """Add another tally's counts to this one. A text or flag that's already set here stays."""
+        """Add another tally to this one. Strings and flags that are set here don't change."""
         for tally_field in fields(Tally):
             ours = getattr(self, tally_field.name)
             theirs = getattr(other, tally_field.name)
             if isinstance(ours, Counter | set):
                 ours.update(theirs)
-            elif isinstance(ours, str | bool):  # before the sum, because a bool is an int, too
+            elif isinstance(ours, str | bool):  # checked before numbers, because a bool is an int
                 is_set = bool(ours)
                 setattr(self, tally_field.name, ours if is_set else theirs)
             else:  # a number, or `Deciders`
                 setattr(self, tally_field.name, ours + theirs)
 
     def take_counts(self) -> Tally:
-        """Take the counts since the last call, and start again from zero."""
-        counted = Tally()
-        counted.add(self)
+        """Return the counts since the last call, and reset them."""
+        taken = Tally()
+        taken.add(self)
         empty = Tally()
         for tally_field in fields(Tally):
             setattr(self, tally_field.name, getattr(empty, tally_field.name))
-        return counted
+        return taken
 
 
 def _find_doubled(rounds: Sequence[Record]) -> set[str]:
-    """Find the models that gave an opinion in several tiers."""
+    """Find the models that gave an opinion in more than one tier."""
     tiers_by_model: dict[str, set[str]] = {}
     for round_ in rounds:
         if round_["opinion"]:
@@ -134,10 +134,10 @@ class DatasetRun(Tally):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pending(self) -> Iterator[PendingRow]:
-        """Yield the rows that have no verdict in OUT yet, also those that can't be judged.
+        """Yield the rows that have no verdict in OUT yet, until the run is stopped.
 
-        After an unreadable row, no more rows are yielded. The rest is read only to count unreadable rows,
-        and `problem` becomes the error. Ends early when the run is stopped.
+        After an unreadable row, no more rows are yielded. The remaining ones are only read to count those
+        that are unreadable, for the error `problem`.
         """
         first_unreadable = None
         unreadable_count = 0
@@ -161,10 +161,7 @@ class DatasetRun(Tally):
         return not is_kept and self.start()
 
     def keep(self, pending: PendingRow) -> str | None:
-        """Return the verdict that OUT has on a row, and count the row as kept.
-
-        None if the row must be judged.
-        """
+        """Count a row as kept if OUT has a verdict for it. Returns the verdict, or None if there's none."""
         with self._lock:
             word = self.results.kept(pending.row_id, pending.fingerprint)
             if word is not None:
@@ -174,20 +171,23 @@ class DatasetRun(Tally):
             return word
 
     def start(self) -> bool:
-        """Count a row as being judged. Returns False, and doesn't count the row, if the money is spent."""
+        """Count a row as being judged. Returns False without counting it if the budget is spent."""
         with self._lock:
-            if self._is_money_spent():
+            if self._is_budget_spent():
                 return False
             self._at_work += 1
             return True
 
-    def _is_money_spent(self) -> bool:
-        """Whether the money is spent, if each row being judged costs as much as the mean. Sets `is_spent`."""
+    def _is_budget_spent(self) -> bool:
+        """Whether the budget will be spent if each row being judged costs as much as the mean so far.
+
+        Sets `is_spent`.
+        """
         if self.max_cost_usd is not None:
             priced_rows = self.judged - self.unpriced
             mean = self.spent_usd / priced_rows if priced_rows else 0.0
             expected = self.spent_usd + self._at_work * mean
-            # Sums of prices are inexact, so a hair below the limit counts as the limit.
+            # Allow for rounding errors in sums.
             if expected >= self.max_cost_usd * (1 - INEXACT):
                 self.is_spent = True
         return self.is_spent
@@ -195,10 +195,9 @@ class DatasetRun(Tally):
     def on_record(
         self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
     ) -> dict[str, Any]:
-        """Write the result of a row, and return it. `record` is None if the row can't be judged.
+        """Write a row's result and return it. `record` is None if the row couldn't be judged.
 
-        With `is_paid`, the calls behind the record were already counted by `note_calls`, and aren't counted
-        again.
+        If `is_paid`, `note_calls` has already counted the calls.
         """
         row = result(
             pending.row,
@@ -217,7 +216,7 @@ class DatasetRun(Tally):
             self._count_verdict(pending.row, written["verdict"])
             if written["error"] is not None:
                 self.failures += 1
-                # The last failed judgement is told, rather than a row that couldn't be judged.
+                # Report the last failed judgement rather than a row that couldn't be judged.
                 if record or not self.failed:
                     self.failed = f"row {pending.row_id} has no verdict: {written['error']}"
             if record is not None and not is_paid:
@@ -227,15 +226,15 @@ class DatasetRun(Tally):
         return written
 
     def note_calls(self, record: Record) -> None:
-        """Count the calls behind a record that isn't a result yet, or never will be."""
+        """Count the calls of a record that isn't written as a result, or not yet."""
         with self._lock:
             self._note_record(record, str(record.get("degraded")))
             self.give_up()
 
     def _note_record(self, record: Record, error: str) -> None:
-        """Count a verdict's cost, its redactions, and its models' refusals."""
+        """Count a record's cost, redactions and refused calls."""
         self.spent_usd += record["cost_usd"] or 0.0
-        # A row with some calls of known cost and some of unknown cost counts as both.
+        # A row counts as both if only some of its calls have a known cost.
         self.priced += record["cost_usd"] is not None
         self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
         self.is_local |= record["cost_source"] == "local"
@@ -243,8 +242,9 @@ class DatasetRun(Tally):
         self.substitutes.update(record.get("substitutes") or ())
         self.rounds += len(record["rounds"])
         self.doubled |= _find_doubled(record["rounds"])
+
         failures = [round_["failure"] for round_ in record["rounds"]]
-        if not failures:  # nothing was sent
+        if not failures:  # no calls were made
             return
         self.sent += 1
         if self._is_refused(failures):
@@ -253,9 +253,9 @@ class DatasetRun(Tally):
                 self.refusal = error
 
     def _is_refused(self, failures: Sequence[Any]) -> bool:
-        """Whether all calls about a row were refused, for a reason that other rows share.
+        """Whether all of a row's calls were refused for a reason that will affect the other rows.
 
-        A failure is None if its call succeeded.
+        The failure of a successful call is None.
         """
         kinds = {failure["kind"] if failure else None for failure in failures}
         if kinds <= _REFUSALS:
@@ -265,17 +265,17 @@ class DatasetRun(Tally):
         return False
 
     def _is_same_refusal(self, message: str) -> bool:
-        """Whether a provider refuses a request in the same words as the run's first refused request.
+        """Whether a bad request has the same message as the first one, except for numbers.
 
-        If the words differ, the text of the row may be the cause.
+        A different message may be caused by the row's text.
         """
-        words = _NUMBERS.sub("N", message)  # such as the length of the text
+        words = _NUMBERS.sub("N", message)
         if not self.refused_words:
             self.refused_words = words
         return words == self.refused_words
 
     def doubled_note(self) -> str | None:
-        """Say that one model fills several tiers, and how often a row asks it; None if no model does."""
+        """Describe models that fill several tiers, and the calls per row; None if there are none."""
         if not self.doubled:
             return None
         names = ", ".join(sorted(self.doubled))
@@ -283,21 +283,21 @@ class DatasetRun(Tally):
         return f"{names} fills several tiers: {calls:.1f} calls a row; --depth quick asks once"
 
     def give_up(self) -> None:
-        """End a run that can't succeed; its results are kept, and a later run goes on."""
+        """Stop a run that can't succeed. Its results remain, so that a later run can continue."""
         if self.is_hopeless and not self.stopped.is_set():
             self.gave_up = True
             self.stopped.set()
 
     def error_of_given_up(self) -> ConfigError:
-        """Build the error that says why the run was given up."""
+        """Build the error that explains why the run was given up."""
         why = f"the first {self.sent} rows that were sent failed alike: {self.refusal}"
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
     def _count_verdict(self, row: DataRow, word: str) -> None:
-        """Count a verdict. If the row has a label, also count the pair of label and verdict."""
+        """Count a verdict and, if the row has a label, the pair of label and verdict."""
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:
-            if len(self.labels) > _MOST_LABELS:  # so many different texts aren't labels
+            if len(self.labels) > _MOST_LABELS:  # the column hardly contains labels
                 label = _OTHER_LABEL
             self.labels[label, word] += 1

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "JUDGEKIT_STATE_KEY"
 FINGERPRINT = "fingerprint"  # the column with the hash of the judged content, and the seal
-_SHORTEST = 16  # characters of a key
-_FEWEST_DIFFERENT = 5  # different ones; 32 random hexadecimal digits have fewer once in 10^15
+_MIN_LENGTH = 16  # characters of a key
+_MIN_DIFFERENT = 5  # different ones; 32 random hexadecimal digits have fewer once in 10^15
 _SEAL_CHARS = 32
 _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0")
 
@@ -40,40 +40,40 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint_of(judged: str) -> Fingerprint:
-    """Hash a text, so that nobody can find another text with the same fingerprint."""
+    """Fingerprint text with a cryptographic hash."""
     whole = hashlib.sha256(judged.encode("utf-8", "surrogatepass")).hexdigest()
     return Fingerprint(current=whole[:32], former=environment.digest(judged))
 
 
 def is_of(written: str, judged: Fingerprint) -> bool:
-    """Whether the fingerprint in a row of OUT is that of the content to judge now, in either form."""
+    """Whether a row's written fingerprint matches the content to judge, in either form."""
     content_hash = what_of(written)
     return bool(content_hash) and content_hash in judged
 
 
 def what_of(written: str) -> str:
-    """Cut the seal off a row's fingerprint, `HASH.SEAL`; only the hash of the content is left."""
+    """Return the hash in a row's fingerprint, which has the form `HASH.SEAL`."""
     content_hash, _, _ = written.partition(".")
     return content_hash
 
 
 def state_key() -> str | None:
-    """Read the user's key, or make it the first time. None if the user's folder can't be written.
+    """Return the user's key, creating it if necessary. None if the user's folder isn't writable.
 
     Raises `ConfigError` for a key that others can guess or read.
     """
     key_in_environment = environment.environ().get(VARIABLE, "")
     if not key_in_environment:
-        return _read_or_make_key_file()
+        return _read_or_create_key_file()
     key = key_in_environment.strip()
     problem = _describe_weakness(key)
     if problem:
-        raise ConfigError(f"{problem}; use {_SHORTEST} or more random ones", key=VARIABLE)
+        raise ConfigError(f"{problem}; use {_MIN_LENGTH} or more random ones", key=VARIABLE)
     return key
 
 
-def _read_or_make_key_file() -> str | None:
-    """Read the key from the user's folder, or make it; None and errors as in `state_key`."""
+def _read_or_create_key_file() -> str | None:
+    """Read or create the key in the user's folder, as `state_key` does."""
     path = Path(environment.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
@@ -81,6 +81,7 @@ def _read_or_make_key_file() -> str | None:
         mode = path.stat().st_mode
     except OSError:
         return None
+
     key = key_in_file.decode("utf-8", "replace").strip()
     problem = _describe_weakness(key)
     if problem:
@@ -95,56 +96,53 @@ def _read_or_make_key_file() -> str | None:
 
 
 def _describe_weakness(key: str) -> str:
-    """Say why a key can be guessed; "" if it doesn't look weak."""
-    if len(key) < _SHORTEST:
-        return f"expected at least {_SHORTEST} characters, got {len(key)}"
+    """Describe why a key can be guessed; "" if it doesn't look weak."""
+    if len(key) < _MIN_LENGTH:
+        return f"expected at least {_MIN_LENGTH} characters, got {len(key)}"
     different_chars = len(set(key))
-    if different_chars < _FEWEST_DIFFERENT:
-        return f"expected at least {_FEWEST_DIFFERENT} different characters, got {different_chars}"
+    if different_chars < _MIN_DIFFERENT:
+        return f"expected at least {_MIN_DIFFERENT} different characters, got {different_chars}"
     return ""
 
 
 def seal_of(key: str, kind: str, content: object) -> str:
-    """Compute the seal of a JSON value; no two kinds of things have the same seal."""
+    """Compute the seal (an HMAC) of a JSON value. It isn't valid for another `kind` of value."""
     text = json.dumps([kind, content], ensure_ascii=True, sort_keys=True, default=repr)
     code = hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256")
     return code.hexdigest()[:_SEAL_CHARS]
 
 
 def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> bool:
-    """Whether a seal is that of the content under this key; False without a key or a seal."""
+    """Whether the seal matches the content and key. False if there's no key or no seal."""
     if not key or not seal:
         return False
     return hmac.compare_digest(seal_of(key, kind, content), seal)
 
 
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Add a seal to the fingerprint of a row of OUT. Without a key, the fingerprint stays without a seal."""
+    """Copy a row of OUT, adding a seal to its fingerprint if there's a key."""
     return _add_seal(row, key, "line", _list_line_content(row))
 
 
 def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
-    """Whether a row of OUT has this key's seal, so that nobody else wrote or changed it."""
+    """Whether a row of OUT has a valid seal, so that only this key's owner can have written it."""
     return is_valid(key, "line", _list_line_content(row), _read_seal(row))
 
 
 def sealed_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Seal a row of a Parquet file, as `sealed_row` does for a line."""
+    """Copy a Parquet row, adding a seal to its fingerprint if there's a key."""
     return _add_seal(cells, key, "cells", _list_cells_content(cells))
 
 
 def are_cells_valid(cells: Mapping[str, Any], key: str | None) -> bool:
-    """Whether a row of a Parquet file has this key's seal."""
+    """Whether a Parquet row has a valid seal."""
     return is_valid(key, "cells", _list_cells_content(cells), _read_seal(cells))
 
 
 def _add_seal(
     row: Mapping[str, Any], key: str | None, kind: str, content: object
 ) -> dict[str, Any]:
-    """Copy a row, with the seal of its content added behind the fingerprint.
-
-    Without a key, the copy gets no seal.
-    """
+    """Copy a row with a new seal after its fingerprint's hash, or with none if there's no key."""
     fingerprint = what_of(str(row[FINGERPRINT]))
     if key:
         fingerprint += f".{seal_of(key, kind, content)}"
@@ -157,22 +155,16 @@ def _read_seal(row: Mapping[str, Any]) -> str:
 
 
 def _list_line_content(row: Mapping[str, Any]) -> list[str]:
-    """List the content of a JSON line that its seal covers: every name with its own value.
-
-    Two rows that differ never give the same list. If we shortened names or sorted cells, a column of the
-    data could change places with our verdict.
-    """
+    """List the content of a JSON line that its seal covers. Different rows have different content."""
+    # Names must be complete and keep their values, so that no column can be swapped with our verdict.
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
     text = json.dumps(others, ensure_ascii=False, sort_keys=True)
     return [_read_hash(row), _encodable(text)]
 
 
 def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
-    """List the content of a Parquet row that its seal covers: each column's name with its cell as text.
-
-    The cells are covered as text, because a column may get a wider type when files are joined, and numbers
-    then turn into text. Empty cells and the fingerprint are left out.
-    """
+    """List the content of a Parquet row that its seal covers: all names and cells, except empty ones."""
+    # Convert the cells to text, because a column's numbers can become text when files are joined.
     filled = []
     for name, value in cells.items():
         text = _convert_cell(value)
@@ -182,14 +174,14 @@ def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
 
 
 def _read_hash(row: Mapping[str, Any]) -> str:
-    """Return the hash in a row's fingerprint, "" if the row has none."""
+    """Return the hash in a row's fingerprint; "" if there's none."""
     return what_of(str(row.get(FINGERPRINT) or ""))
 
 
 def _convert_cell(value: object) -> str | None:
-    """Convert a cell to a text that stays the same if its column gets a wider type. None if it's empty.
+    """Convert a cell to text that doesn't depend on its column's type: 5 and 5.0 both become "5".
 
-    For example, 5 and 5.0 both become "5".
+    Returns None if the cell is empty.
     """
     if value is None:
         return None
@@ -198,18 +190,17 @@ def _convert_cell(value: object) -> str | None:
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
     text = _encodable(text)
-    # A column of numbers with a fraction holds 5 as 5.0.
     whole_number = _WHOLE_NUMBER.fullmatch(text)
     return whole_number[1] if whole_number else text
 
 
 def _encodable(text: str) -> str:
-    """Replace lone surrogates, as writing to a file does."""
+    """Replace lone surrogates, as happens when writing to a file."""
     return text.encode("utf-8", "replace").decode()
 
 
 def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
-    """Build the error for entries that this user's key didn't seal. It's raised before anything is sent."""
+    """Build the error for entries without a valid seal. Raise it before anything is sent."""
     verb = "does" if unsealed == 1 else "do"
     problem = f"{counted(unsealed, thing, things)} {verb} not verify"
     possible_reasons = (

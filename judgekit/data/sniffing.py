@@ -12,14 +12,14 @@ from judgekit.errors import InputError
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-_HEAD = 65_536  # bytes that we look at
+_HEAD_SIZE = 65_536  # bytes that are examined
 # The Windows-1252 characters that occur in people's texts; a damaged byte is as likely to be any other.
 _LIKELY_SIGNS = frozenset(
     "\u00e0\u00e1\u00e2\u00e3\u00e4\u00e5\u00e6\u00e7\u00e8\u00e9\u00ea\u00eb\u00ec\u00ed\u00ee\u00ef\u00f1\u00f2\u00f3"
     "\u00f4\u00f5\u00f6\u00f8\u00f9\u00fa\u00fb\u00fc\u00df\u00c0\u00c1\u00c4\u00c5\u00c7\u00c9\u00d1\u00d6\u00d8\u00dc"
     "\u0153\u0161\u017e\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u20ac\u00a3\u00b0\u00a7\u00a0\u00ab\u00bb\u00bf\u00a1\u2022"
 )
-_MOSTLY = 0.7  # the least share of zeros among every second or fourth byte
+_MIN_ZEROS = 0.7  # the least fraction of zeros among every second or fourth byte
 _BEGINNINGS = (
     (
         b"PK\x03\x04",
@@ -53,14 +53,14 @@ def describe_delimiter(delimiter: str) -> str:
 
 
 def head_of(file: BinaryIO) -> bytes:
-    """Peek at the first bytes of a file: reading still starts at the beginning. b"" if that's impossible."""
+    """Peek at a file's first bytes without changing its position; b"" if that's impossible."""
     if hasattr(file, "peek"):
-        head: bytes = file.peek(_HEAD)  # may return more, or fewer
-        return head[:_HEAD]
-    if not file.seekable():  # reading would lose these bytes
+        head: bytes = file.peek(_HEAD_SIZE)  # can return more or fewer bytes
+        return head[:_HEAD_SIZE]
+    if not file.seekable():  # these bytes couldn't be read again
         return b""
     start = file.tell()
-    head = file.read(_HEAD)
+    head = file.read(_HEAD_SIZE)
     file.seek(start)
     return head
 
@@ -82,10 +82,7 @@ class TextKind(NamedTuple):
 
 
 def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
-    """Recognise the encoding and the line ends of a text by its first bytes.
-
-    If a `codec` is given, that's the encoding. If in doubt, it's UTF-8.
-    """
+    """Recognise a text's encoding and line ends by its first bytes. A `codec` overrides the encoding."""
     if codec is None:
         encoding, codec = _recognise_encoding(head)
     else:
@@ -99,20 +96,21 @@ def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
 
 
 def refuse_others(head: bytes, name: str) -> None:
-    """Raise `InputError` for anything but text with lines; the message says what it is and what to do."""
+    """Raise `InputError` if this is a known kind of binary file, saying which and what to do about it."""
     for beginning, problem in _BEGINNINGS:
         if head.startswith(beginning):
             raise InputError(f"{name}: {problem}")
 
 
 def _recognise_encoding(head: bytes) -> tuple[str, str]:
-    """Recognise a text's encoding by its first bytes. Returns the encoding's name and its Python codec."""
+    """Recognise a text's encoding by its first bytes. Returns its name and Python's codec."""
     for mark, encoding, codec in _MARKS:
         if head.startswith(mark):
             return encoding, codec
-    # Whether the first byte of each four is mostly zero, the second, the third, and the fourth.
-    is_zero = [_measure_zeros(head[offset::4]) > _MOSTLY for offset in range(4)]
-    # For Latin letters all bytes of a character are zero except one, the first or the last.
+
+    # In UTF-16 and UTF-32, all bytes of a Latin letter are zero except the first or last one. So find out
+    # which of four bytes are mostly zero.
+    is_zero = [_measure_zeros(head[offset::4]) > _MIN_ZEROS for offset in range(4)]
     if is_zero == [True, True, True, False]:
         return "UTF-32", "utf-32-be"
     if is_zero == [False, True, True, True]:
@@ -121,77 +119,78 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
         return "UTF-16", "utf-16-be"
     if is_zero[1] and is_zero[3]:
         return "UTF-16", "utf-16-le"
+
     if _is_windows_1252(head):
         return "Windows-1252", "cp1252"
     return "UTF-8", "utf-8"
 
 
 def _measure_zeros(some_bytes: bytes) -> float:
-    """Compute the share of bytes that are zero; 0 if there are none."""
+    """Compute the fraction of bytes that are zero; 0 if there are no bytes."""
     if not some_bytes:
         return 0.0
     return some_bytes.count(0) / len(some_bytes)
 
 
 def _is_windows_1252(head: bytes) -> bool:
-    """Whether a text probably is Windows-1252: some bytes aren't UTF-8, and no letter is one in UTF-8.
-
-    If there are letters in UTF-8 too, the text may be UTF-8 with a damaged byte.
-    """
+    """Whether text is probably in Windows-1252 rather than damaged UTF-8."""
     if head.isascii():
         return False
-    # The head may end in the middle of a character: that isn't damage.
+
+    # The head can end in the middle of a character, so decode it incrementally.
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
-    foreign_chars = {char for char in text if not char.isascii()}
-    is_damaged = "\ufffd" in foreign_chars  # the character that replaces bytes that aren't UTF-8
-    has_letters_in_utf_8 = bool(foreign_chars - {"\ufffd", "\ufeff"})
-    if not is_damaged or has_letters_in_utf_8:
+    non_ascii = {char for char in text if not char.isascii()}
+    is_damaged = "\ufffd" in non_ascii  # the replacement for invalid bytes
+    has_utf_8_letters = bool(non_ascii - {"\ufffd", "\ufeff"})
+    if not is_damaged or has_utf_8_letters:
         return False
+
     try:
-        foreign_signs = [char for char in head.decode("cp1252") if not char.isascii()]
+        decoded_signs = [char for char in head.decode("cp1252") if not char.isascii()]
     except UnicodeDecodeError:
         return False
-    likely_count = sum(char in _LIKELY_SIGNS for char in foreign_signs)
-    return likely_count > len(foreign_signs) / 2
+    likely_count = sum(char in _LIKELY_SIGNS for char in decoded_signs)
+    return likely_count > len(decoded_signs) / 2
 
 
 def _has_bare_returns(head: bytes) -> bool:
-    """Whether lines end with a bare CR, as on old Macs: there's more than one line, and no LF."""
+    """Whether lines end with a bare CR, as on old Macs, and there's more than one."""
     if b"\n" in head or b"\r" not in head:
         return False
-    filled_lines = [line for line in head.split(b"\r") if line.strip()]
-    return len(filled_lines) > 1
+    nonblank_lines = [line for line in head.split(b"\r") if line.strip()]
+    return len(nonblank_lines) > 1
 
 
 def no_utf_8(byte: int) -> str:
-    """Describe what was expected and found, for a byte that isn't UTF-8."""
+    """Describe the problem with a byte that isn't UTF-8."""
     return f"expected UTF-8, got the byte 0x{byte:02x}; save the file as UTF-8 (it may be Windows-1252)"
 
 
 def find_delimiter(head: bytes, usual: str, name: str) -> str:
-    """Find the delimiter of a header: the usual delimiter, or else the only other one that fits.
+    """Find the delimiter in a header: the usual one, or else the only other one that separates cells.
 
-    Raises `InputError` if several others fit.
+    Raises `InputError` if there are multiple candidates.
     """
     raw_header, _, _ = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")
     header = raw_header.decode("utf-8", "replace").strip("\r")
     if not header or _count_cells(header, usual) > 1:
         return usual
-    fitting_delimiters = []
+
+    candidates = []
     for delimiter in _DELIMITERS:
         if delimiter != usual and _count_cells(header, delimiter) > 1:
-            fitting_delimiters.append(delimiter)
-    if len(fitting_delimiters) > 1:
-        names_of_fitting = " and ".join(_DELIMITERS[delimiter] for delimiter in fitting_delimiters)
+            candidates.append(delimiter)
+    if len(candidates) > 1:
+        candidate_names = " and ".join(_DELIMITERS[delimiter] for delimiter in candidates)
         raise InputError(
-            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {names_of_fitting}; "
+            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {candidate_names}; "
             "name it with --delimiter"
         )
-    return fitting_delimiters[0] if fitting_delimiters else usual
+    return candidates[0] if candidates else usual
 
 
 def _count_cells(line: str, delimiter: str) -> int:
-    """Count the cells of a line; a broken line counts as a single cell."""
+    """Count the cells in a line. A malformed line counts as a single cell."""
     if delimiter not in line:
         return 1
     try:

@@ -30,31 +30,29 @@ class Template(NamedTuple):
         return [part.column for part in self.parts if part.column]
 
     def fill(self, read: Callable[[str], str]) -> str:
-        """Fill the template with the text that `read` returns for each column.
-
-        Further lines of a text are indented, so that none of them can pass for a line of the template.
-        """
+        """Fill the template with the text that `read` returns for each column."""
         text = ""
         for template_part in self.parts:
             text += template_part.words
             if template_part.column:
+                # Indent all lines except the first, so that none looks like a line of the template.
                 text += read(template_part.column).strip().replace("\n", "\n  ")
         return text
 
 
 def parse_template(text: str) -> Template:
-    """Parse a template; raises `UsageError` if it can't be filled, or has nothing to fill."""
-    for escape, sign in _ESCAPES.items():
-        text = text.replace(escape, sign)
+    """Parse a template. Raises `UsageError` if it's invalid or has no columns."""
+    for escape, character in _ESCAPES.items():
+        text = text.replace(escape, character)
     template_parts = []
     try:
-        for words, name, form, conversion in string.Formatter().parse(text):
-            # For Python, `!` and `:` end a name, but they may belong to a column's name.
+        for words, name, format_spec, conversion in string.Formatter().parse(text):
+            # Python ends a name at `!` or `:`, but a column's name can contain these.
             column = name or ""
             if conversion:
                 column += f"!{conversion}"
-            if form:
-                column += f":{form}"
+            if format_spec:
+                column += f":{format_spec}"
             has_braces = name is not None
             if has_braces and not column:
                 raise UsageError("--template: expected a column between { and }, got nothing")
@@ -62,6 +60,7 @@ def parse_template(text: str) -> Template:
     except ValueError as error:
         problem = f"expected columns between {{ and }}, such as {{question}} ({error})"
         raise UsageError(f"--template: {problem}; write {{{{ for a brace") from None
+
     template = Template(template_parts)
     if not template.columns:
         raise UsageError("--template: expected a column in braces, such as 'Question: {question}'")

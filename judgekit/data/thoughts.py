@@ -8,16 +8,13 @@ _BLOCK = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL | re.IGNORECASE)
 
 
 class Thoughts:
-    """Leaves out such blocks, and counts them."""
+    """Removes such blocks, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def drop(self, text: str) -> str:
-        """Cut off the block of thoughts that begins an output, if it's closed.
-
-        Any other text stays as it is.
-        """
+        """Remove a closed block of thoughts from the beginning of an output."""
         block = _BLOCK.match(text)
         if block is None:
             return text

@@ -25,7 +25,7 @@ class NoJsonValueError(Exception):
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Parse a text as JSON. A text that isn't JSON is returned as it is."""
+    """Parse text as JSON, or return it unchanged if it isn't JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -33,7 +33,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
-    """Convert a Python program's row to JSON values; raises `NoJsonValueError`, which names the column."""
+    """Convert a row to JSON values. Raises `NoJsonValueError`, which names the column."""
     row = {}
     for key, value in columns.items():
         name = _convert_name(key)
@@ -49,11 +49,11 @@ def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Convert a value to one that JSON can hold; raises `NoJsonValueError` if there's none.
+    """Convert a value to a JSON value. Raises `NoJsonValueError` if that's impossible.
 
-    A date or a time becomes text (ISO 8601), and a duration its seconds. A decimal becomes text with all
-    its digits. Bytes become text, in Base64 if they aren't UTF-8. A set becomes a list, and an object with
-    fields becomes a JSON object.
+    Dates and times become ISO 8601 text, durations become seconds, and decimals become text with all digits.
+    Bytes become text, in Base64 if they aren't UTF-8. Sets become lists, and objects with fields become JSON
+    objects.
     """
     if depth > DEEPEST:
         raise NoJsonValueError(
@@ -66,18 +66,19 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
     simple = _convert_simple(value)
     if simple is not None:
         return simple
+
     if isinstance(value, Mapping):
         return {_convert_name(key): plain_value(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [plain_value(inner, depth + 1) for inner in value]
     if isinstance(value, AbstractSet):
-        # A set has no order; sorted, equal sets give equal lists.
+        # Sort the items, so that equal sets give equal lists.
         return sorted((plain_value(inner, depth + 1) for inner in value), key=repr)
     return _convert_object(value, depth)
 
 
 def _convert_simple(value: object) -> str | int | float | None:
-    """Convert a text, number, date, duration or bytes; None for a value of any other type."""
+    """Convert a string, number, date, duration or bytes; None for any other type."""
     if isinstance(value, str):
         if encodable(value) != value:
             raise NoJsonValueError("expected text, got half of a surrogate pair")
@@ -100,7 +101,7 @@ def _convert_simple(value: object) -> str | int | float | None:
 
 
 def _decode_bytes(raw: bytes) -> str:
-    """Decode bytes as UTF-8; if they aren't, encode them as Base64."""
+    """Decode bytes as UTF-8, or else encode them as Base64."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -108,11 +109,12 @@ def _decode_bytes(raw: bytes) -> str:
 
 
 def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Convert an object of a class, such as a pydantic model, a dataclass, or an array of NumPy."""
-    is_class = isinstance(value, type)  # the class itself, which has these methods, too
+    """Convert an object such as a pydantic model, a dataclass or a NumPy array."""
+    is_class = isinstance(value, type)  # rather than an instance
     if is_dataclass(value) and not isinstance(value, type):
         return plain_value(asdict(value), depth + 1)
-    # The methods with which pydantic, NumPy and others convert their objects.
+
+    # Try the conversion methods of pydantic, NumPy and other libraries.
     for name in ("model_dump", "tolist", "item", "to_dict"):
         convert = getattr(value, name, None)
         if not callable(convert) or is_class:
@@ -132,7 +134,7 @@ def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whateve
 
 
 def _convert_name(key: object) -> str:
-    """Convert a key to the name of a column, which JSON wants as text."""
+    """Convert a key to a column name, which must be text in JSON."""
     name = key if isinstance(key, str) else str(plain_value(key))
     if encodable(name) != name:
         raise NoJsonValueError("expected text as a name, got half of a surrogate pair")

@@ -56,12 +56,12 @@ class Variants:
 
     @classmethod
     def of(cls, fields_by_name: Mapping[str, Mapping[str, Any]], combination: Combination) -> Self:
-        """Build variants from the fields of their requests."""
+        """Build variants from the fields of each request."""
         requests = {name: JudgeRequest(**fields) for name, fields in fields_by_name.items()}
         return cls(requests, combination)
 
     def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
-        """Set how each variant reads a row. Returns a dataset whose fingerprints cover all variants."""
+        """Prepare a reader for each variant, and include all variants in the dataset's fingerprints."""
         basis_parts: list[str] = [self._combination]
         for name, request in self._requests.items():
             basis, loaded = rubric_basis(options.task, project, request)
@@ -75,7 +75,7 @@ class Variants:
         )
 
     def runner(self, project: Path, at_once: int, *, is_ready: bool) -> Runner:
-        """Build a runner that judges each row by all variants at the same time, in this process."""
+        """Build a runner that judges each row by all variants concurrently, in this process."""
 
         def run(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
             work = partial(self._judge_rows, rows, on_record, project, at_once, is_ready=is_ready)
@@ -92,15 +92,16 @@ class Variants:
         *,
         is_ready: bool,
     ) -> None:
-        """Judge each row by all variants, in this process, and pass its combined record to `on_record`."""
+        """Judge each row by all variants, and pass the combined record to `on_record`."""
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = {}
             limit = at_once
             for name, request in self._requests.items():
-                # In a thread, because it reads files and loads litellm for prices.
+                # This blocks, because it reads files and loads litellm for prices.
                 make_judge = partial(document_judge, gateway, project, request)
                 judges[name], _ = await running.run_in_thread(make_judge)
                 limit = min(limit, max_concurrency(judges[name], at_once))
+
             judge_row = partial(self._judge_row, judges)
             stream = map_concurrently(judge_row, rows, limit, in_order=False, is_ready=is_ready)
             async with aclosing(stream):
@@ -110,26 +111,26 @@ class Variants:
     async def _judge_row(
         self, judges: Mapping[str, DocumentJudge], pending: PendingRow
     ) -> dict[str, Any] | None:
-        """Judge a row by each variant, and combine their verdicts; None if the row can't be judged."""
+        """Judge a row by all variants, and combine their records; None if it can't be judged."""
         if pending.subject is None:
             return None
-        work = []
+        judgings = []
         for name, judge in judges.items():
             subject, _ = self._readers[name](pending.row, str(pending.row_id))
-            assert isinstance(subject, Document)  # noqa: S101 - of two texts there is one judge
-            work.append(judge.judge(subject))
-        verdicts = await asyncio.gather(*work)
+            assert isinstance(subject, Document)  # noqa: S101 - comparisons can't have variants
+            judgings.append(judge.judge(subject))
+        verdicts = await asyncio.gather(*judgings)
         records = [verdict.record() for verdict in verdicts]
         return self.combine(dict(zip(judges, records, strict=True)))
 
     def combine(self, records: Mapping[str, Record]) -> dict[str, Any]:
-        """Build the record of a row from the records of its variants."""
+        """Combine the records of a row's variants into one."""
         order = _ORDER[self._combination]
-        # The first variant whose verdict comes first in the combination's order of verdicts.
+        # The earliest verdict in this order decides. If there's more than one, so does the first of them.
         deciding_record = min(records.values(), key=lambda record: order.index(record["verdict"]))
         known_costs = []
         rounds: list[Any] = []
-        substitutes: dict[str, None] = {}  # each once, in order
+        substitutes: dict[str, None] = {}  # an ordered set
         for record in records.values():
             rounds += record["rounds"]
             substitutes.update(dict.fromkeys(record.get("substitutes") or ()))
