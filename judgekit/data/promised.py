@@ -376,7 +376,7 @@ class PromisedRun:
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
-        """Get `deep`'s verdict on rows, asking where it's missing. If `writes`, also write their results."""
+        """Get `deep`'s verdict on rows, asking for missing ones. If `writes`, also write the results."""
         missing = []
         for key in keys:
             if key not in self._strong and not self._recall_strong(key):
