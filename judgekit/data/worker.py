@@ -79,13 +79,13 @@ def check(
     types: Mapping[str, pa.DataType],
     wanted: frozenset[int],
 ) -> Checked:
-    """Read a file's rows up to the dataset's limit, and check them.
+    """Check a file's rows, up to the dataset's limit, and note those whose ids have a `wanted` digest.
 
-    Notes the rows whose ids have a digest in `wanted`. `types` are the types of the input's columns.
+    `types` are the types of the input's columns.
     """
     checked = Checked()
     ids = parts.Digests(wanted)
-    unchecked = []  # cells of rows
+    unchecked = []  # cells whose types haven't been checked yet
     with files.opened(path) as file:
         rows_of_file = rows_in(file, path, files.reading)
         for row in replace(dataset, rows=rows_of_file, ids=lambda: ids):
@@ -96,7 +96,7 @@ def check(
                 checked.unreadable += 1
                 continue
             cells = _make_cells(row, dataset)
-            # Our columns hold nothing real yet, except for the id.
+            # Our columns only contain placeholders, except for the id.
             input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
             checked.columns.add(input_cells)
             if row.subject is not None:
@@ -105,6 +105,7 @@ def check(
             if len(unchecked) == _CHECKED_AT_ONCE:
                 checked.misfits |= tables.misfits(unchecked, types)
                 unchecked.clear()
+
     checked.misfits |= tables.misfits(unchecked, types)
     checked.ids = bytes(ids.found)
     checked.wanted_rows = ids.wanted_rows
@@ -112,11 +113,8 @@ def check(
 
 
 def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
-    """Build the cells that a row will have in OUT.
-
-    A value that no cell can hold stands in for a verdict, so that every input column counts.
-    """
-    ours = dict.fromkeys(OURS, "\0")
+    """Build the cells that a row will have in OUT, with placeholders instead of a verdict."""
+    ours = dict.fromkeys(OURS, "\0")  # no input cell can contain NUL
     return result(row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken)
 
 
@@ -129,7 +127,7 @@ class Block(NamedTuple):
 
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
-    """Yield the rows that must be judged, in blocks, for run `number`.
+    """Yield the rows that must be judged in blocks, for the run with this number.
 
     Raises `InputError` for an unreadable row.
     """
@@ -145,13 +143,13 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
             size = 0
     if run.problem:
         raise run.problem
-    # A last block without rows still reports the rows that were kept.
+    # Even without rows, a last block reports rows that were kept.
     if rows or run.kept:
         yield _make_block(rows, run, number)
 
 
 def _make_block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
-    """Build a block for run `number`; one without rows has no file, but counts the kept rows."""
+    """Build a block, which has no file if it has no rows."""
     name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet" if rows else ""
     return Block(name, rows, kept=run.take_counts())
 
@@ -218,16 +216,13 @@ class Worker:
         self._beats: asyncio.Task[None] | None = None
 
     def judge(self, block: Block) -> JudgedBlock:
-        """Judge a block, and return when its results are written; raises errors that end the run."""
+        """Judge a block and write its results. Raises errors that end the run."""
         with environment.OverrideEnviron(self._variables):
             return running.run(running.inside(partial(self._judge_block, block)))
 
     async def _judge_block(self, block: Block) -> JudgedBlock:
-        """Judge a block in the event loop.
-
-        If the run is stopped, rows at work get a last moment to finish.
-        """
-        if self._beats is None:  # a task needs the event loop, which runs only now
+        """Judge a block and write its results, in the event loop."""
+        if self._beats is None:  # there was no event loop in `__init__`
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
         collected = _Collected(self._job.shape.renamed)
@@ -258,11 +253,11 @@ class Worker:
         )
 
     async def _wait_for_rows(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Wait for the rows under way; if the run is stopped, cancel those that take too long.
+        """Wait for the rows being judged. When the run is stopped, cancel them after a moment.
 
-        If the broker is lost, all are cancelled at once.
+        If the broker is lost, cancel them immediately.
         """
-        deadline = None  # once the run is stopped
+        deadline = None  # set when the run is stopped
         while tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_POLL_SECONDS)
             if not self._client.is_stopped:
@@ -274,13 +269,13 @@ class Worker:
                     task.cancel()
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
-        """Read the records of a block by row id, in case a worker wrote the block's file and then died.
+        """Read a block's records by row id, in case a worker has written its file and then died.
 
-        A row that couldn't be judged has the record None. Rows that this user's key didn't seal are
-        ignored.
+        The record is None if the row couldn't be judged. Rows without a valid seal are ignored.
         """
         if not name or not self._job.folder.exists(name):
             return {}
+
         key = seals.state_key()
         records: dict[str, Record | None] = {}
         for row in self._job.folder.rows(name):
@@ -293,9 +288,9 @@ class Worker:
     async def _judge_row(
         self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
-        """Judge a row and pass its record to the run. A row in `written` is already judged.
+        """Judge a row, unless it's in `written`, and pass its record to the run.
 
-        Does nothing if the run ends before the row's turn.
+        Does nothing if the run ends before.
         """
         key = id_key(row.row_id)
         if key in written:
@@ -312,13 +307,14 @@ class Worker:
                 if not isinstance(error, JudgekitError):
                     problem = f"{type(error).__name__}: {problem}"
                 row = row._replace(error=short_line(f"internal error: {problem}", 300))
+
         is_over_budget = FailureKind.BUDGET in _list_failures(record)
         if is_over_budget and self._client.is_ending:
-            return  # a later run will judge it
+            return  # a later run will judge the row
         run.on_record(row, record)
 
     async def _find_record(self, pending: PendingRow) -> Record | None:
-        """Judge a row and return its record. As long as its provider is down, tries again later."""
+        """Judge a row and return its record, retrying while its provider is down."""
         if pending.subject is None:
             return None
         subject = pending.subject
@@ -335,11 +331,7 @@ class Worker:
 
 
 def _is_final(record: Record) -> bool:
-    """Whether a row needn't be tried again soon.
-
-    It needn't if it has a verdict, or if its last failure isn't a provider that's down: that would only
-    repeat.
-    """
+    """Whether retrying wouldn't help: there's a verdict, or the provider isn't down."""
     if record["verdict"] != UNDETERMINED:
         return True
     failures = _list_failures(record)
@@ -348,6 +340,6 @@ def _is_final(record: Record) -> bool:
 
 
 def _list_failures(record: Record | None) -> list[str]:
-    """List the reasons why calls about a row failed, in order; empty for a row without a record."""
+    """List the failure kinds of a row's calls in order; [] if there's no record."""
     rounds = record["rounds"] if record else ()
     return [round_["failure"]["kind"] for round_ in rounds if round_["failure"]]
