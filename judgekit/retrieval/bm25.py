@@ -100,24 +100,20 @@ class _Entry:
 def match(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[Candidate]:
-    """Return the best matches of any of the parts of a query, rated, best first.
+    """Return the best matches for any part of a query, rated and best first.
 
-    An entry gets the confidence of the part it answers best. A `quick` search is for a prompt: it scores
-    fewer hits, by their terms alone, and in a large store it doesn't look up frequent terms. That hardly
-    changes which memories a prompt gets.
+    A `quick` search, for a prompt, scores fewer hits and doesn't look up frequent terms in a large store.
+    That hardly changes the result.
     """
     return merge_parts(match_parts(opened, parts, pool, quick=quick))
 
 
 def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Candidate]:
-    """Join the hits of all parts into one list, best first.
-
-    If several parts found the same entry, only its most confident hit is listed.
-    """
+    """Join the hits of all parts into a list, best first, with each entry's most confident hit."""
     all_hits: list[Candidate] = []
     for _, hits in hits_by_part:
         all_hits += hits
-    if len(hits_by_part) > 1:  # those of a single part are in order
+    if len(hits_by_part) > 1:  # the hits of a single part are sorted already
         all_hits.sort(key=lambda hit: -hit.confidence)
     best_by_place: dict[str, Candidate] = {}
     for hit in all_hits:
@@ -129,11 +125,11 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
 def match_parts(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[tuple[Part, list[Candidate]]]:
-    """Search for each part of a query. Returns pairs of a part and its best hits, rated, best first.
+    """Search for each part of a query, and return each part with its best hits, rated and best first.
 
-    Returns [] if no entry matches any part. A quick search may leave out parts that have only frequent terms.
+    A quick search may leave out parts with frequent terms only.
     """
-    term_by_text: dict[str, Term] = {}  # parts may share terms
+    term_by_text: dict[str, Term] = {}  # parts can share terms
     for part in parts:
         for term in part.terms:
             term_by_text[term.text] = term
@@ -148,7 +144,7 @@ def match_parts(
     if not all_numbers:
         return []
 
-    # Each entry is read and its terms are counted once, even if several parts may be about it.
+    # Read each entry and count its terms only once, even if it's found by multiple parts.
     entries = _read_entries(opened, terms, sorted(all_numbers))
     patterns = list_patterns(terms)
     _count_terms(opened, entries, patterns)
@@ -167,10 +163,10 @@ def match_parts(
 def _choose_entries(
     opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
 ) -> list[tuple[Part, set[int]]]:
-    """Pair each part with the numbers of its likeliest entries, the part with the rarest term first.
+    """Choose the most promising entries for each part, up to `pool` entries in all.
 
-    The parts share the `pool`, which is the number of entries to score, but each part gets a few. A quick
-    search leaves out the last parts if all their terms, or those of the parts before, are very frequent.
+    Parts with a rare term come first. A quick search leaves out the last parts if their terms, or those
+    before, are very frequent.
     """
     part_count = len(parts) or 1
     pool_of_part = max(pool // part_count, min(pool, LEAST))
@@ -182,10 +178,8 @@ def _choose_entries(
         most_occurrences = QUICK_POSTINGS // part_count
 
     def count_rarest(part: Part) -> int:
-        """Count the entries with a part's rarest term.
-
-        A term that occurs nowhere (count 0) finds nothing, so it counts like one in every entry.
-        """
+        """Count the entries with a part's rarest term."""
+        # A term without any entries finds nothing, so treat it like one that's everywhere.
         return min([term.count or opened.size for term in part.terms])
 
     postings: Postings = {}
@@ -194,14 +188,14 @@ def _choose_entries(
         occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
         has_frequent_terms_only = count_rarest(part) > QUICK_POSTINGS
         is_too_costly = has_frequent_terms_only or occurrences > QUICK_POSTINGS
-        # The first part is searched whatever it costs, so that a prompt of frequent words finds something.
+        # Search for the first part at any cost, so that a prompt of frequent words finds something.
         if quick and is_too_costly and numbers_by_part:
-            break  # in each remaining part, every term is at least as frequent
+            break  # the remaining parts have even more frequent terms
         weight_by_entry = _weigh_entries(
             opened, part.terms, postings, enough_occurrences, most_occurrences
         )
         heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
-        # SQLite lists the numbers of entries as texts.
+        # SQLite returned the entry numbers as strings.
         numbers_by_part.append((part, set(map(int, heaviest_first[:pool_of_part]))))
     return numbers_by_part
 
@@ -215,30 +209,30 @@ def _rate_entries(
     *,
     quick: bool,
 ) -> list[Candidate]:
-    """Turn entries into rated hits of one part of a query, best first.
+    """Convert entries to hits for one part of a query, rated and best first.
 
-    The sections of the `leading` best long entries are read.
+    For long entries, only the sections of the `leading` best ones are read.
     """
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_make_hit(entry, part, saturation) for entry in entries]
     _add_passages(opened, part, hits, entries, patterns, leading)
-    best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # 1, so as not to divide by 0
+    best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # never divide by 0
     for hit in hits:
         hit.score = hit.bm25 / best_bm25
     if not quick:
         pairs = list(zip(hits, entries, strict=True))
         pairs.sort(key=lambda pair: -pair[0].bm25)
         _add_likeness(opened, pairs)
-    prompt_part = part if quick else None  # only prompts may be mere talk
+    prompt_part = part if quick else None  # only a prompt can be mere talk
     return confidence.rank_hits(hits, part.terms, opened.size, opened.profile, prompt_part)
 
 
 def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
-    """Turn an entry into a hit of one part, with its BM25 and the indexes of the terms it contains.
+    """Convert an entry to a hit for one part, with its BM25 and the indexes of its matching terms.
 
-    `saturation` is the k1 + 1 of BM25's formula.
+    `saturation` is k1 + 1 in the BM25 formula.
     """
-    # Copy all values, since an entry may be a hit of several parts; `__init__` would reset some of them.
+    # Copy the attributes, since an entry can be a hit for multiple parts. `__init__` would reset some.
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
     hit.part = part
@@ -257,7 +251,7 @@ def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
 
 
 def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
-    """Build the candidate for a row of the index's table `file`, given as the values of `COLUMNS`."""
+    """Build a candidate from a row of the index's `file` table, given as the values of `COLUMNS`."""
     entry_id, title, category, joined_tags, path, updated, status = row
     tags = tuple([tag for tag in joined_tags.split(",") if tag])
     kind = opened.profile.kind
@@ -267,19 +261,19 @@ def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
 
 
 def _set_rarity(opened: Index, number: int, term: Term) -> None:
-    """Count the entries that contain a term; set the term's `number`, `count` and `rarity`.
+    """Count the entries that contain a term, and set the term's `number`, `count` and `rarity`.
 
-    The count is an upper bound: an entry with several of the term's forms is counted once for each.
+    The count is an upper limit: an entry with multiple forms of the term is counted for each.
     """
     count = 0
     for phrase in term.phrases:
         if phrase == term.prefix:
-            # Behind the last character of all: every word with this prefix sorts before this end.
+            # Every word with this prefix sorts before this string.
             end = phrase + "\U0010ffff"
             (prefix_count,) = opened.connection.execute(_STARTING, (phrase, end)).fetchone()
             count += int(prefix_count)
         else:
-            # No more entries have the whole phrase than have its rarest stem.
+            # At most as many entries have the phrase as have its rarest stem.
             stems = phrase.split()
             counts = index_file.frequencies(opened.connection, stems)
             count += min([counts.get(stem, 0) for stem in stems], default=0)
@@ -294,18 +288,17 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
 def _weigh_entries(
     opened: Index, terms: Sequence[Term], postings: Postings, enough: int, most: int
 ) -> dict[str, float]:
-    """Map each entry with any of a part's rarest terms to a weight: the sum of those terms' rarities.
+    """Look up a part's rarest terms, and return the sum of the rarities for each entry that has any.
 
-    The terms are looked up, the rarest first, until they have `enough` occurrences together. Further terms
-    are looked up as long as all occurrences together are at most `most`. The entries found for each term are
-    added to `postings`, for the next parts of the query.
+    The terms have at least `enough` occurrences, if possible, and otherwise at most `most`. The entries for
+    each term are added to `postings`, for the next parts.
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
     for term in sorted(terms, key=lambda term: term.count):
         if occurrences >= enough and occurrences + term.count > most:
             break
-        if not term.count:  # it occurs nowhere
+        if not term.count:  # it doesn't occur at all
             continue
         occurrences += term.count
         if term.number not in postings:
@@ -319,8 +312,7 @@ def _weigh_entries(
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
     """Read the entries with these numbers, and return them by number.
 
-    Of a very long entry, only the beginning of the body is read. FTS5 then tells which of the terms occur
-    anywhere in that entry, and these become the entry's `indexed_terms`.
+    For a very long entry, only the start of the body is read, and FTS5 finds the terms in the complete entry.
     """
     execute = opened.connection.execute
     has_languages = opened.version >= index_file.LANGUAGES_VERSION
@@ -341,13 +333,13 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         hit.text = f"{title} {body}"
         hit.wording = confidence.Wording(hit.text)
         hit.passage = " ".join(columns)
-        # A column of three words has two spaces; an empty one has no word.
+        # A column of three words contains two spaces, but an empty one has no words.
         hit.length = sum([column.count(" ") + 1 for column in columns if column])
         entry = _Entry(number, hit, columns)
         entries[number] = entry
         entry.has_stop_words = language != ""  # "" if the language isn't known
         entry.section_count = section_count
-        entry.is_cut = len(body) == _MAX_BODY  # no more characters were selected
+        entry.is_cut = len(body) == _MAX_BODY  # the query doesn't return more
         if entry.is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up_sizes(sizes)
@@ -363,15 +355,15 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
 
 
 def _add_up_sizes(sizes: bytes) -> int:
-    """Add up numbers in FTS5's encoding: seven bits a byte, most significant first.
+    """Add up numbers in FTS5's encoding: seven bits per byte, most significant first.
 
-    The highest bit of a byte says that more bytes of the same number follow.
+    If a byte's highest bit is set, the next byte belongs to the same number.
     """
     total = 0
     value = 0
     for byte in sizes:
         value = value << 7 | byte & 0x7F  # append the byte's lower seven bits
-        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the highest bit isn't set
+        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the highest bit
         if is_last_of_number:
             total += value
             value = 0
@@ -379,14 +371,14 @@ def _add_up_sizes(sizes: bytes) -> int:
 
 
 def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern]) -> None:
-    """Set each entry's term frequencies, their places, and the damping for its length."""
+    """Set each entry's term frequencies and positions, and its damping by length."""
     profile = opened.profile
     bm25 = profile.bm25
     padding = bm25["padding"]
     totals = index_file.frequencies(opened.connection, [index_file.TOTAL])
-    word_count = totals.get(index_file.TOTAL, 0)  # of all entries
+    word_count = totals.get(index_file.TOTAL, 0)  # in all entries
     average_length = word_count / (opened.size or 1) + padding
-    if not average_length:  # don't divide by it
+    if not average_length:  # never divide by 0
         average_length = 1
     for entry in entries.values():
         _count_in_entry(entry, patterns, profile)
@@ -395,15 +387,12 @@ def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[P
 
 
 def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
-    """Set the frequencies of the terms in an entry, each occurrence weighted by its column.
-
-    If the entry has sections, the places of the terms in its body are noted, too.
-    """
+    """Set the weighted frequencies of the terms in an entry, and if it has sections, their positions."""
     entry.frequencies.clear()
     entry.title_frequencies.clear()
     entry.body_places.clear()
     title, tags, body, parts = entry.columns
-    # Columns are separated by a line break, so that no phrase can match across two of them.
+    # Separate the columns by a line break, so that no phrase matches across columns.
     text = f" {title} \n {tags} \n {parts} \n {body} "
     tags_start = len(title) + 3  # two spaces and the line break
     parts_start = tags_start + len(tags) + 3
@@ -413,7 +402,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
     frequencies = entry.frequencies
     for pattern in patterns:
         number, needle, _ = pattern
-        if needle not in text:  # most patterns aren't, and this is cheaper than the call
+        if needle not in text:  # true of most patterns, and quicker than the call
             continue
         for position, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
             if position >= body_start:
@@ -432,7 +421,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
                 entry.title_terms.add(number)
             frequencies[number] = frequencies.get(number, 0.0) + weighted
 
-    # The other terms that FTS5 reported are in the part of the body that wasn't read.
+    # FTS5 found these terms in the unread rest of the body.
     for number in entry.indexed_terms:
         if number not in frequencies:
             frequencies[number] = weights["body"]
@@ -446,9 +435,9 @@ def _add_passages(
     patterns: Sequence[Pattern],
     most: int,
 ) -> None:
-    """Add the score of the best section to each of the `most` leading long entries.
+    """Add the best section's score to the `most` leading long entries.
 
-    Every other long entry counts as if none of its sections contained a word of the query.
+    The other long entries are scored as if their sections didn't match.
     """
     long_pairs = []
     for hit, entry in zip(hits, entries, strict=True):
@@ -465,18 +454,18 @@ def _add_passages(
     for _, entry in leading_pairs:
         lengths += [passage.length for passage in entry.passages or ()]
     average_length = sum(lengths) / (len(lengths) or 1) + opened.profile.bm25["padding"]
-    if not average_length:  # don't divide by it
+    if not average_length:  # never divide by 0
         average_length = 1
 
     for hit, entry in other_pairs:
-        hit.bm25 /= 1 + PASSAGE  # as if the best section had the score 0
+        hit.bm25 /= 1 + PASSAGE  # as if the best section's score were 0
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
     for hit, entry in leading_pairs:
         _add_best_passage(hit, entry, part, opened.profile, average_length)
 
 
 def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[Pattern]) -> None:
-    """Read the sections of entries, and the rest of each body of which only the beginning was read before."""
+    """Read entries' sections, and the rest of their bodies if only the start was read."""
     unread_entries = [entry for entry in entries if entry.passages is None]
     if not unread_entries:
         return
@@ -493,7 +482,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
             _count_in_entry(entry, patterns, opened.profile)
             entry.is_cut = False
         entry.passages = passages_by_entry.get(entry.number, [])
-        # A heading's words occur in the body as well, so the other patterns match no heading.
+        # The body contains the headings, so terms that aren't in the body aren't in headings either.
         body_patterns = []
         for pattern in patterns:
             term_number, _, _ = pattern
@@ -505,9 +494,9 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
 def _add_best_passage(
     hit: Candidate, entry: _Entry, part: Part, profile: Profile, average: float
 ) -> None:
-    """Combine the BM25 of a hit's entry and of its best section, and make that section the hit's passage.
+    """Combine a hit's BM25 with its best section's, and make that section the hit's passage.
 
-    A second section is named, too, if it's nearly as good as the best one and doesn't overlap with it.
+    A second section is listed if it's nearly as good and doesn't overlap.
     """
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
@@ -516,7 +505,7 @@ def _add_best_passage(
     best_score = max(scores, default=0.0)
     hit.bm25 = (hit.bm25 + PASSAGE * best_score) / (1 + PASSAGE)
 
-    # Sections that match only because of their entry's title aren't named.
+    # Don't list sections that match only because of the entry's title.
     numbers = [number for number, section in enumerate(sections) if section.frequencies]
     if not numbers:
         return
@@ -531,7 +520,7 @@ def _add_best_passage(
             hit.sections.append(passages.name_section(other_section, number, hit.title))
             break
 
-    # Only the terms in the title, the tags and the best section count from here on.
+    # From here on, only count the terms in the title, tags and best section.
     hit.matched = set(hit.titled)
     hit.headed = set()
     for index, term in enumerate(part.terms):
@@ -544,7 +533,7 @@ def _add_best_passage(
 
 
 def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
-    """Join an entry's title and tags, the headings of a section, and some characters of its body."""
+    """Join an entry's title and tags, a section's headings, and part of the body."""
     title, tags, body, _ = entry.columns
     return " ".join([title, tags, titles, body[start:end]])
 
@@ -556,9 +545,9 @@ def _score_passages(
     profile: Profile,
     average: float,
 ) -> list[float]:
-    """Return the BM25 of each section. A match in the entry's title or tags counts for every section.
+    """Return each section's BM25, which includes matches in the entry's title and tags.
 
-    `average` is the mean length of sections, in words.
+    `average` is the mean section length in words.
     """
     terms = []
     for term in part.terms:
@@ -582,9 +571,9 @@ def _score_passages(
 
 
 def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
-    """Raise the scores of hits that share the typical words of the best hits (pseudo-relevance feedback).
+    """Raise the scores of hits that share typical words with the best hits (pseudo-relevance feedback).
 
-    `ranked` has each hit with its entry, best first.
+    `ranked` are the hits with their entries, best first.
     """
     feedback = opened.profile.feedback
     best_count = min(int(feedback["entries"]), len(ranked) // 2)
@@ -595,7 +584,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     if not first_hit.bm25:
         return
     if not all(entry.has_stop_words for _, entry in best_pairs):
-        return  # the words they share may as well be `the` and `of`
+        return  # in an unknown language, the shared words might be `the` and `of`
 
     typical_words = _find_typical_words(opened, best_pairs)
     likenesses = []
@@ -614,12 +603,12 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
 
 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
-    """List the first words of a hit's section, or of each column, which usually show its subject."""
+    """List the first words of a hit's section, or of each column, which usually show the subject."""
     if hit.sections:
         return hit.passage.split()[:_BEGINNING]
     words: list[str] = []
     for column in entry.columns:
-        # Don't split a long column whole: its last piece is what's left of it, and dropped.
+        # Limit the splits, since a column can be long. The last piece is the unsplit rest, so drop it.
         words += column.split(" ", _BEGINNING)[:_BEGINNING]
     return words
 
@@ -627,26 +616,26 @@ def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
 def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
-    """Map the words that are frequent in the best hits and rare in the store to their weights."""
+    """Find words that are frequent in the best hits but rare in the store, and return their weights."""
     profile = opened.profile
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}
     for hit, entry in best:
         length = hit.passage_length or hit.length
-        # What each word of this hit adds: the better and the shorter the hit, the more.
+        # The better and shorter a hit, the more each of its words counts.
         share = hit.bm25 / (total * (length + profile.bm25["padding"]))
         for word in _list_subject_words(hit, entry):
             shares[word] = shares.get(word, 0.0) + share
 
-    # Leave out single characters, and the pieces that Chinese, Thai and Korean words are cut into.
+    # Skip single characters, and pieces of Chinese, Thai and Korean words.
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
     words = words[:_MOST_WORDS]
     rarities = {}
     for word, count in index_file.frequencies(opened.connection, words).items():
-        if count > 1:  # a word in a single entry is no sign of likeness
+        if count > 1:  # a word in a single entry doesn't show that entries are alike
             rarities[word] = confidence.rarity(count, opened.size, profile.background, common=False)
 
-    # A word is typical if it's both frequent in the best hits and rare elsewhere.
+    # Typical words are both frequent in the best hits and rare in the store.
     ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]
     ranked_words.sort(reverse=True)
     word_count = int(profile.feedback["words"])

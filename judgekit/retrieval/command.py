@@ -63,11 +63,10 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Find the candidates for a query, with a user's program or else in the stores at `roots`.
+    """Find candidates for a query by a user's program, or else in the stores at `roots`.
 
-    With `command`, that program answers, and its order is kept. If it fails, the built-in search of the
-    stores answers, as it does without a command, and `degraded` says why. `options` are those of the built-in
-    search, which also finds the pinned memories.
+    If the program fails, the stores are searched, and `degraded` contains the reason. `options` are those of
+    the built-in search, which also finds the pinned memories.
     """
     problem = None
     if command:
@@ -78,7 +77,7 @@ def search(
         else:
             ranked = RankedCandidates([], [])
             if options.get("pins"):
-                # An empty query finds nothing but the pinned memories, which are in `ranked.pinned`.
+                # An empty query only finds the pinned memories.
                 ranked = stores.search("", roots, **options)
             ranked.candidates[:] = candidates
             return ranked
@@ -94,10 +93,9 @@ def search(
 def ask(
     query: str, command: Sequence[str], seconds: float, options: Mapping[str, Any]
 ) -> list[Candidate]:
-    """Run a user's search program and return its candidates, each once, up to `options["limit"]`.
+    """Run a user's search program and return up to `options["limit"]` distinct candidates.
 
-    Raises `CommandError` if the program can't be started, if it fails, or if it prints anything but
-    candidates.
+    Raises `CommandError` if the program can't be started, fails, or prints invalid output.
     """
     environ = environment.environ()
     program = programs.find(os.path.expanduser(command[0]), environ)
@@ -125,7 +123,7 @@ def ask(
 def _run_program(
     argv: list[str], request: dict[str, Any], environ: Mapping[str, str], seconds: float
 ) -> str:
-    """Run a program with a request as JSON on its standard input, and return its standard output.
+    """Run a program with a JSON request on stdin, and return its stdout.
 
     Raises `CommandError` if the program can't be started, fails, takes too long or prints too much.
     """
@@ -151,7 +149,7 @@ def _run_program(
 
 
 def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
-    """Replace the values of variables such as `API_KEY` in a program's message, which people may share."""
+    """Remove the values of variables such as `API_KEY` from a message, which people may share."""
     for variable, value in environ.items():
         is_secret = any(word in variable for word in _SECRET_WORDS)
         if is_secret and len(value) >= _LEAST_SECRET:
@@ -160,10 +158,9 @@ def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
 
 
 def _find_script(argv: list[str]) -> str:
-    """Return the last argument that's the absolute path of a file, or else the program itself.
+    """Return the last argument that's a file's absolute path, or else the program.
 
-    People know a script by its own name, not by that of the interpreter: in `python3 /opt/find.py`, it's
-    the second path.
+    In `python3 /opt/find.py`, that's the script, which people know rather than the interpreter.
     """
     program, *arguments = argv
     for argument in reversed(arguments):
@@ -173,7 +170,7 @@ def _find_script(argv: list[str]) -> str:
 
 
 def _parse_items(text: str) -> list[Any]:
-    """Parse a program's candidates, which are one JSON object or lines of JSON; raises `CommandError`."""
+    """Parse a program's candidates, given as one JSON object or as JSON lines; raises `CommandError`."""
     if not text.strip():
         return []
     try:
@@ -182,14 +179,14 @@ def _parse_items(text: str) -> list[Any]:
         return _parse_lines(text)
     items = None
     if isinstance(data, dict):
-        items = data.get("candidates", [data])  # a single candidate on a line is valid, too
+        items = data.get("candidates", [data])  # by default, it's a single candidate
     if not isinstance(items, list):
         raise CommandError(f"candidates: not a list; {_FORM}")
     return items
 
 
 def _parse_lines(text: str) -> list[Any]:
-    """Parse the candidates, given as a line of JSON each; raises `CommandError` for any other line."""
+    """Parse candidates from JSON lines; raises `CommandError` for an invalid line."""
     items = []
     for number, line in enumerate(lines_of(text), start=1):
         if not line.strip():
@@ -207,9 +204,9 @@ def _build_candidate(
     root: str,
     labels: Mapping[str, float],
 ) -> Candidate:
-    """Build a candidate from a program's JSON; a candidate without a confidence isn't rated.
+    """Build a candidate from a program's JSON.
 
-    Raises `CommandError` for anything else than a candidate; its message begins with `item_name`.
+    Raises `CommandError` with `item_name` if the JSON isn't a valid candidate.
     """
     if not isinstance(item, dict):
         raise CommandError(f"{item_name}: expected an object")
@@ -245,7 +242,7 @@ def _build_candidate(
 
 
 def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[str, float]) -> None:
-    """Give a hit the program's confidence and its label; without a confidence, the hit isn't rated."""
+    """Set a hit's confidence and label. Without a confidence, the hit isn't rated."""
     if confidence is None:
         hit.rated = False
         hit.confidence = 0.0
@@ -257,7 +254,7 @@ def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[st
 
 
 def _find_problem(item: dict[str, Any]) -> str:
-    """Describe the first thing that's wrong with a candidate; "" if it's fine."""
+    """Describe the first problem with a candidate's JSON; "" if it's valid."""
     for name in (*_NAMES, *_TEXTS):
         if not isinstance(item.get(name), str | None):
             return f"{name}: expected a text"
@@ -279,5 +276,5 @@ def _find_problem(item: dict[str, Any]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a JSON value is a number; true and false, which are numbers in Python, aren't."""
+    """Whether a JSON value is a number. In Python, true and false are numbers as well, so exclude them."""
     return isinstance(value, int | float) and not isinstance(value, bool)

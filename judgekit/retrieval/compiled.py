@@ -24,7 +24,7 @@ ENDINGS = tuple(_DATA["endings"])  # of files that can be in a store
 
 
 def _parse_endings(step: str) -> Endings:
-    """Parse a step of a stemmer: how many letters it leaves, then pairs of an ending and its replacement."""
+    """Parse a stemmer's step: the letters that must remain, then pairs of an ending and its replacement."""
     least_letters, *pairs = step.split()
     replacements = dict([pair.split(":") for pair in pairs])
     longest_ending = max(map(len, replacements))
@@ -59,7 +59,7 @@ class Language:
             self.endings = [_parse_endings(step) for step in data["endings"]]
 
     def as_in_earlier_index(self) -> Language:
-        """Return this language with the rules of an index of version 4."""
+        """Return this language with the rules for an index of version 4."""
         earlier = object.__new__(Language)
         earlier.__dict__.update(self.__dict__)
         earlier.forms = {}
@@ -84,11 +84,11 @@ class Languages:
         return name in self._data
 
     def beside(self, name: str) -> list[Language]:
-        """Return all languages except the named one, in their order."""
+        """Return all languages except the named one."""
         return [self[other_name] for other_name in self._data if other_name != name]
 
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
-        """Count the stop words of each language among some folded words; languages with none are left out.
+        """Count each language's stop words among some folded words. Languages without any are left out.
 
         Single Latin letters don't count, because code is full of them.
         """
@@ -143,7 +143,7 @@ class Profiles:
         )
 
     def of(self, kind: str) -> Profile:
-        """Return a kind's profile, or the first profile for a kind without one (a program's)."""
+        """Return a kind's profile. A program's kind has none, so return the first profile."""
         if kind in self.by_kind:
             return self.by_kind[kind]
         return next(iter(self.by_kind.values()))

@@ -100,7 +100,7 @@ class FoundSection:
         self.line = line
 
     def shown(self) -> dict[str, Any]:
-        """Return the fields of a search result that describe this section."""
+        """Return the fields for this section in a search result."""
         fields: dict[str, Any] = {"section": visible(self.heading)}
         if self.line:
             fields["line"] = self.line
@@ -168,23 +168,23 @@ class Candidate:
         self.passage_length = 0
 
     def name_section(self) -> str:
-        """Return the headings of the best section; "" if there's none, or if it's the title."""
+        """Return the best section's headings; "" if there are none, or if they equal the title."""
         if not self.sections:
             return ""
         heading = self.sections[0].heading
         return "" if heading == self.title else heading
 
     def add_line(self, path: str) -> str:
-        """Add the line of the best section to a path of this hit (`notes.md:12`), if it's known."""
+        """Add the best section's line to a path of this hit, such as `notes.md:12`, if it's known."""
         if not self.sections:
             return path
         line = self.sections[0].line
         return f"{path}:{line}" if line else path
 
     def shown(self) -> dict[str, Any]:
-        """Build the JSON of this candidate for search results, with printable texts.
+        """Build this candidate's JSON for search results, with printable strings.
 
-        Numbers are null if a user's program didn't give them.
+        Numbers that a program didn't give are null.
         """
         is_from_program = self.kind == COMMAND
         fields: dict[str, Any] = {
@@ -215,10 +215,7 @@ class Candidate:
         return fields
 
     def describe_age(self, now: float | None = None) -> str:
-        """Describe the candidate's age, as "7 months" or "2 years".
-
-        "" if it's 90 days at most, or unknown.
-        """
+        """Describe the candidate's age, such as "7 months" or "2 years"; "" if it's recent or unknown."""
         if now is None:
             now = time.time()
         days = (now - self.updated) / _DAY
@@ -258,7 +255,7 @@ class RankedCandidates:
 
 
 def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Leave out superseded, deprecated and rejected candidates: an agent would act on them."""
+    """Drop superseded, deprecated and rejected candidates, since an agent would act on them."""
     return [candidate for candidate in candidates if not candidate.status]
 
 
@@ -269,10 +266,10 @@ def choose_shown(
     inject: str = "tiered",
     hint_on_zero: bool = False,
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Choose the candidates to inject in full, and those only to mention; no model is asked.
+    """Choose the candidates to inject in full and those to mention, without asking a model.
 
-    `inject` is "tiered" (inject by confidence) or "top_k" (inject the first ones). With `hint_on_zero`, all
-    candidates are mentioned if otherwise nothing would be shown at all.
+    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero`, if nothing would be
+    shown, mention all.
     """
     usable = in_force(candidates)
     if inject == "top_k":
@@ -289,11 +286,9 @@ def choose_shown(
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
-    """Return the inverse document frequency of a term that `matches` of a store's `documents` have.
-
-    In a small store this would depend on chance. So an imagined collection is added, in which a term occurs
-    in a usual share of the documents.
-    """
+    """Return a term's inverse document frequency, if `matches` of a store's `documents` contain it."""
+    # In a small store, that's due to chance. So add an imagined collection in which a usual fraction of the
+    # documents contain a term.
     imagined_documents = background["documents"]
     usual_share = background["common"] if common else background["plain"]
     all_documents = documents + imagined_documents
@@ -302,15 +297,13 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
 
 
 def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
-    """Return the share of neighbouring query `words` that occur near each other in `tokens`, 0..1.
-
-    Near means at most `NEAR` tokens apart. A single word has no neighbour: 0.
-    """
+    """Return the fraction of adjacent query `words` that are near each other in `tokens`, 0..1."""
+    # A single word has no neighbour.
     if len(words) <= 1:
         return 0.0
     number_by_word = {word: number for number, word in enumerate(words)}
-    last_positions: dict[int, int] = {}  # in `tokens`, by the number of a word
-    near_pairs = set()  # each by the number of its first word
+    last_positions: dict[int, int] = {}  # in `tokens`, by the word's number
+    near_pairs = set()  # pairs by the number of the first word
     for position, token in enumerate(tokens):
         number = number_by_word.get(token)
         if number is None:
@@ -330,24 +323,23 @@ def rank_hits(
     profile: Profile,
     prompt_part: Part | None = None,
 ) -> list[Candidate]:
-    """Rate the hits of a store of `size` documents. Returns them best first, without those that score low.
+    """Rate a store's hits, and return them best first without those that score low.
 
-    With `prompt_part`, the hits are those of a part of a prompt. It may be mere talk, so their confidence is
-    multiplied by the probability that it isn't. Without it, the `terms` are those of a search, which always
-    asks for something.
+    `size` is the store's number of documents. For a part of a prompt, which can be mere talk, confidences are
+    multiplied by the probability that it isn't.
     """
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
     floor = profile.noise_floor * best_bm25
     ranked = fold_alike([hit for hit in hits if hit.bm25 >= floor])
     rate(ranked, terms, size, profile)
 
-    best_score = max([hit.score for hit in ranked], default=0.0) or 1  # 1, so as not to divide by 0
+    best_score = max([hit.score for hit in ranked], default=0.0) or 1  # never divide by 0
     recent_since = time.time() - profile.recent_days * _DAY
     # The first category of the profile is the most important one.
     priorities = {name: number for number, name in enumerate(profile.categories)}
 
     def sort_key(hit: Candidate) -> tuple[float, ...]:
-        """Build the key to sort by; of equal scores, the category decides, then the age."""
+        """Sort by score and confidence, then by category, then by age."""
         is_out_of_force = hit.status != ""
         score = round(hit.score / best_score + SURE * hit.confidence, _DIGITS)
         priority = priorities.get(hit.category, len(priorities))
@@ -362,26 +354,26 @@ def rank_hits(
 def rate(
     hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profile: Profile
 ) -> None:
-    """Give each of the hits of one query its features and its confidence.
+    """Set the features and confidence of each hit for a query.
 
-    The evidence for an entry is the logarithm of a likelihood ratio: each of its terms counts its rarity
-    (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976); a term in the body alone counts
-    `body_share` of it, and less in a long body. The odds follow by Bayes' rule: every entry of the store may
-    be meant, and any of an imagined collection. Rivals share a term; all other entries have no evidence.
+    The evidence for an entry is the logarithm of a likelihood ratio. Each of its terms counts as its rarity
+    (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), but less if it's only in the
+    body. The odds follow by Bayes' rule: any entry in the store, or in an imagined collection, can be meant.
     """
     rarities = [term.rarity for term in terms]
     first_phrases = [term.phrases[0] for term in terms]
     single_words = [phrase for phrase in first_phrases if " " not in phrase]
-    words = list(dict.fromkeys(single_words))  # each once
-    query_weight = sum(rarities) or 1  # 1, so as not to divide by 0
+    words = list(dict.fromkeys(single_words))  # without duplicates
+    query_weight = sum(rarities) or 1  # never divide by 0
     titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
     titles_weight = _add_rarities(rarities, titled_anywhere)  # 0 if no hit has a term in a title
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
     evidences_by_terms = _find_rivals(hits, evidences)
 
     for hit, evidence in zip(hits, evidences, strict=True):
-        rivals = evidences_by_terms[frozenset(hit.matched)]  # this includes its own evidence
-        if hit.status:  # but not that of an entry out of force
+        # The rivals share a term with the hit, and include itself unless it's out of force.
+        rivals = evidences_by_terms[frozenset(hit.matched)]
+        if hit.status:
             rivals = [*rivals, evidence]
 
         # Entries without evidence have a likelihood ratio of 1 each, so their number is their sum.
@@ -410,15 +402,15 @@ def rate(
 
 
 def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) -> float:
-    """Estimate how likely the part of a prompt that found these rated hits is a request, 0..1."""
+    """Estimate the probability that the part of a prompt that found these hits is a request."""
     likeliest = max(hits, key=lambda hit: hit.confidence)
     return combine(profile.request, describe_request(likeliest, part))
 
 
 def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
-    """Compute the features that tell a request from talk.
+    """Compute the features of a prompt's part and its likeliest hit that show whether it's a request.
 
-    They're of a prompt's part and its likeliest hit; the module's docstring explains them.
+    The module's docstring explains them.
     """
     statements = log(part.sentences) if part.is_statement else 0.0
     matched = min(_count_uncommon(likeliest, part), MOST_MATCHED)
@@ -430,13 +422,13 @@ def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
 
 
 def _count_uncommon(hit: Candidate, part: Part) -> int:
-    """Count the terms of a part that a hit has, without the language's common words."""
+    """Count a hit's matching terms, except the language's common words."""
     matched_terms = [part.terms[number] for number in hit.matched]
     return sum([not term.common for term in matched_terms])
 
 
 def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """Return the probability that a logistic regression gives for these features."""
+    """Return the probability from a logistic regression on these features."""
     logit = coefficients["intercept"]
     for name, value in features.items():
         logit += coefficients[name] * value
@@ -448,13 +440,13 @@ def _finish_confidences(
 ) -> None:
     """Make the confidences agree with the hits' order, and multiply them by the probability of a request.
 
-    If the first hit is far ahead of the others, it's mentioned whatever its confidence is.
+    If the first hit is far ahead of the others, it's worth mentioning in any case.
     """
     request = 1.0  # the probability that the prompt's part asks for something
     if prompt_part is not None and ranked:
         request = estimate_request(ranked, prompt_part, profile)
 
-    hits_in_force = in_force(ranked)  # the others come last whatever their confidence
+    hits_in_force = in_force(ranked)  # other hits come last in any case
     levelled = level([hit.confidence for hit in hits_in_force])
     for hit, confidence in zip(hits_in_force, levelled, strict=True):
         hit.confidence = confidence
@@ -471,12 +463,12 @@ def _finish_confidences(
 
 
 def level(confidences: Iterable[float]) -> list[float]:
-    """Make confidences fall from the first to the last: neighbours in the wrong order get their mean.
+    """Make confidences decrease: neighbours in the wrong order get their mean.
 
-    The criteria of the order, such as BM25, are evidence as well, so the truth lies in between (isotonic
-    regression by pooling adjacent violators; Ayer and others, 1955).
+    This is isotonic regression by pooling adjacent violators (Ayer and others, 1955). The order is evidence
+    as well, so the truth lies in between.
     """
-    pools: list[tuple[float, int]] = []  # each pool's sum and count of neighbours
+    pools: list[tuple[float, int]] = []  # the sum and number of pooled neighbours
     for confidence in confidences:
         total = confidence
         count = 1
@@ -496,14 +488,11 @@ def level(confidences: Iterable[float]) -> list[float]:
 
 
 def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
-    """Whether a part's first hit is far ahead of the others, and has enough in common with the part.
-
-    Two uncommon words in common are enough. A single uncommon word is enough if it's in the hit's title, and
-    if the hit has a large share (`ONE_WORD`) of what the part says.
-    """
+    """Whether a part's first hit is far ahead of the others, and has enough in common with the part."""
     first_hit, *other_hits = ranked
     if first_hit.status:
         return False
+    # Two uncommon words are enough. A single one must be in the title, and be much of what the part says.
     if _count_uncommon(first_hit, part) < SEVERAL_TERMS:
         has_uncommon_title_word = any(not part.terms[number].common for number in first_hit.titled)
         if not has_uncommon_title_word or first_hit.features["coverage"] < ONE_WORD:
@@ -517,16 +506,13 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
 
 
 def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
-    """Add up the rarities of the terms in an entry's titles; one in a heading alone counts less."""
+    """Add up the rarities of the terms in an entry's title and, with less weight, in its headings."""
     in_headings = _add_rarities(rarities, hit.headed - hit.titled)
     return _add_rarities(rarities, hit.titled) + HEADED * in_headings
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
-    """Add up the rarities of an entry's terms. A term that's only in the body counts less.
-
-    In a long body it counts still less, because a long body has some words by chance.
-    """
+    """Add up the rarities of an entry's terms, with less weight for terms that are only in the body."""
     length = hit.passage_length or hit.length
     discount = log(length / LONG) if length > LONG else 0.0  # a long body has some words by chance
     body_terms = hit.matched - hit.titled - hit.headed
@@ -537,10 +523,9 @@ def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile)
 def _find_rivals(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Map each set of matched terms to its rivals' evidence: that of all hits with at least one of the terms.
+    """Return the rivals' evidence for each set of matched terms: that of all hits with any of these terms.
 
-    Hits that aren't in force are left out: nobody means a superseded entry, so it's no rival of the one that
-    replaced it.
+    Hits out of force are left out, since nobody means a superseded entry.
     """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
@@ -560,19 +545,19 @@ def _find_rivals(
 
 
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
-    """Set a hit's confidence and its label. A hit from a damaged file never gets the label "high"."""
+    """Set a hit's confidence and label. A damaged file never gets the label "high"."""
     labels = profile.labels
     hit.confidence = confidence
     if hit.damaged:
         hit.confidence = min(confidence, labels["medium"])
     hit.confidence_label = label_of(hit.confidence, labels)
-    if hit.damaged and hit.confidence_label == "high":  # both labels may begin at the same value
+    if hit.damaged and hit.confidence_label == "high":  # the limits for both labels can be equal
         hit.confidence_label = "medium"
     hit.worth_mentioning = hit.confidence >= labels["mention"]
 
 
 def label_of(confidence: float, labels: Mapping[str, float]) -> str:
-    """Return the label of a confidence; `labels` maps each label to the least confidence for it."""
+    """Return the label for a confidence; `labels` are the lower limits."""
     if confidence >= labels["high"]:
         return "high"
     if confidence >= labels["medium"]:
@@ -581,16 +566,15 @@ def label_of(confidence: float, labels: Mapping[str, float]) -> str:
 
 
 def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
-    """Leave out each hit that says nearly the same as a newer one, and add it to the newer one's `alike`.
+    """Fold each hit that says nearly the same as a newer one into the newer one's `alike`.
 
-    A hit stays if it has a term of the query that the newer hit lacks, since the query may mean that
-    difference. The order of the hits doesn't change.
+    A hit stays if it has a query term that the newer hit lacks, since the query may be about that difference.
     """
-    kept_hits: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
+    kept_hits: list[tuple[Candidate, set[str]]] = []  # with their query terms
     folded_ids: set[int] = set()
     newest_first = sorted(hits, key=lambda hit: -hit.updated)
     for hit in newest_first:
-        if hit.part is None or hit.damaged:  # its text isn't known
+        if hit.part is None or hit.damaged:  # the hit's text isn't known
             continue
         terms = {hit.part.terms[number].text for number in hit.matched}
         for newer, newer_terms in kept_hits:
@@ -606,7 +590,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
 
 
 def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
-    """Return the hits, each followed by the older hits that say the same and were folded into it."""
+    """Return the hits, each followed by the older hits that were folded into it."""
     unfolded = []
     for hit in hits:
         unfolded += [hit, *hit.alike]
@@ -614,18 +598,18 @@ def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
-    """Whether the newer text only adds to the older one, or whether both have most of their words in common.
+    """Whether the newer text only adds to the older one, or, with `same_terms`, shares most of its words.
 
-    Words in common count only with `same_terms`, if both hits have the same terms of the query. Otherwise the
-    two texts may be about two different servers, for example, and the query names one of them.
+    `same_terms` means that both hits have the same query terms. Otherwise, they may be about two different
+    servers, for example, one of which the query names.
     """
     shorter, longer = sorted((newer.length, older.length))
-    if shorter < LEAST_KEPT * longer:  # the lengths alone differ too much
+    if shorter < LEAST_KEPT * longer:  # their lengths already differ too much
         return False
     for hit in (newer, older):
         if hit.wording is None:
             hit.wording = Wording(hit.text)
-    assert newer.wording is not None and older.wording is not None  # noqa: S101, PT018 - just made
+    assert newer.wording is not None and older.wording is not None  # noqa: S101, PT018 - set above
     overlap = newer.wording.compare(older.wording)
     return overlap.is_addition or (same_terms and overlap.is_alike)
 
@@ -655,13 +639,13 @@ class Wording:
 
     @property
     def words(self) -> set[str]:
-        """The different words of the text, split when they're first needed."""
+        """The distinct words in the text, cached."""
         if self._words is None:
             self._words = set(self.text.split())
         return self._words
 
     def compare(self, older: Wording) -> Overlap:
-        """Compare this text with an older one, which must live as long as this one."""
+        """Compare this text with an older one, with a cache. The older one must live as long as this one."""
         overlap = self._overlaps.get(id(older))
         if overlap is None:
             overlap = self._compare_words(older)
@@ -669,10 +653,7 @@ class Wording:
         return overlap
 
     def _compare_words(self, older: Wording) -> Overlap:
-        """Compare this text with an older one by their different words.
-
-        Texts whose samples differ, and texts without words, have no overlap.
-        """
+        """Compare this text with an older one by their distinct words."""
         if not _may_say_the_same(self.text, older.text):
             return _NO_OVERLAP
         if not self.words:
@@ -688,12 +669,12 @@ class Wording:
 
 
 def _may_say_the_same(newer: str, older: str) -> bool:
-    """Check quickly, by a sample of its words, whether most of the older text is in the newer one."""
+    """Check quickly, by a sample of words, whether the newer text can contain most of the older one."""
     older_text = f" {older} "
     newer_text = f" {newer} "
     missing_count = 0
     for number in range(_SAMPLED):
-        # Take the next whole word, with a space on both sides, from evenly spread places.
+        # Take the next complete word, with spaces around it, at evenly distributed positions.
         start = older_text.find(" ", number * len(older) // _SAMPLED)
         end = older_text.find(" ", start + 1)
         word = older_text[start : end + 1]
@@ -705,7 +686,7 @@ def _may_say_the_same(newer: str, older: str) -> bool:
 
 
 def _fold_into(newer: Candidate, hit: Candidate) -> None:
-    """Fold a hit into a newer one that says the same. The newer hit gets the higher confidence of both."""
+    """Fold a hit into a newer one that says the same, which gets the higher confidence of both."""
     newer.alike = (*newer.alike, hit, *hit.alike)
     if hit.confidence > newer.confidence:
         newer.confidence = hit.confidence

@@ -43,10 +43,10 @@ _FOLDER_OF = (
 def open_index(
     root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None
 ) -> Index:
-    """Open the index of the store at `root` and bring it up to date. Without an index file, it's in memory.
+    """Open the index of the store at `root` and update it. If no index file is possible, it's in memory.
 
-    With `anew`, the index file is replaced first. Reading changed files ends after `patience` seconds. Raises
-    `NoFullTextError` if this Python can't search texts.
+    If `anew`, the index file is replaced first. Reading changed files stops after `patience` seconds. Raises
+    `NoFullTextError` if this Python's SQLite has no full-text search.
     """
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
@@ -58,7 +58,7 @@ def open_index(
             return update.build_in_memory(root, profiles)
 
         is_half_built = index.pending and not index.was_whole
-        # An index that an earlier version of this program wrote has more entries than a half-built one.
+        # An index by an earlier version of this program has more entries than a half-built one.
         earlier_index = _open_earlier(index) if is_half_built else None
         if earlier_index is None:
             return index
@@ -73,13 +73,13 @@ def open_index(
 def _open_or_replace(
     root: str, profiles: Profiles, patience: float | None, *, anew: bool
 ) -> Index | None:
-    """Open the newest index file of a store; if it's missing or unfit, replace it first.
+    """Open a store's newest index file, and replace it first if it's missing or unusable.
 
-    Returns None if no index file can be kept, for example because the folder for indexes is read-only.
+    Returns None if no index file is possible, e.g. in a read-only folder.
     """
     try:
         path = path_of(root)
-        for _ in range(3):  # an unfit file is replaced, and then the new one is opened
+        for _ in range(3):  # after replacing an unusable file, open the new one
             if path is None or anew:
                 from judgekit.retrieval import update  # noqa: PLC0415 - only to replace the file
 
@@ -90,15 +90,15 @@ def _open_or_replace(
             index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
-            anew = True  # it's unfit: replace it in the next round
+            anew = True  # replace the unusable file in the next round
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
-        # No folder to write to, no space left, no locks; or the file is damaged and can't be replaced.
+        # The folder isn't writable, the disk is full, or a damaged file can't be replaced.
         return None
     return None
 
 
 def _open_file(path: str, root: str, profiles: Profiles, patience: float | None) -> Index | None:
-    """Open an index file and bring it up to date; None if it's unfit and has to be replaced."""
+    """Open an index file and update it; None if it's unusable and must be replaced."""
     connection = index_file.connect(path)
     try:
         try:
@@ -130,7 +130,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
 
 
 def _open_earlier(index: Index) -> Index | None:
-    """Open a store's newest index of an earlier version, read-only; None if no whole one exists."""
+    """Open a store's newest complete index of an earlier version, read-only; None if there's none."""
     earlier_versions = range(index_file.OLDEST_VERSION, index_file.VERSION)
     for version in reversed(earlier_versions):
         path = path_of(index.root, version)
@@ -145,7 +145,7 @@ def _open_earlier(index: Index) -> Index | None:
 def _open_version(index: Index, path: str, version: int) -> Index | None:
     """Open an index file of an earlier version.
 
-    Returns None unless that index is whole, readable, and of the same store and kind as `index`.
+    Returns None unless it's complete, readable, and for the same store and kind as `index`.
     """
     connection = None
     try:
@@ -157,41 +157,41 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
             earlier.load_earlier(facts, version, index.pending)
             return earlier
     except (index_file.sqlite.DatabaseError, *SPOILT):
-        pass  # the new index answers with the entries it has
+        pass  # answer from the new index, with the entries it has so far
     if connection is not None:
         connection.close()
     return None
 
 
 def _open_read_only(path: str) -> Connection:
-    """Open an index in a read-only folder; raises `OSError` if part of its content is in SQLite's log."""
+    """Open an index in a read-only folder; raises `OSError` if part of it is still in SQLite's log."""
     log = path + "-wal"  # content that isn't in the file yet
     if os.path.exists(log) and os.path.getsize(log):
         raise OSError(f"{path}: parts of it are in another file")
     escaped_path = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    # Without `immutable`, SQLite would create files beside it.
+    # Without `immutable`, SQLite would create files next to it.
     return index_file.connect(f"file:{escaped_path}?immutable=1", uri=True)
 
 
 def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Find the watched paths (None: all of them) and the numbers of files that changed or may have.
+    """Find the watched paths (None means all) and the numbers of files that changed, or may have.
 
-    Watched are the store's folders and its own files. Each query checks all of them, or if there are very
-    many folders, the next `FOLDERS` of these. Of the other files, each query only checks the next `SLICE`. A
-    small file keeps whose turn it is.
+    Watched paths are the store's folders and its configuration files. Each query checks all of them, up to
+    `FOLDERS`, and the next `SLICE` of the other files.
     """
+    # A small file stores the position for the next query.
     turn_path = f"{index.path}.turn"
     last_file, last_folder, queries = _read_turn(turn_path)
-    queries += 1  # since everything was listed last
+    queries += 1  # the number of queries since everything was listed
 
     changed_paths: list[str] | None = None
     file_numbers: list[int] = []
-    if index.kind:  # otherwise the store was never listed, so all of it is new
+    if index.kind:  # otherwise, the store was never listed, and everything is new
         watched_rows, last_folder = _read_next_watched(index, last_folder)
         changed_paths = []
         for watched_path, is_folder, *stamp, is_sure, _ in watched_rows:
             path = f"{index.root}/{watched_path}"
-            # If it isn't sure, the folder or file may have changed without getting another stamp.
+            # If the stamp isn't sure, the path may have changed without getting a new stamp.
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 changed_paths.append(watched_path)
 
@@ -202,7 +202,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
 
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
-            # List everything again now and then, whatever the folders' times say.
+            # List everything from time to time, whatever the folders' times are.
             changed_paths = None
             queries = 0
 
@@ -211,15 +211,15 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
 
 
 def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the rows of the watched paths to check now, and the number of the last folder among them.
+    """Read the watched paths to check now. Also returns the number of the last folder among them.
 
-    If there are very many folders, only those after the folder number `last` are checked. At the end of the
-    folders, the new number is 0, so that the next query starts over.
+    If there are too many folders, only the next ones after `last` are checked. The number is 0 after the last
+    folder, so that the next query starts over.
     """
     execute = index.connection.execute
     if index.folders <= FOLDERS:
         return execute(_WATCH).fetchall(), last
-    rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()  # the root, and files
+    rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()  # files and the root
     query = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
     folder_rows = execute(query, (last, FOLDERS)).fetchall()
     rows += folder_rows
@@ -231,10 +231,9 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
 
 
 def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the rows of the next files to check, and the number of the last one.
+    """Read the next files to check, after number `last`. Also returns the number of the last one.
 
-    These are the files after number `last`. At the end of the files, the new number is 0, so that the next
-    query starts over.
+    It's 0 after the last file, so that the next query starts over.
     """
     query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
     rows = index.connection.execute(query, (last, SLICE)).fetchall()
@@ -250,20 +249,17 @@ def _read_turn(path: str) -> tuple[int, int, int]:
     try:
         with open(path, "rb") as stream:
             file, folder, queries = map(int, stream.read(100).split())
-    except (OSError, ValueError):  # none yet, or damaged: start over
+    except (OSError, ValueError):  # missing or damaged: start over
         return 0, 0, 0
     return file, folder, queries
 
 
 def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
-    """Store the last file and folder checked, and the number of queries; `_read_turn` reads them.
-
-    If that fails, the next query checks the same files and folders again.
-    """
+    """Store what `_read_turn` reads. If that fails, the next query checks the same files and folders."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            # Spaces cover whatever is left of a longer text, because the file isn't emptied first.
+            # The file isn't truncated, so overwrite the rest of a longer text with spaces.
             os.write(descriptor, (b"%d %d %d " % (file, folder, queries)).ljust(64))
         finally:
             os.close(descriptor)
@@ -274,7 +270,7 @@ def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
 def _list_differing(
     rows: Iterable[tuple[int, str, int, int, int, int]], root: str
 ) -> list[tuple[int, str]]:
-    """Return the numbers and paths of the files that changed or may have."""
+    """Return the numbers and paths of files that changed, or may have."""
     differing = []
     for number, file_path, size, mtime, inode, read_at in rows:
         is_changed = index_file.look(f"{root}/{file_path}") != (size, mtime, inode)
@@ -284,11 +280,8 @@ def _list_differing(
 
 
 def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
-    """Find the folders of files that are in the index but not on disk; these folders are listed again.
-
-    That's needed even for a folder whose times didn't change: if a path in the index is wrong, the file that
-    was meant has no row at all.
-    """
+    """Find the folders of files that are in the index but no longer on disk, in order to list these again."""
+    # Folders' times aren't enough: if a path in the index is wrong, it lacks the actual file.
     folders: dict[str, None] = {}
     for number, file_path in rows:
         if not os.path.isfile(f"{index.root}/{file_path}"):
@@ -298,16 +291,16 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 
 
 def recheck(index: Index, file_paths: Iterable[str]) -> bool:
-    """Read those of these files again that changed. Returns True if the query must be repeated.
+    """Read changed files again before they're shown. Returns whether the query must be repeated.
 
-    This comes before anything is shown. Afterwards `index.outdated` has the paths of entries that changed.
+    Afterwards, `index.outdated` contains the paths of entries that changed.
     """
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
     rows = []
     for file_path in file_paths:
         rows.extend(index.connection.execute(query, (file_path,)).fetchall())
-    if index.is_earlier:  # it's read-only, so entries changed since then aren't shown
+    if index.is_earlier:  # this index is read-only, so only exclude entries that changed
         for _, file_path, *stamp, _ in rows:
             if index_file.look(f"{index.root}/{file_path}") != tuple(stamp):
                 index.outdated.add(file_path)
@@ -326,10 +319,9 @@ def recheck(index: Index, file_paths: Iterable[str]) -> bool:
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
-    """Update a file that was just written, in the index of each store that it's in.
+    """Update a file that was just written in the index of every store that contains it.
 
-    Returns the roots of these stores. Any folder above the file may be a store. An index that's still being
-    built is left alone.
+    Any parent folder can be a store. Returns the roots of the updated stores.
     """
     roots: list[str] = []
     if index_file.sqlite is None:
@@ -341,16 +333,13 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
         if has_index and _refresh_in(folder, real_path, profiles):
             roots.append(folder)
         parent = os.path.dirname(folder)
-        if parent == folder:  # the topmost one
+        if parent == folder:  # the top folder
             return roots
         folder = parent
 
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
-    """Update a file in the index of the store at `root`; return True if that index is whole.
-
-    An index that's still being built isn't changed. One that can't be used counts as not whole.
-    """
+    """Update a file in the index of the store at `root`. Returns False if the index isn't complete."""
     index = _open_or_replace(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False
@@ -360,17 +349,17 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
         if is_whole:
             recheck(index, [relative_path])
     except (index_file.sqlite.DatabaseError, *SPOILT):
-        return False  # the next prompt will rebuild it
+        return False  # the next prompt will rebuild the index
     finally:
         index.close()
     return is_whole
 
 
 def state(root: str, profiles: Profiles) -> dict[str, Any]:
-    """Describe the state of a store's index, after checking every file of the store.
+    """Describe a store's index after checking all of the store's files.
 
-    `path` is None if there's no index, `pending` counts files still to be read, `updated` is in seconds since
-    the epoch, and `stale` says whether the next query will have something to read.
+    `path` is None without an index, `pending` counts unread files, `updated` is in seconds since the epoch,
+    and `stale` means that the next query will have to read something.
     """
     path = path_of(root)
     facts: dict[str, Any] = {
@@ -427,7 +416,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
 def _has_changed_on_disk(
     root: str, files: Iterable[tuple[Any, ...]], watched: Iterable[tuple[Any, ...]]
 ) -> bool:
-    """Whether any file or watched place of a store differs from its row in the index."""
+    """Whether any file or watched path in a store differs from its row in the index."""
     for _, relative_path, *file_stamp, _ in files:
         if _is_changed(f"{root}/{relative_path}", tuple(file_stamp), is_folder=False):
             return True
@@ -438,7 +427,7 @@ def _has_changed_on_disk(
 
 
 def _describe_unreadable(error: Exception) -> str:
-    """Explain why an index can't be read, and what happens next."""
+    """Explain why an index can't be read, and what queries do instead."""
     if index_file.says(error, index_file.BUSY):
         return (
             "another process has locked the index; until it ends, queries read the files themselves"
@@ -449,7 +438,7 @@ def _describe_unreadable(error: Exception) -> str:
 
 
 def _is_changed(path: str, stamp: tuple[int | None, ...], *, is_folder: bool) -> bool:
-    """Whether a file or folder has another stamp now; a missing one has the stamp `_GONE`."""
+    """Whether a file or folder has a different stamp now. A missing one has the stamp `_GONE`."""
     current_stamp = index_file.look(path, folder=is_folder)
     if current_stamp is None:
         return stamp != _GONE

@@ -125,7 +125,7 @@ class Index:
         self.rare_languages: list[Language] = []
 
     def load(self, about: dict[str, Any]) -> None:
-        """Set the fields from the table `about`, in which an index keeps facts about itself."""
+        """Set the fields from `about`, an index's table of facts about itself."""
         self.kind = about["kind"]
         self.size = about["size"]
         self.pending = about["pending"]
@@ -137,27 +137,24 @@ class Index:
 
     @property
     def is_earlier(self) -> bool:
-        """Whether an earlier version of this program wrote it; then it's read-only."""
+        """Whether an earlier version of this program wrote the index, so that it's read-only."""
         return self.version < VERSION
 
     def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
-        """Set the fields for an earlier version's index; the new one has `pending` files to read."""
+        """Set the fields for an earlier version's index. The new one lacks `pending` files."""
         self.version = version
-        # An index older than `LANGUAGES_VERSION` has no languages.
+        # Before `LANGUAGES_VERSION`, an index has no languages.
         self.load({"languages": ""} | about | {"pending": pending})
         if version < LANGUAGES_VERSION:
             self.languages = [self.profile.language.as_in_earlier_index()]
 
     def _load_languages(self, counts: dict[str, int]) -> None:
-        """Split a store's languages into frequent and rare ones.
-
-        The main language of the store's profile always counts as frequent.
-        """
+        """Split a store's languages into frequent and rare ones. The main language is always frequent."""
         main_language = self.profile.language
         self.languages = []
         self.rare_languages = []
-        names = {main_language.name: 0} | counts  # the main one counts even if no entry is in it
-        for name in sorted(names, key=names.__getitem__, reverse=True):  # the most frequent first
+        names = {main_language.name: 0} | counts  # include the main one even without entries
+        for name in sorted(names, key=names.__getitem__, reverse=True):  # most frequent first
             if name == main_language.name:
                 self.languages.append(main_language)
             elif name in self.profile.languages:
@@ -166,7 +163,7 @@ class Index:
                 languages.append(self.profile.languages[name])
 
     def notes(self) -> list[str]:
-        """Return one line for each problem of the store's files, and for each gap in the index."""
+        """Describe the problems with the store's files, and the gaps in the index, one per line."""
         notes = []
         if self.pending:
             noun = "file" if self.pending == 1 else "files"
@@ -182,25 +179,25 @@ class Index:
         return notes + [text for (text,) in self.connection.execute(PROBLEMS).fetchall()]
 
     def is_empty(self) -> bool:
-        """Whether the store contains no readable file."""
+        """Whether the store contains no readable files."""
         if self.size or self.pending or self.trouble is not None:
             return False
         return self.connection.execute("SELECT 1 FROM file LIMIT 1").fetchone() is None
 
     def close(self) -> None:
-        """Close the connection, unless this process is about to end and nothing is left to write."""
-        # The last connection to close moves the content of SQLite's two extra files into the index and
-        # deletes them, and the next one makes them again: 0.2 to 2 ms.
+        """Close the connection, unless the process is ending and there's nothing left to write."""
+        # Closing the last connection moves SQLite's two extra files into the index, and the next connection
+        # creates them again. That takes 0.2 to 2 ms.
         if environment.ends_at_once and self.path:
             log_size, *_ = look(f"{self.path}-wal") or (0,)
             has_empty_log = log_size == 0
             if has_empty_log:
-                return  # the end of this process closes it, and leaves both files
+                return  # the end of the process closes it and leaves both files
         self.connection.close()
 
 
 def read_counts(text: str) -> dict[str, int]:
-    """Parse a text such as `english 12 german 3` into a mapping of names to numbers."""
+    """Parse text such as `english 12 german 3` into a mapping of names to numbers."""
     words = text.split()
     names = words[0::2]
     numbers = map(int, words[1::2])
@@ -208,56 +205,53 @@ def read_counts(text: str) -> dict[str, int]:
 
 
 def describe_empty(root: str) -> str:
-    """Say that a store has nothing to search, and list the files it could have."""
+    """Describe that there's nothing to search in a store, and which files it could contain."""
     endings = ", ".join(ending for ending in compiled.ENDINGS if ending != _OF_RECORDS)
     readable = f"records of a memory store ({_OF_RECORDS}) and files that end in {endings}"
     return f"{root}: nothing to search in it; judgekit reads {readable}"
 
 
 def clock() -> int:
-    """Return the time in nanoseconds since the epoch, the unit of a file's stamp."""
+    """Return the time in nanoseconds since the epoch, as in a file's stamp."""
     return time.time_ns()
 
 
 def look(path: str, *, folder: bool = False) -> Stamp | None:
-    """Read a stamp that changes with a file, or with a folder's list of files.
-
-    Returns None if there's no such file or folder.
-    """
+    """Return a stamp that changes with a file, or with a folder's list of files; None if it's missing."""
     try:
         status = os.stat(path)
     except OSError:
         return None
 
     mtime = _clamp(status.st_mtime_ns)
-    # `& _MOST` makes an inode's number fit into a column of SQLite.
+    # With `& _MOST`, an inode number fits into an SQLite column.
     if folder:
         return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MOST
-    # Tools can set the mtime of a file, but not its ctime, which also shows a new inode. `^` makes one number
-    # of the inode and the ctime, which changes with either.
+    # Tools can set a file's mtime, but not its ctime, and may replace it by another inode. XOR combines inode
+    # and ctime into a number that changes with either.
     inode_and_ctime = status.st_ino ^ status.st_ctime_ns
     return _clamp(status.st_size), mtime, inode_and_ctime & _MOST
 
 
 def _clamp(number: int) -> int:
-    """Clamp a number to a column's range: times before 1677 and after 2262 don't fit."""
+    """Clamp a number to a column's range, which excludes times before 1677 and after 2262."""
     return max(-_MOST, min(number, _MOST))
 
 
 def is_sure(changed: int, read: int) -> bool:
-    """Whether a file last changed at `changed` would get another time if it changed again after `read`.
+    """Whether a file that was changed at `changed` would get a different time if changed after `read`.
 
-    Both are in nanoseconds. A time more than a day ahead can't be right, so it's as sure as it will get.
+    Both are in nanoseconds.
     """
     has_fractions = changed % _SECOND != 0
     window = FINE_WINDOW if has_fractions else WINDOW
     is_old_enough = read - changed >= window
-    is_far_ahead = changed - read > _DAY
+    is_far_ahead = changed - read > _DAY  # the time is wrong, so waiting won't help
     return is_old_enough or is_far_ahead
 
 
 def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
-    """Return the number of entries that each stem occurs in; stems without any are left out."""
+    """Return the number of entries for each stem, without stems that have none."""
     marks = ", ".join("?" * len(stems))
     query = f"SELECT term, entries FROM term WHERE term IN ({marks})"  # noqa: S608 - question marks
     return dict(connection.execute(query, stems).fetchall())
@@ -278,19 +272,19 @@ def available() -> bool:
 
 
 def connect(path: str, *, uri: bool = False) -> Connection:
-    """Open a database file; with `uri`, the path is a `file:` address with options."""
-    # Transactions are begun and ended by hand: the module would begin them too late.
+    """Open a database file. If `uri`, the path is a `file:` URI with options."""
+    # Start and end transactions by hand, because the module would start them too late.
     opened: Connection = sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
     return opened
 
 
 def about(connection: Connection) -> dict[str, Any]:
-    """Read the facts that an index keeps about itself."""
+    """Read an index's facts about itself."""
     return dict(connection.execute("SELECT key, value FROM about").fetchall())
 
 
 def reading_fingerprint(profiles: Profiles) -> str:
-    """Return a fingerprint of all rules that decide how stores are read."""
+    """Return a fingerprint of all rules that affect how stores are read."""
     rules = []
     languages_used = []
     for kind, profile in profiles.by_kind.items():
@@ -304,14 +298,14 @@ def reading_fingerprint(profiles: Profiles) -> str:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error shows that an index is damaged: SQLite says so, or our own code met spoilt values."""
+    """Whether an error shows that an index is damaged: by SQLite, or by our code on invalid values."""
     return says(error, _DAMAGE) or isinstance(error, SPOILT)
 
 
 def says(error: BaseException, codes: Sequence[int]) -> bool:
-    """Whether an error is from SQLite, with one of these codes."""
-    # An error that Python's own module raises has no code; it counts as 1, SQLITE_ERROR. The bits above the
-    # lowest eight belong to the extended code.
+    """Whether an error is from SQLite and has one of these codes."""
+    # Errors by Python's own module have no code: treat them as 1, SQLITE_ERROR. Ignore the higher bits of
+    # extended codes.
     code = getattr(error, "sqlite_errorcode", 1) & 0xFF
     return isinstance(error, sqlite.DatabaseError) and code in codes
 

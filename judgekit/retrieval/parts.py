@@ -73,7 +73,7 @@ class _Vocabulary:
         self._terms_by_token: dict[str, list[Term]] = {}
 
     def look_up(self, token: str) -> list[Term]:
-        """Return the terms of a token. A term that another token has as well is the same object."""
+        """Return a token's terms. Terms shared with other tokens are the same objects."""
         if token not in self._terms_by_token:
             shared_terms = []
             for term in terms.make_terms(token, *self.languages):
@@ -85,10 +85,9 @@ class _Vocabulary:
 
 
 def parse(prompt: str, *languages: Language) -> list[Part]:
-    """Cut a prompt into parts to search for, in the prompt's order; pasted code and logs come last.
+    """Split a prompt into parts to search for, in order, but with pasted code and logs last.
 
-    Parts without a term are left out, and so are repeated ones. `languages` are those of a store, the most
-    frequent one first.
+    Parts without terms are left out, and so are duplicates. `languages` are the store's, most frequent first.
     """
     excerpt = terms.excerpt(prompt, HEAD, TAIL)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
@@ -100,7 +99,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
             sentence_count += 1
         for part in sentence_parts:
             key = tuple([term.text for term in part.terms])
-            if key not in part_by_terms:  # parts with the same terms would find the same
+            if key not in part_by_terms:  # the same terms would have the same results
                 part_by_terms[key] = part
         if len(vocabulary.terms) >= MAX_TERMS:
             break
@@ -113,16 +112,15 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
 
 
 def whole(prompt: str, *languages: Language) -> list[Part]:
-    """Return a list of one part, the whole prompt; an empty list if the prompt has no terms."""
+    """Return the whole prompt as the only part, or [] if it has no terms."""
     prompt_terms = terms.parse(prompt, *languages)
     return [Part(prompt, prompt_terms)] if prompt_terms else []
 
 
 def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
-    """Cut a sentence into parts: the whole sentence, then each of its clauses.
+    """Split a sentence into parts: the sentence itself and its clauses, or overlapping windows of long ones.
 
-    `pieces` are the sentence's words with their punctuation. A long sentence or clause gives its overlapping
-    windows instead, a few words each. A sentence without any term has no parts.
+    `pieces` are the words with their punctuation. Without any terms, there are no parts.
     """
     clauses = _split_clauses(pieces, vocabulary)
     sentence: list[_Word] = []
@@ -132,11 +130,11 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
         return []
 
     parts = []
-    passages = []  # the words of each further part
+    passages = []  # the words of each other part
     last_piece = pieces[-1]
     is_statement = last_piece.rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
-        # Its text includes the words at both ends that aren't terms.
+        # Include words without terms at both ends in the text.
         parts.append(Part(" ".join(pieces), _list_terms(sentence), is_statement=is_statement))
     else:
         passages = _list_windows(sentence)
@@ -158,10 +156,9 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
 
 
 def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
-    """Split a sentence into clauses. Returns a list for each clause, of its words that have terms.
+    """Split a sentence into clauses, which are lists of words with terms and can be empty.
 
-    A clause ends at a word such as `and`, and behind a mark such as a comma. The list of a clause without
-    terms is empty.
+    A clause ends before a word such as `and`, and after a mark such as a comma.
     """
     clauses: list[list[_Word]] = [[]]  # words are added to the last clause
     for piece_number, piece in enumerate(pieces):
@@ -179,12 +176,12 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
 
 
 def _split_token(piece_number: int, token: str, run_terms: list[Term]) -> list[_Word]:
-    """Make words of a token in Hangul, or in a script without spaces between words.
+    """Convert a token in Hangul, or in a script without spaces, to words.
 
-    A token of Hangul is one word. One without spaces may be a whole sentence, so two pairs of characters
+    A Hangul token is one word. Without spaces, a token can be a sentence, so each two pairs of characters
     count as a word.
     """
-    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts don't need it
 
     if not scripts.is_unspaced(token):
         return [_Word(piece_number, run_terms, is_cut=True)]
@@ -196,7 +193,7 @@ def _split_token(piece_number: int, token: str, run_terms: list[Term]) -> list[_
 
 
 def _list_terms(words: list[_Word]) -> list[Term]:
-    """List the terms of some words, each once."""
+    """List the distinct terms of some words."""
     term_by_text: dict[str, Term] = {}
     for word in words:
         for term in word.terms:
@@ -205,10 +202,7 @@ def _list_terms(words: list[_Word]) -> list[Term]:
 
 
 def _is_short(words: list[_Word]) -> bool:
-    """Whether some words are few enough to be searched together, by their number of terms.
-
-    A word that was cut has many terms, its pieces, and counts once.
-    """
+    """Whether words have few enough terms to be searched together. Cut words count once."""
     whole_words = [word for word in words if not word.is_cut]
     if len(whole_words) == len(words):
         return len(_list_terms(words)) <= WHOLE
@@ -217,23 +211,22 @@ def _is_short(words: list[_Word]) -> bool:
 
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
-    """List overlapping windows of `WINDOW` words, each `STEP` words after the one before.
-
-    The last window, which reaches the end, may be shorter.
-    """
+    """List overlapping windows of `WINDOW` words, with starts `STEP` words apart. The last may be shorter."""
     last_start = max(len(words) - WINDOW, 0)
-    # A range doesn't reach its end, so go on for one step: the last window then has the last word.
+    # Go one step beyond the last start, since a range excludes its end.
     starts = range(0, last_start + STEP, STEP)
     return [words[start : start + WINDOW] for start in starts]
 
 
 def _split_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and list items of a text, then its lines of code and logs.
+    """Yield the sentences and list items in text, then its lines of code and logs. Some may be empty.
 
-    A sentence ends at its line's end at the latest. Some of the texts may be empty.
+    Sentences end at the end of a line.
     """
     if not text.isascii():
-        text = text.translate(_SPACED)  # add spaces, so that `split` finds where sentences end
+        text = text.translate(
+            _SPACED
+        )  # add spaces after marks, so that `split` separates sentences
     pasted_lines = []
     is_fenced = False
     for line in text.split("\n"):
@@ -257,6 +250,6 @@ def _split_sentences(text: str) -> Iterator[str]:
 
 
 def _is_code(line: str) -> bool:
-    """Whether more than a fifth of a line's characters are signs and digits, as in code and logs."""
+    """Whether more than a fifth of a line's characters are symbols and digits, as in code and logs."""
     sign_count = len(line) - len(line.translate(_WITHOUT_SIGNS))
     return sign_count > _CODE * len(line)

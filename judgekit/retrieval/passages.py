@@ -50,14 +50,14 @@ class Passage:
 
 
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
-    """Map the numbers of entries to their sections, in order; entries without sections are left out."""
+    """Return the sections of entries in order, by entry number. Entries without sections are left out."""
     passages: dict[int, list[Passage]] = {}
     query = _SECTIONS_IN % ",".join(map(str, numbers))
     heading = ""
     titles = ""
     rows = opened.connection.execute(query)
     for number, line, start, end, words, new_heading, new_titles in rows:
-        if new_heading is not None:  # only the first of several sections below a heading has it
+        if new_heading is not None:  # if a heading has multiple sections, only the first row has it
             heading = new_heading
             titles = new_titles
         if number not in passages:
@@ -72,14 +72,14 @@ def count_in_passages(
     patterns: Sequence[Pattern],
     profile: Profile,
 ) -> None:
-    """Count the terms in each section of an entry: in its part of the body, and in its headings.
+    """Count the terms in each section, in its part of the body and in its headings.
 
-    `positions_by_term` has the positions and the weights of each term in the entry's body. Sections may
-    overlap, and are in the order of their starts and their ends.
+    `positions_by_term` are the weighted positions of terms in the entry's body. Sections are sorted, but may
+    overlap.
     """
     body_weight = profile.weights["body"]
     for number, occurrences in positions_by_term.items():
-        first_number = 0  # of the first section that doesn't end before the position
+        first_number = 0  # the first section that doesn't end before the position
         for position, weight in sorted(occurrences):
             while first_number < len(passages) and passages[first_number].end <= position:
                 first_number += 1
@@ -89,10 +89,10 @@ def count_in_passages(
                 frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
                 passage_number += 1
 
-    titles = None  # the headings that `title_frequencies` were counted in
+    titles = None  # the headings that `title_frequencies` belong to
     title_frequencies: dict[int, float] = {}
     for passage in passages:
-        if passage.titles != titles:  # the sections cut from one long text have the same
+        if passage.titles != titles:  # sections split from a long text share their headings
             titles = passage.titles
             title_frequencies = _count_in_titles(titles, patterns, profile)
         for number, title_frequency in title_frequencies.items():
@@ -104,9 +104,9 @@ def count_in_passages(
 def _count_in_titles(
     titles: str, patterns: Sequence[Pattern], profile: Profile
 ) -> dict[int, float]:
-    """Map each term, by its number, to the weight of its occurrences in the headings of a section."""
+    """Return the weights of the terms that occur in a section's headings, by term number."""
     frequencies: dict[int, float] = {}
-    text = f" {titles} "  # a pattern begins and ends with the blanks around a term
+    text = f" {titles} "  # patterns include the spaces around a term
     for pattern in patterns:
         number, needle, _ = pattern
         if needle in text:
@@ -117,9 +117,6 @@ def _count_in_titles(
 
 
 def name_section(passage: Passage, number: int, title: str) -> FoundSection:
-    """Build the section to show: its number, its headings and its line.
-
-    If the first heading is the title of the whole text, it's left out.
-    """
+    """Build a section's number, headings and line for display. Omit a heading that equals the title."""
     title_prefix = f"{title}{JOINED}"
     return FoundSection(number, passage.heading.removeprefix(title_prefix), passage.line)

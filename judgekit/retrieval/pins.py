@@ -28,10 +28,9 @@ _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NU
 def suggest(
     notes: Sequence[str], pin_by_note: dict[str, str], roots: Iterable[str], profiles: Profiles
 ) -> list[str]:
-    """Add the nearest name, as a suggestion, to each note about a pin that names no memory.
+    """Add the nearest name to each note about a pin that matches no memory, if there's any.
 
-    `pin_by_note` maps these notes to their pins. Without a near name, such a note stays as it is, and so do
-    all other notes.
+    `pin_by_note` maps these notes to their pins. Other notes are returned unchanged.
     """
     if pin_by_note.keys().isdisjoint(notes):
         return list(notes)
@@ -50,7 +49,7 @@ def suggest(
 
 
 def _map_names_to_paths(roots: Iterable[str], profiles: Profiles) -> dict[str, str]:
-    """Map each name that a pin could have meant to the path of its memory."""
+    """Return the memories' paths by all names that a pin could have meant."""
     path_by_name: dict[str, str] = {}
     for root in roots:
         for path, entry_id, title in _list_memories(root, profiles):
@@ -58,16 +57,14 @@ def _map_names_to_paths(roots: Iterable[str], profiles: Profiles) -> dict[str, s
             _, _, stem = path_without_ending.rpartition("/")
             for name in (path, path_without_ending, stem, entry_id, title):
                 comparable_name = _make_comparable(name)
-                if comparable_name not in path_by_name:  # the first memory of a name counts
+                if comparable_name not in path_by_name:  # keep the first memory with a name
                     path_by_name[comparable_name] = path
     return path_by_name
 
 
 def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
-    """Find the name nearest to a pin; None if none is near.
-
-    Only the names that share most pairs of letters are compared in full, which takes long.
-    """
+    """Return the name nearest to a pin, or None if none is near."""
+    # A full comparison takes long, so only compare the names that share most pairs of letters.
     pairs = _pair_letters(pin)
     likeliest_first = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
     matches = difflib.get_close_matches(pin, likeliest_first[:_MOST_COMPARED], n=1)
@@ -75,24 +72,24 @@ def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
 
 
 def _pair_letters(name: str) -> set[str]:
-    """Return the different pairs of neighbouring letters in a name."""
+    """Return the distinct pairs of adjacent letters in a name."""
     return {name[start : start + 2] for start in range(len(name) - 1)}
 
 
 def _make_comparable(name: str) -> str:
-    """Return a name's beginning in lower case, with spaces for all signs except `/` and `.`."""
+    """Return a name's beginning in lower case, with spaces for all punctuation except `/` and `.`."""
     spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MOST_LETTERS]]
     return "".join(spaced).casefold()
 
 
 def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
-    """List the path, the id and the title of each memory that can be pinned; none if the index is damaged."""
+    """List each memory's path, id and title; [] if the index is damaged."""
     try:
         with closing(index.open_index(root, profiles, patience=_PATIENCE)) as opened:
             return opened.connection.execute(_MEMORIES, (_MOST_MEMORIES,)).fetchall()
     except NoFullTextError:
         _, entries, _ = scan.entries(root, profiles)
-    except sqlite.DatabaseError:  # the search reports it
+    except sqlite.DatabaseError:  # the search will report it
         return []
     memories = []
     for path, entry in entries:

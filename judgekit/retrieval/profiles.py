@@ -152,7 +152,7 @@ class RetrievalProfileFile(Strict):
 
 
 def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile:
-    """Return a kind's profile: the project's, else the user's, else ours; raises `ConfigError`."""
+    """Read a kind's profile: the project's, the user's, or else the bundled one. Raises `ConfigError`."""
     path = find(kind, project)
     profile = yamlfile.read_model(
         path, RetrievalProfileFile, version_key="retrieval", most=yamlfile.CONFIG_BYTES
@@ -163,7 +163,7 @@ def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile
 
 
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
-    """Compile the plain data for `compiled.Profiles`; raises `ConfigError`."""
+    """Compile profiles to plain data for `compiled.Profiles`; raises `ConfigError`."""
     profiles = {kind: read_profile(kind, project) for kind in scan.KINDS}
     language_names = _list_language_names(project)
     language_names.update(profile.language for profile in profiles.values())
@@ -177,14 +177,14 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
 
 
 def read_language(name: str, project: Path | None = None) -> LanguageFile:
-    """Return a language: the project's, else the user's, else ours; raises `ConfigError`."""
+    """Read a language: the project's, the user's, or else the bundled one. Raises `ConfigError`."""
     path = find(name, project)
     most = yamlfile.CONFIG_BYTES
     return yamlfile.read_model(path, LanguageFile, version_key="language", most=most)
 
 
 def _list_language_names(project: Path | None) -> set[str]:
-    """Collect the names of the languages that have a file in any retrieval folder."""
+    """Return the names of all languages with a file in a retrieval folder."""
     names = set()
     for _, folder in search_path.folders("retrieval", project):
         for path in folder.glob("*.yaml"):
@@ -194,7 +194,7 @@ def _list_language_names(project: Path | None) -> set[str]:
 
 
 def _is_language(path: Path) -> bool:
-    """Whether a file starts with the keys of a language's file; links and devices are never read."""
+    """Whether a file starts with the keys of a language file. Links and devices aren't read."""
     if path.is_symlink() or not path.is_file():
         return False
     try:
@@ -210,10 +210,7 @@ def _is_language(path: Path) -> bool:
 
 
 def _compile_language(file: LanguageFile) -> dict[str, Any]:
-    """Compile a language for `compiled.Language`; its fingerprint covers everything that affects the index.
-
-    Words and endings lose their accents here, as those of texts do.
-    """
+    """Compile a language to data for `compiled.Language`, without accents."""
     pairs = []
     for base, forms in file.irregular.items():
         for form in forms.split():
@@ -221,9 +218,9 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
     steps = None
     if file.endings is not None:
         steps = [_compile_step(step) for step in file.endings]
-    stop_words = list(dict.fromkeys(map(fold, file.stop)))  # each once
+    stop_words = list(dict.fromkeys(map(fold, file.stop)))  # without duplicates
 
-    # The other rules don't affect the index.
+    # The fingerprint covers only the rules that affect the index.
     rules_of_index = repr((sorted(stop_words), pairs, file.abbreviations, steps))
     checksum = zlib.crc32(rules_of_index.encode())
     abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
@@ -241,9 +238,9 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
 
 
 def _compile_step(step: Step) -> str:
-    """Write a step of a stemmer as one text that's quick to parse, as `3 ing: ies:y`.
+    """Compile a stemmer's step to text that's quick to parse, such as `3 ing: ies:y`.
 
-    The number is that of the letters that must be left. Behind it stands each ending with its replacement.
+    The number is that of letters that must remain. Then come the endings with their replacements.
     """
     replacements = {fold(ending): "" for ending in step.drop}
     for ending, replacement in step.replace.items():
@@ -253,7 +250,7 @@ def _compile_step(step: Step) -> str:
 
 
 def render() -> str:
-    """Build the content of `bundled.json`: the bundled profiles and the default settings."""
+    """Render the content of `bundled.json`: the bundled profiles and default settings."""
     endings: set[str] = set()
     for source in scan.KINDS.values():
         endings.update(source.ENDINGS)
@@ -267,7 +264,7 @@ def render() -> str:
 
 
 def find(name: str, project: Path | None) -> Path:
-    """Find the file of a kind or a language in the first folder that has it; raises `ConfigError`."""
+    """Find the first file for a kind or language in the retrieval folders; raises `ConfigError`."""
     for origin, folder in search_path.folders("retrieval", project):
         path = folder / f"{name}.yaml"
         if origin == "project":

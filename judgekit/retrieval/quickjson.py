@@ -31,23 +31,23 @@ _scan = make_scanner(_context)
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Parse the JSON `text`, replacing NULs by spaces; raises `ValueError` if it isn't JSON."""
+    """Parse JSON `text`, with spaces for NULs; raises `ValueError` if it's invalid."""
     text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
     text = text.replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
         value, end = _scan(text, 0)
-    # The C code raises a SystemError if it can't find the `json` module, whose error it wants to raise.
+    # The C code raises SystemError if it can't find the `json` module for its actual error.
     except (ValueError, StopIteration, RecursionError, SystemError):
         raise ValueError("not valid JSON") from None
-    has_more_behind = end != len(text)
-    if has_more_behind:
+    has_more_after = end != len(text)
+    if has_more_after:
         raise ValueError("not valid JSON")
     may_have_surrogates = "\\ud" in text or "\\uD" in text  # as escapes
     return _replace_surrogates(value) if may_have_surrogates else value
 
 
 def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Return the value in a JSON file (of its first million characters), or None if it can't be read."""
+    """Return the value in a JSON file, or None if it can't be read."""
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             return loads(file.read(_MOST))
@@ -56,7 +56,7 @@ def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
 
 
 def dumps(value: object) -> str:
-    """Return `value` as JSON on one line. It's not for the prompt hook: importing `json` is slow."""
+    """Serialise `value` as JSON on one line. The prompt hook mustn't use this, since `json` loads slowly."""
     import json  # noqa: PLC0415 - see the module's docstring
 
     return json.dumps(value, ensure_ascii=False)
@@ -65,7 +65,7 @@ def dumps(value: object) -> str:
 def written(value: object) -> str:
     """Serialise `value` as ASCII JSON without importing `json`.
 
-    It may consist of dicts with texts as keys, lists, tuples, texts, numbers, booleans and None.
+    It can contain dicts with string keys, lists, tuples, strings, numbers, booleans and None.
     """
     if isinstance(value, str):
         return str(encode_basestring_ascii(value))
@@ -80,7 +80,7 @@ def written(value: object) -> str:
 
 
 def _replace_surrogates(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
-    """Replace lone surrogates in all texts of a value: they're valid in JSON, but not in UTF-8."""
+    """Replace lone surrogates in all strings of a value, since UTF-8 can't encode them."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):

@@ -48,12 +48,12 @@ _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
-    """Parse a store's `.judgekitignore`, skipping wrong lines, empty ones and comments."""
+    """Parse the lines of a `.judgekitignore`, skipping invalid ones."""
     from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
 
     parsed = []
     for line in lines:
-        with suppress(ValueError):  # it can match nothing
+        with suppress(ValueError):  # an invalid pattern
             pattern = patterns.parse(line)
             if pattern is not None:
                 parsed.append(pattern)
@@ -61,8 +61,8 @@ def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
 
 
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
-    """Whether a path relative to the root is left out; the folders above it are assumed to be in."""
-    for pattern in reversed(patterns):  # the last one that matches decides
+    """Whether a path relative to the root is ignored, provided that its parent folders aren't."""
+    for pattern in reversed(patterns):  # the last matching pattern decides
         is_for_path = folder or not pattern.folders_only
         if is_for_path and pattern.entry.fullmatch(path):
             return not pattern.takes_back
@@ -103,15 +103,14 @@ class Store:
     def list(self, relative: str) -> Listing:
         """List the folder `relative` ("" is the root), without its subfolders' content.
 
-        The listing has no files if the folder is gone, can't be read, or is a link out of the store. The last
-        two are among its problems.
+        If it's unreadable or a link out of the store, it has no files, but a problem.
         """
         path = f"{self.root}/{relative}" if relative else self.root
-        # Stamped before it's read, so that a change during the reading gives another stamp.
+        # Take the stamp before listing, so that a change in between results in another stamp.
         read_at = index_file.clock()
         stamp = index_file.look(path, folder=True)
         listing = Listing(stamp, read_at)
-        if not relative:  # the root's listing also reports the problems of the store's own list
+        if not relative:  # the root also reports problems with the store's own list
             listing.problems += self._read_own_list().problems
         elif os.path.islink(path) and not self._leads_inside(relative, listing):
             return listing
@@ -122,12 +121,12 @@ class Store:
         except PermissionError:
             problem = "this folder may not be read, so nothing in it is searched"
             listing.problems.append(f"{relative or self.root}: {problem}")
-        except OSError:  # no such folder: nothing to list
+        except OSError:  # the folder doesn't exist
             pass
         return listing
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
-        """Add a file or a folder in the folder `relative` to its listing, if the store's rules allow it."""
+        """Add a file or subfolder of `relative` to its listing, if the store's rules allow it."""
         # Names that aren't UTF-8 contain lone surrogates, which can't be stored or printed.
         is_unprintable = any("\ud800" <= char <= "\udfff" for char in entry.name)
         if is_unprintable or entry.name.startswith("."):
@@ -145,13 +144,13 @@ class Store:
             self._add_file(name, entry, listing)
 
     def _read_own_list(self) -> Listed:
-        """Read the store's own list of its entries, if it has one; later calls return the same list."""
+        """Read the store's own list of entries, if any. The result is cached."""
         if self._own_list is None:
             self._own_list = self.source.listed(self.root, self._profile)
         return self._own_list
 
     def _may_lead_to_entries(self, path: str) -> bool:
-        """Whether a folder may contain entries, or lead to one that does."""
+        """Whether a folder can contain entries, directly or in subfolders."""
         if path in self.record_folders:
             return True
         for folder in self._read_own_list().folders:
@@ -163,7 +162,7 @@ class Store:
         return self.source.DEEP and is_shallow and name not in _NOT_DOCUMENTS
 
     def _is_folder(self, path: str, entry: os.DirEntry[str], listing: Listing) -> bool:
-        """Whether an entry is a folder of the store. A link counts if it leads to a folder of records."""
+        """Whether an entry is a folder of the store. Only records may be in a linked folder."""
         if entry.is_dir(follow_symlinks=False):
             return True
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
@@ -176,22 +175,22 @@ class Store:
         try:
             is_file = entry.is_file()
             is_link = entry.is_symlink()
-        except OSError:  # a link to itself
+        except OSError:  # e.g. a link to itself
             return
         if not is_file or (is_link and not self._leads_inside(name, listing)):
             return
         stamp = index_file.look(entry.path)
-        if stamp is None:  # it has disappeared since
+        if stamp is None:  # it was just deleted
             return
         self.room -= 1
         if self.room >= 0:
             listing.files[name] = stamp
-        elif self.room == -1:  # report only the first one too many
+        elif self.room == -1:  # report this only once
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
 
     def _leads_inside(self, relative: str, listing: Listing) -> bool:
-        """Whether a link leads to something inside of the store; if not, that's added to the problems."""
+        """Whether a link stays inside the store. Otherwise, add a problem."""
         if contained(self.root, relative):
             return True
         listing.problems.append(f"{relative}: outside {self.root}; ignored")
@@ -199,7 +198,7 @@ class Store:
 
 
 def _read_patterns(path: str) -> list[Pattern]:
-    """Read the patterns of an ignore file; an empty list if it's a link or can't be read."""
+    """Read the patterns in an ignore file; [] if it's a link or can't be read."""
     if not os.path.isfile(path) or os.path.islink(path):
         return []
     try:
@@ -211,7 +210,7 @@ def _read_patterns(path: str) -> list[Pattern]:
 
 
 def kind_of(root: str, profiles: Profiles) -> str:
-    """Return the first kind of store that recognises a folder; without any, it's a folder of documents."""
+    """Return the first kind that recognises a folder, or else the kind for documents."""
     for kind, source in KINDS.items():
         if source.is_store(root, profiles.by_kind[kind]):
             return kind
@@ -219,10 +218,7 @@ def kind_of(root: str, profiles: Profiles) -> str:
 
 
 def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
-    """Read the entry in a file; return it with the problem of the file.
-
-    The entry is None if the file has none, and the problem is None if there's none.
-    """
+    """Read a file's entry, if any, and the problem with the file, if any."""
     try:
         entry = KINDS[profile.kind].read(root, path, profile)
     except Unreadable as error:
@@ -234,7 +230,7 @@ def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str
 
 
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
-    """Read a whole store without an index. Returns its profile, entries with their paths, and problems."""
+    """Read a complete store without an index. Returns its profile, its entries by path, and problems."""
     profile = profiles.by_kind[kind_of(root, profiles)]
     store = Store(root, profile.kind, profiles)
     pending_folders = [""]

@@ -54,7 +54,7 @@ _MARKS = {"#": "\x01", "+": "\x02", ".": "\x03"}
 
 
 def _build_ascii_table() -> str:
-    """Build a table for `str.translate`: the placeholders become signs again, all other signs spaces."""
+    """Build a table for `str.translate` that restores signs from placeholders, and blanks other signs."""
     sign_by_mark = {mark: sign for sign, mark in _MARKS.items()}
     table = ""
     for code in range(128):
@@ -73,7 +73,7 @@ class _WordTable(dict[int, str]):
     """A table for `str.translate` that fills itself: each character maps to itself, a word, or a space."""
 
     def __missing__(self, code: int) -> str:
-        """Choose the replacement of a character that's met for the first time, and remember it."""
+        """Choose and cache the replacement for a new character."""
         if len(self) >= _MOST_CACHED:
             self.clear()
         char = chr(code)
@@ -90,13 +90,13 @@ class _WordTable(dict[int, str]):
 
 
 def _is_in_blocks(code: int, blocks: Sequence[tuple[int, int]]) -> bool:
-    """Whether a character's code is in one of some blocks, each given by its first and its last code."""
+    """Whether a character code is in a block, given by first and last code."""
     return any(first <= code <= last for first, last in blocks)
 
 
 def _is_mark(char: str) -> bool:
-    """Whether a character is a vowel or a tone written around a letter, as in Thai and Hindi."""
-    import unicodedata  # noqa: PLC0415 - most prompts do without
+    """Whether a character is a vowel or tone mark around a letter, as in Thai and Hindi."""
+    import unicodedata  # noqa: PLC0415 - most prompts don't need it
 
     is_mark = unicodedata.category(char).startswith("M")
     return is_mark and not _is_in_blocks(ord(char), (_SELECTORS,))
@@ -109,7 +109,7 @@ class _Scripts(dict[str, int]):
     """The script of each character, one of the numbers above. It's a cache that fills itself."""
 
     def __missing__(self, char: str) -> int:
-        """Look up the script of a character that's met for the first time, and remember it."""
+        """Look up and cache the script of a new character."""
         if len(self) >= _MOST_CACHED:
             self.clear()
         code = ord(char)
@@ -125,16 +125,15 @@ _SCRIPT_OF = _Scripts()
 
 
 def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
-    """Split a text into its words, in order. A word with a sign is followed by the word without it.
+    """Split text into words. A word with a sign is followed by the word without it: `.net` by `net`.
 
-    So `.net` gives `.net` and `net`. A dot only begins a word behind one of the texts in `before_dot`: a
-    character and the dot, for example `(.`.
+    `before_dot` are strings such as `(.` in which the dot can start a word.
     """
     marked = _keep_signs(text, before_dot)
-    # The table for ASCII, which most texts are, is ten times as fast.
+    # The ASCII table suits most texts, and is ten times faster.
     table = _SPACED if text.isascii() else _WORD_TABLE
     pieces = marked.translate(table).split()
-    has_no_signs = marked is text  # `_keep_signs` returns such a text itself, not a copy
+    has_no_signs = marked is text  # then `_keep_signs` returns the same object
     if has_no_signs:
         return pieces
     signs = "".join(_MARKS)
@@ -148,7 +147,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
 
 
 def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str]:
-    """Return the words of a text as they're written; words connected by `joiners` stay one."""
+    """Split text into words as written. Words connected by `joiners` stay together."""
     if joiners not in _TABLE_BY_JOINERS:
         _TABLE_BY_JOINERS[joiners] = _TokenTable(joiners)
     marked = _keep_signs(text, before_dot)
@@ -168,7 +167,7 @@ class _TokenTable(dict[int, str]):
         self._unchanged_codes = {ord(char) for char in (*joiners, *_MARKS.values())}
 
     def __missing__(self, code: int) -> str:
-        """Choose the replacement of a character that's met for the first time, and remember it."""
+        """Choose and cache the replacement for a new character."""
         if len(self) >= _MOST_CACHED:
             self.clear()
         replacement = chr(code) if code in self._unchanged_codes else _WORD_TABLE[code]
@@ -181,15 +180,15 @@ _UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
 
 
 def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
-    """Replace signs that belong to a word, as in `C#` and `.NET`, by placeholders, which survive splitting.
+    """Replace signs that belong to a word, as in `C#` and `.NET`, by placeholders that survive splitting.
 
-    A text without such signs is returned itself, not a copy.
+    Without such signs, the same object is returned.
     """
     mark_by_position: dict[int, str] = {}
     if "#" in text:
-        _mark_behind_words(text, "#", mark_by_position)
+        _mark_after_words(text, "#", mark_by_position)
     if "++" in text:
-        _mark_behind_words(text, "++", mark_by_position)
+        _mark_after_words(text, "++", mark_by_position)
     if "." in text:
         _mark_before_words(text, before_dot, mark_by_position)
     if not mark_by_position:
@@ -203,19 +202,16 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
     return "".join(pieces)
 
 
-def _mark_behind_words(text: str, sign: str, mark_by_position: dict[int, str]) -> None:
-    """Add each place at which `sign` ends a word, as in `C#`, to `mark_by_position`.
-
-    A sign ends a word if a letter precedes it and the word doesn't go on behind it.
-    """
+def _mark_after_words(text: str, sign: str, mark_by_position: dict[int, str]) -> None:
+    """Add the positions where `sign` ends a word, as in `C#`, to `mark_by_position`."""
     mark = _MARKS[sign[0]]
     start = text.find(sign)
     while start >= 0:
         end = start + len(sign)
-        is_behind_letter = start > 0 and text[start - 1].isalpha()
+        is_after_letter = start > 0 and text[start - 1].isalpha()
         next_char = text[end : end + 1]  # "" at the end of the text
         goes_on = next_char != "" and (next_char.isalnum() or next_char in "#+=_")
-        if is_behind_letter and not goes_on:
+        if is_after_letter and not goes_on:
             for position in range(start, end):
                 mark_by_position[position] = mark
         start = text.find(sign, end)
@@ -224,10 +220,9 @@ def _mark_behind_words(text: str, sign: str, mark_by_position: dict[int, str]) -
 def _mark_before_words(
     text: str, before_dot: Sequence[str], mark_by_position: dict[int, str]
 ) -> None:
-    """Add each place at which a dot begins a word, as in `.NET`, to `mark_by_position`.
+    """Add the positions where a dot starts a word, as in `.NET`, to `mark_by_position`.
 
-    Such a dot precedes a letter. It begins the text, or it's behind a space, a bracket or another of the
-    characters in `before_dot`.
+    Such a dot is at the start of the text or after a character in `before_dot`, and before a letter.
     """
     if text.startswith(".") and text[1:2].isalpha():
         mark_by_position[0] = _MARKS["."]
@@ -242,25 +237,22 @@ def _mark_before_words(
 
 
 def has_runs(word: str) -> bool:
-    """Whether a word has characters of the scripts that are cut into pairs or beginnings."""
-    if max(word) < FIRST:  # the quick way for most scripts
+    """Whether a word has characters in scripts that are split into pairs or beginnings."""
+    if max(word) < FIRST:  # a shortcut for most scripts
         return False
     return any(_SCRIPT_OF[char] != LETTERS for char in word)
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether a word has characters of scripts without spaces, so that it may be a whole sentence."""
-    if max(word) < FIRST:  # the quick way for most scripts
+    """Whether a word has characters in scripts without spaces, so that it can be a complete sentence."""
+    if max(word) < FIRST:  # a shortcut for most scripts
         return False
     return any(_SCRIPT_OF[char] > HANGUL for char in word)
 
 
 def split_runs(word: str) -> list[tuple[int, str]]:
-    """Split a word into runs of one script each. Returns pairs of the script and the run.
-
-    An empty word has no runs.
-    """
-    if not word:  # a combining mark without its letter
+    """Split a word into runs of a single script. Returns pairs of script and run."""
+    if not word:  # e.g. a combining mark without a letter
         return []
     starts = [0]
     for position in range(1, len(word)):
@@ -278,12 +270,12 @@ def index_forms(script: int, run: str) -> list[str]:
     """List the terms to index for a run of Hangul, or of a script without spaces."""
     if script == HANGUL:
         return beginnings(run)
-    # The last character begins no pair, so it's added alone: a query for one character finds it then.
+    # No pair starts with the last character, so add it alone. A query for a single character then finds it.
     return [*_list_pairs(run), run[-1]]
 
 
 def query_forms(script: int, run: str) -> list[str]:
-    """List the terms to query for a run; a single character is queried as a beginning."""
+    """List the terms to query for a run. A single character is queried as a prefix."""
     if script == HANGUL:
         return beginnings(run)
     is_single = len(run) == 1
@@ -291,15 +283,15 @@ def query_forms(script: int, run: str) -> list[str]:
 
 
 def _list_pairs(run: str) -> list[str]:
-    """List the overlapping pairs of neighbouring characters."""
+    """List the overlapping pairs of adjacent characters."""
     return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
 def beginnings(run: str) -> list[str]:
     """List the beginnings of a Korean word, shortest first, and the word itself.
 
-    A beginning has two to eight syllables. In a word of two, the second one is often a particle, so there the
-    first one alone is a beginning.
+    Beginnings have two to eight syllables. In a word of two, the second is often a particle, so the first
+    alone is a beginning as well.
     """
     shortest = 1 if len(run) <= 2 else 2  # noqa: PLR2004 - see the docstring
     longest = min(len(run) - 1, MOST_BEGINNINGS)
@@ -309,7 +301,7 @@ def beginnings(run: str) -> list[str]:
 
 
 def share_of_runs(text: str) -> float:
-    """Measure the share of characters, 0..1, whose scripts are cut into pairs or beginnings."""
+    """Return the fraction of characters in scripts that are split into pairs or beginnings."""
     if not text or max(text) < FIRST:
         return 0.0
     count = sum(_SCRIPT_OF[char] != LETTERS for char in text)
@@ -334,5 +326,5 @@ _SPREAD = _Spread()
 
 
 def spread(text: str) -> str:
-    """Return a text with a `GAP` behind each character of a script without spaces."""
+    """Return text with a `GAP` after each character in a script without spaces."""
     return text.translate(_SPREAD)

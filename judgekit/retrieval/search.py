@@ -72,16 +72,15 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 ) -> RankedCandidates:
     """Find the `limit` best candidates for `query` in the stores at `roots`.
 
-    A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`. Only
-    `trusted` roots, those that the user named, may lead out of `project`. Several stores are merged by
-    confidence. Memories named by `pins` are found for any query. `pool` hits of a store are rated. After
-    `patience` seconds, the search goes on with the files read so far.
+    A root is a path (relative to `project`, or with `~`) or `claude:auto`. Only `trusted` roots, which the
+    user named, may be outside `project`. Memories named by `pins` are found for any query. `pool` is the
+    number of hits to rate per store. After `patience` seconds, files that weren't read yet are left out.
     """
     profiles = profiles or Profiles(bundled())
     ranked = RankedCandidates([], [])
     store_search = _Search(query, profiles, project, pins, ranked)
     project_prefix = os.path.realpath(project).rstrip(os.sep) + os.sep
-    for root in dict.fromkeys(roots):  # each once
+    for root in dict.fromkeys(roots):  # without duplicates
         folder = resolve(root, project)
         if not os.path.isdir(folder):
             continue
@@ -90,7 +89,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
         ranked.searched_roots.append(folder)
-        hits = None  # until a full-text search has run
+        hits = None  # without a full-text search
         if scorer != _KEYWORD:
             hits = store_search.find_by_fulltext(folder, limit, pool, patience)
         if hits is None:
@@ -116,7 +115,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
 
 def _merge_stores(ranked: RankedCandidates) -> None:
-    """Order the hits of several stores; of hits for the same file, and of equal notes, keep the first."""
+    """Sort the hits of multiple stores, and keep only the first of the same file or of equal notes."""
     hit_by_file: dict[str, Candidate] = {}
     for hit in sorted(ranked.candidates, key=_sort_key):
         if hit.file not in hit_by_file:
@@ -127,7 +126,7 @@ def _merge_stores(ranked: RankedCandidates) -> None:
 
 
 def _sort_key(hit: Candidate) -> tuple[bool, float]:
-    """Return the key to sort a hit by: hits in force come first, then the more confident ones."""
+    """Sort hits in force before others, and then by confidence."""
     is_out_of_force = hit.status != ""
     return is_out_of_force, -hit.confidence
 
@@ -135,7 +134,7 @@ def _sort_key(hit: Candidate) -> tuple[bool, float]:
 def _move_pinned(
     ranked: RankedCandidates, pins: Sequence[str], candidate_by_pin: Mapping[str, Candidate]
 ) -> None:
-    """Move the candidates that pins name to `ranked.pinned`, in the order of the pins."""
+    """Move pinned candidates to `ranked.pinned`, in the order of the pins."""
     pinned: dict[str, Candidate] = {}
     for pin in pins:
         if pin in candidate_by_pin:
@@ -148,7 +147,7 @@ def _move_pinned(
 def _note_missing_pins(
     ranked: RankedCandidates, pins: Sequence[str], pinned: Collection[str]
 ) -> None:
-    """Add a note about each pin that names no memory in any of the stores that were searched."""
+    """Add a note about each pin that matches no memory in the searched stores."""
     for pin in pins:
         if pin not in pinned:
             ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_NO_PIN}"] = pin
@@ -156,7 +155,7 @@ def _note_missing_pins(
 
 
 def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
-    """Write a line about each root that isn't a folder, or a single line if none of the roots is one."""
+    """Describe each root that isn't a folder, or if none is, all of them in a line."""
     unique_roots = list(dict.fromkeys(roots))
     missing_roots = []
     for root in unique_roots:
@@ -164,7 +163,7 @@ def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
         if os.path.isdir(folder):
             continue
         if root == AUTO_ROOT:
-            missing_roots.append(f"{root}: {folder}")  # nobody knows its folder by heart
+            missing_roots.append(f"{root}: {folder}")  # people don't know this folder
         else:
             missing_roots.append(root)
     has_store = len(missing_roots) < len(unique_roots)
@@ -175,21 +174,22 @@ def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
 
 
 def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
-    """Whether the real path `folder`, where `root` leads, is in the project or allowed by the user.
+    """Whether the real path `folder` of `root` is inside the project or allowed by the user.
 
-    `project_prefix` is the project's real path and a separator. The main working tree of a linked worktree
-    counts as the project, too. Any other folder is only searched if `root` is trusted, and if it's absolute
-    or begins with `..`: a root inside the project could be a link that came with a clone.
+    `project_prefix` is the project's real path with a separator.
     """
     if (folder + os.sep).startswith(project_prefix):
         return True
-    from judgekit.retrieval import worktree  # noqa: PLC0415 - few stores are outside
+    from judgekit.retrieval import worktree  # noqa: PLC0415 - most stores are inside
+
+    # In a linked worktree, the main working tree belongs to the project as well.
 
     main = worktree.path_in_main_worktree(project_prefix.rstrip(os.sep))
     if main is not None:
         main_prefix = os.path.realpath(main).rstrip(os.sep) + os.sep
         if (folder + os.sep).startswith(main_prefix):
             return True
+    # A relative root inside the project could be a link that came with a clone, so it must lead upwards.
     is_absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
     first_folder, *_ = os.path.normpath(root).split(os.sep)
     leads_up = first_folder == os.pardir
@@ -197,10 +197,9 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
 
 
 def resolve(root: str, project: str) -> str:
-    """Return the absolute path of a configured root, whether it exists or not.
+    """Return the absolute path of a configured root, which may not exist.
 
-    If a linked git worktree lacks the folder, but the main working tree has it, the latter's path is
-    returned.
+    If only the main working tree of a linked worktree has the folder, that's returned.
     """
     project_folder = os.path.abspath(project)
     if root == AUTO_ROOT:
@@ -213,7 +212,7 @@ def resolve(root: str, project: str) -> str:
         return folder
     from judgekit.retrieval import worktree  # noqa: PLC0415 - only if a store is missing
 
-    # Files that git ignores exist in the main working tree only.
+    # Files ignored by git are only in the main working tree.
     main_folder = worktree.path_in_main_worktree(project_folder)
     if main_folder is not None:
         folder_in_main = os.path.normpath(os.path.join(main_folder, root))
@@ -243,10 +242,10 @@ class _Search:
     def find_by_fulltext(
         self, root: str, limit: int, pool: int, patience: float | None
     ) -> list[Candidate] | None:
-        """Find the hits in the store at `root`; None if this Python has no full-text search.
+        """Find hits in the store at `root`; None if this Python has no full-text search.
 
-        If the index turns out to be damaged, it's built anew. If it can't be used for another reason, for
-        example because it's locked, an index in memory answers.
+        A damaged index is built again. If the index can't be used, e.g. because it's locked, one in memory is
+        used instead.
         """
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
@@ -259,10 +258,10 @@ class _Search:
         try:
             return self._search_index(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
-            opened.connection.close()  # its file may be deleted next
-            if index_file.is_damage(error):  # opening it doesn't show all damage, reading does
+            opened.connection.close()  # the file may be deleted next
+            if index_file.is_damage(error):  # some damage shows only in reading
                 opened = index.open_index(root, self.profiles, anew=True, patience=patience)
-            else:  # the file is fine, but locked, for example
+            else:  # the file is fine, but e.g. locked
                 from judgekit.retrieval import update  # noqa: PLC0415 - only if the index is locked
 
                 opened = update.build_in_memory(root, self.profiles)
@@ -271,12 +270,11 @@ class _Search:
             opened.close()
 
     def _search_index(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
-        """Find the hits in an open index, and collect the pins and the notes of its store.
+        """Find hits in an open index, and collect the store's pins and notes.
 
-        The hits' files are checked. If any of them changed, its entry is read again, and the search is
-        repeated.
+        If a hit's file has changed, its entry is read again and the search repeated.
         """
-        is_quick = pool < bm25.POOL  # the prompt hook passes a smaller pool than a search
+        is_quick = pool < bm25.POOL  # the prompt hook uses a smaller pool
         languages = terms.choose_languages(
             terms.excerpt(self.text), opened.languages, opened.rare_languages
         )
@@ -289,7 +287,7 @@ class _Search:
 
         for _ in range(MAX_ROUNDS):
             pinned = self._find_pinned(opened) if self.pins else {}
-            opened.connection.execute("BEGIN")  # so that one lock covers all statements
+            opened.connection.execute("BEGIN")  # use one lock for all statements
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
             candidates = (*pinned.values(), *confidence.unfold(hits))
@@ -298,7 +296,7 @@ class _Search:
                 break
 
         for pin, candidate in pinned.items():
-            is_new = pin not in self.pinned  # the first store that has it counts
+            is_new = pin not in self.pinned  # the first store with the memory counts
             if is_new and candidate.place not in opened.outdated:
                 self.pinned[pin] = candidate
         self._add_notes(opened.notes())
@@ -307,10 +305,7 @@ class _Search:
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
-        """Find the memory that each pin names in a store: by path, by id, or by a path without its ending.
-
-        Pins that name nothing here are left out.
-        """
+        """Find the memory that each pin names in a store, by path, by id, or by a path without ending."""
         pinned = {}
         for pin in self.pins:
             row = self._find_pinned_row(opened.connection, pin, opened.root)
@@ -321,7 +316,7 @@ class _Search:
     def _find_pinned_row(
         self, connection: Connection, pin: str, root: str
     ) -> tuple[Any, ...] | None:
-        """Find the row of the memory that a pin names in the store at `root`; None if it names none."""
+        """Find the row of the pinned memory in the store at `root`, or None."""
         by_path = f"{_PINNED} path = ?"
         row: tuple[Any, ...] | None
         paths = self._list_paths(pin, root)
@@ -341,7 +336,7 @@ class _Search:
         return None
 
     def _list_paths(self, pin: str, root: str) -> list[str]:
-        """List the paths in the store at `root` that a pin may mean: relative to the store or the project."""
+        """List the paths that a pin can mean in the store at `root`, relative to the store or the project."""
         root_prefix = root.rstrip(os.sep) + os.sep
         paths = []
         for base in (root, os.path.realpath(self.project)):
@@ -351,9 +346,9 @@ class _Search:
         return paths
 
     def find_by_keyword(self, root: str) -> list[Candidate]:
-        """Find the entries of the store at `root` that have words of the query in their titles or tags.
+        """Find the store's entries with query words in their titles or tags.
 
-        Also collects the pins that name one of the entries, and the notes of the store.
+        Also collects the store's pins and notes.
         """
         from judgekit.retrieval import scan  # noqa: PLC0415 - only without a full-text index
 
@@ -362,7 +357,7 @@ class _Search:
             self.ranked.empty_roots.append(root)
 
         for pin in self.pins:
-            if pin in self.pinned:  # the first store that has it counts
+            if pin in self.pinned:  # the first store with the memory counts
                 continue
             possible_paths = self._list_paths(pin, root)
             possible_paths += _add_endings(possible_paths)
@@ -376,14 +371,14 @@ class _Search:
         return match_keywords(entries, root, profile, self.text)
 
     def _add_notes(self, notes: list[str]) -> None:
-        """Add the notes of one store; of many, the first ones and the number of the others."""
+        """Add a store's notes. If there are many, add the first ones and the number of others."""
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
 
 
 def _add_endings(paths: Sequence[str]) -> list[str]:
-    """Complete paths with each possible file ending."""
+    """Add each possible file ending to each path."""
     complete_paths = []
     for path in paths:
         complete_paths += [path + ending for ending in compiled.ENDINGS]
@@ -391,7 +386,7 @@ def _add_endings(paths: Sequence[str]) -> list[str]:
 
 
 def plain_words(text: str) -> set[str]:
-    """Return the runs of ASCII letters and digits in a text, in lower case, without single characters."""
+    """Return the ASCII words in text, in lower case, without single characters."""
     spaced = [char if char.isascii() and char.isalnum() else " " for char in text.lower()]
     words = "".join(spaced).split()
     return {word for word in words if len(word) > 1}
@@ -400,10 +395,7 @@ def plain_words(text: str) -> set[str]:
 def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
-    """Find the entries of a store that have any word of the prompt in their titles or tags.
-
-    Returns them as rated hits, best first.
-    """
+    """Find the entries with words of the prompt in their titles or tags, rated and best first."""
     language = profile.language
     words = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
     hits = []
@@ -422,7 +414,7 @@ def match_keywords(
         hit.text = entry.title.lower()
         hits.append(hit)
 
-    # Rate them like hits of a full-text search, for which each word is a term.
+    # Rate the hits as those of a full-text search, with each word as a term.
     query_terms = []
     for number, word in enumerate(words):
         term = terms.Term(word, [word], [word], common=word in language.common)
@@ -433,10 +425,7 @@ def match_keywords(
 
 
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:
-    """Return the points of a word of the query: 3 for a tag, 2 for a word of the title.
-
-    A word that only begins a tag or a word of the title gets 1 point, and any other word gets 0.
-    """
+    """Return a query word's points: 3 as a tag, 2 in the title, 1 as the start of such a word, else 0."""
     if word in tags:
         return _TAG
     if word in title:
@@ -448,7 +437,7 @@ def _count_points(word: str, title: set[str], tags: set[str]) -> int:
 
 
 def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
-    """Build the candidate of an entry; if the entry doesn't know its age, its file's time counts."""
+    """Build an entry's candidate. If the entry has no date, use its file's time."""
     updated = entry.updated
     if not updated:
         updated = os.path.getmtime(os.path.join(root, path))
@@ -460,13 +449,10 @@ def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Can
 
 
 def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
-    """Read the first `limit` characters of a candidate's text, or all for None.
-
-    The text is "" if the file is gone or retired by now.
-    """
+    """Read up to `limit` characters of a candidate's text (None means all); "" if it's gone or retired."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - loaded only to show a text
 
-    if candidate.kind == confidence.COMMAND:  # a path from a user's program is never opened
+    if candidate.kind == confidence.COMMAND:  # never open a path from a user's program
         return candidate.text[:limit]
     profiles = profiles or Profiles(bundled())
     profile = profiles.by_kind[candidate.kind]
@@ -479,13 +465,13 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
 def passages(
     text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
-    """Read each hit's text. Returns pairs of the passage with the most terms of `text`, and the whole text.
+    """Return each hit's best passage, which has the most terms of `text`, and its whole text.
 
-    If none of the terms occurs in the hit, its passage is the beginning.
+    Without any term, the passage is the beginning.
     """
     profiles = profiles or Profiles(bundled())
     pairs = []
-    # Stores of different kinds may be in different languages.
+    # Stores of different kinds can be in different languages.
     terms_by_kind: dict[str, list[terms.Term]] = {}
     connection = index_file.connect(":memory:")
     try:
@@ -504,24 +490,21 @@ def passages(
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the text of a candidate's best section.
-
-    It's the whole text if the candidate has no sections, or if the file has changed and lacks that section.
-    """
+    """Return the text of a candidate's best section, or the whole text if it has none."""
     if not candidate.sections:
         return text
     from judgekit.retrieval import sections  # noqa: PLC0415 - loaded only to show a text
 
-    best_section = candidate.sections[0]  # they're sorted, the best first
+    best_section = candidate.sections[0]  # the best comes first
     text_sections = sections.cut(text)
-    if best_section.number >= len(text_sections):  # the file has changed since it was indexed
+    if best_section.number >= len(text_sections):  # the file has changed since
         return text
     section = text_sections[best_section.number]
     return text[section.start : section.end]
 
 
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
-    """Return the terms of a query. Its language is guessed from the query alone, without a store."""
+    """Return a query's terms, in a language that's guessed from the query alone."""
     main_language = profile.language
     other_languages = profile.languages.beside(main_language.name)
     excerpt = terms.excerpt(text)
@@ -530,12 +513,9 @@ def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
 
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
-    """Find the passage of a text with the most terms, and put it on one line.
-
-    If the text has none of the terms, it's the beginning of the text.
-    """
+    """Return the passage with the most terms, or else the beginning, on a single line."""
     expression = " OR ".join(term.shown for term in query_terms)
-    # SQLite stores neither lone surrogates nor NULs.
+    # SQLite can't store lone surrogates or NULs.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     passage = text[:SNIPPET_LIMIT]
     text = terms.spread(text)
@@ -551,8 +531,8 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
 
 
 def _find_cut_position(connection: Connection, text: str, expression: str) -> int:
-    """Return the position behind the `_MOST`-th matching word of a text, or its end if there are fewer."""
-    # FTS5 puts a character 1 before and a character 2 behind each match.
+    """Return the position after the `_MOST`-th matching word, or the end if there are fewer."""
+    # FTS5 will put the characters 1 and 2 around each match.
     without_marks = text.translate({1: " ", 2: " "})
     connection.execute(_PUT, (without_marks,))
     row = connection.execute(_MARKED, (expression,)).fetchone()
@@ -566,7 +546,7 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
         match, _, text_behind = piece.partition("\2")
         word_count += max(len(terms.words(match)), len(match) // _UNSPACED_WORD)
         if word_count > _MOST:
-            # A match may be a long run of many words: keep a part of it, but one character at least.
+            # A match can be a long run of many words, so keep only part of it.
             return end + max(len(match) * _MOST // word_count, 1)
         end += len(match) + len(text_behind)
     return len(text)
