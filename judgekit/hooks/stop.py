@@ -101,7 +101,7 @@ def _read_changes(
     if patterns is None:
         patterns = settings.load(folder).gate.paths
     path = payload.get("transcript_path")
-    since = transcript.started(path) if isinstance(path, str) else None
+    since = transcript.read_start_time(path) if isinstance(path, str) else None
     files = tasks.read_changed_files(folder, patterns, since=since, most=most)
     if not files:
         return None

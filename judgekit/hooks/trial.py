@@ -137,7 +137,7 @@ def read_prompts(place: str, project: str, most: int) -> list[str]:
     if place == "log":
         prompts = [str(line.get("prompt", "")) for line in explain.read_log(project)]
     else:
-        prompts = transcript.prompts(project, most, _is_answered)
+        prompts = transcript.list_typed_prompts(project, most, _is_answered)
     return choose_distinct(prompts, most)
 
 

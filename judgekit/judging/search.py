@@ -342,7 +342,7 @@ def judged_hook(
     config = configuration.load(Path(project))
     retrieval = config.retrieval
     transcript_path = str(payload.get("transcript_path") or "")  # without one there are no turns
-    turns = transcript.last_turns(transcript_path, retrieval.context_turns)
+    turns = transcript.read_last_turns(transcript_path, retrieval.context_turns)
     query = Query(_put_best_parts_first(prompt, parts, config), turns)
     candidates = _add_texts(query, hits, _read_passages(prompt, hits, config, project))
     selection = running.run(

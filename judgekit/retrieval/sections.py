@@ -64,7 +64,7 @@ class Heading:
 
 
 def cut(text: str) -> list[Section]:
-    """Cut a text into sections, in its order; an empty list if it would be a single one."""
+    """Cut a text into sections, in order. Returns an empty list for fewer than two sections."""
     sections = _cut_conversation(text)
     if not sections:
         sections = _cut_below_headings(text)
@@ -72,34 +72,36 @@ def cut(text: str) -> list[Section]:
 
 
 def _cut_below_headings(text: str) -> list[Section]:
-    """Cut a text at its headings. Each section has its own heading, and those it's below."""
+    """Cut a text at its headings. A section's heading includes the headings above it."""
     sections: list[Section] = []
-    open_headings: list[Heading] = []  # the current one, and those it's below
+    open_headings: list[Heading] = []  # the path to the current heading, highest level first
     start = 0
     lines_above = 0
     for heading in headings(text):
         text_above = text[start : heading.start]
         _add_pieces(sections, text_above, start, lines_above, _join_headings(open_headings))
+        # A heading closes the headings of its own level and of lower levels.
         while open_headings and open_headings[-1].level >= heading.level:
             open_headings.pop()
         open_headings.append(heading)
         start = heading.start
         lines_above = heading.lines_above
     _add_pieces(sections, text[start:], start, lines_above, _join_headings(open_headings))
+
     return _drop_bare_headings(sections, text)
 
 
 def _join_headings(headings_above: Sequence[Heading]) -> str:
-    """Join the texts of headings, the highest first: `Install > Windows`."""
+    """Join heading texts, highest level first: `Install > Windows`."""
     return JOINED.join([heading.text for heading in headings_above])
 
 
 def _add_pieces(
     sections: list[Section], text: str, start: int, lines_above: int, heading: str
 ) -> None:
-    """Add the text below one heading to `sections`, in pieces if it's long; a blank text adds nothing.
+    """Add the text below a heading to `sections`, cut into pieces if it's long. Skip blank text.
 
-    `start` is the text's place in the whole text, and `lines_above` the number of lines above it there.
+    `start` and `lines_above` are the text's position and the number of lines above it in the full document.
     """
     if not text.strip():
         return
@@ -107,6 +109,7 @@ def _add_pieces(
     if len(text) <= LONG:
         sections.append(Section(start, whole_end, lines_above, heading))
         return
+
     piece_start = start
     piece_lines_above = lines_above
     end = start
@@ -115,7 +118,8 @@ def _add_pieces(
         size = end - piece_start
         is_end_of_paragraph = not line.strip()
         may_end_here = size >= LONG or (size >= ENOUGH and is_end_of_paragraph)
-        leaves_enough = whole_end - end > ENOUGH // 2  # for another piece
+        # Avoid a tiny last piece.
+        leaves_enough = whole_end - end > ENOUGH // 2
         if may_end_here and leaves_enough:
             sections.append(Section(piece_start, end, piece_lines_above, heading))
             piece_start = end
@@ -124,7 +128,7 @@ def _add_pieces(
 
 
 def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]:
-    """Leave out each section that's only a heading, if the next section is below this heading, too."""
+    """Drop sections that are only a heading, if the next section's heading includes this heading."""
     kept_sections = []
     for section, next_section in zip_longest(sections, sections[1:]):
         lines = text[section.start : section.end].split("\n")
@@ -140,18 +144,20 @@ def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]
 def headings(text: str) -> Iterator[Heading]:
     """Yield the headings of a text, ignoring lines in fences and comments."""
     is_fenced = False
-    comment_end = ""  # the sign that ends a comment begun on an earlier line, or ""
+    comment_end = ""  # the sign that will end the open comment, or ""
     line_before = ""
     line_before_start = 0
     start = 0
-    # Other signs get the next levels in the order in which they occur, as in reST.
+    # Other underline signs get the next levels in order of appearance, as in reST.
     level_by_underline = {"=": 1, "-": 2}
 
     for number, whole_line in enumerate(text.split("\n")):
         line = whole_line.removesuffix("\r")
         is_fence = line.lstrip().startswith(("```", "~~~"))
+        # A line of tildes below a title is an underline.
         if is_fence and not is_fenced and _is_underline(line, line_before):
             is_fence = False
+
         if not comment_end and is_fence:
             is_fenced = not is_fenced
         elif not is_fenced:
@@ -169,7 +175,7 @@ def headings(text: str) -> Iterator[Heading]:
                 level = level_by_underline[sign]
                 title = line_before.strip()[:_MOST_HEADING]
                 yield Heading(line_before_start, number - 1, level, title, is_title=sign == "=")
-                line = ""  # an underline is no title for an underline below it
+                line = ""  # an underline can't be the title for another underline
 
         line_before = line
         line_before_start = start
@@ -177,16 +183,16 @@ def headings(text: str) -> Iterator[Heading]:
 
 
 def _read_title(line: str) -> str:
-    """Return the text of a Markdown heading; "" if the line isn't one."""
-    behind_signs = line.lstrip("#")
-    if not behind_signs.startswith((" ", "\t")):  # `#tag`, for example
+    """Return a Markdown heading's text; "" if the line isn't a heading."""
+    after_signs = line.lstrip("#")
+    if not after_signs.startswith((" ", "\t")):  # `#tag`, for example
         return ""
     title = _strip_id(line.strip("# \t"))
     return without_links(title)[:_MOST_HEADING]
 
 
 def _is_underline(line: str, line_before: str) -> bool:
-    """Whether a line consists of one sign, repeated, and makes the line before it a heading."""
+    """Whether a line is one sign, repeated, that makes the line before it a heading."""
     title = line_before.strip()
     underline = line.rstrip()
     sign = line[:1]
@@ -199,12 +205,12 @@ def _is_underline(line: str, line_before: str) -> bool:
         return True
     if len(underline) < _LEAST_UNDERLINE or line_before.startswith((" ", "\t", *_NO_TITLES)):
         return False
-    # In Markdown dashes may be shorter than the title; the other signs are of reST, and may not.
+    # Markdown's dashes can be shorter than the title. The other signs are reST, which forbids that.
     return sign == "-" or len(underline) >= len(title)
 
 
 def without_links(text: str) -> str:
-    """Replace a heading's links by their texts: `[Retries](retries.md)` becomes Retries."""
+    """Replace links by their texts: `[Retries](retries.md)` becomes Retries."""
     if "](" not in text:
         return text
     converted = ""
@@ -221,10 +227,10 @@ def without_links(text: str) -> str:
 
 
 def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
-    """Remove comments of MDX and HTML from a line.
+    """Remove MDX and HTML comments from a line.
 
-    `comment_end` is the sign that ends a comment begun on an earlier line, or "" if no comment is open.
-    Returns the text outside of comments, and the `comment_end` for the next line.
+    `comment_end` is the sign that ends a comment opened on an earlier line, or "".
+    Returns the text outside comments, and `comment_end` for the next line.
     """
     text_outside = ""
     while True:
@@ -233,17 +239,18 @@ def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
             if not end:
                 return text_outside, comment_end
             comment_end = ""
+
         starts = [(line.find(sign), sign) for sign in _COMMENTS if sign in line]
         if not starts:
             return (text_outside + line).rstrip(), ""
-        start, sign = min(starts)  # the first comment
+        start, sign = min(starts)  # the first comment on the line
         text_outside += line[:start]
         line = line[start + len(sign) :]
         comment_end = _COMMENTS[sign]
 
 
 def _strip_id(title: str) -> str:
-    """Remove the id in braces at the end of a heading: `Retries {#retries}` or `Retries {: .class}`."""
+    """Remove the id or class in braces after a heading: `Retries {#retries}` or `Retries {: .class}`."""
     start = title.rfind("{")
     if start <= 0 or not title.endswith("}"):
         return title
@@ -253,31 +260,33 @@ def _strip_id(title: str) -> str:
 
 
 def _cut_conversation(text: str) -> list[Section]:
-    """Cut a conversation into overlapping windows of three turns; an empty list if it isn't one."""
+    """Cut a conversation into overlapping windows of three turns. Returns an empty list for other texts."""
     named_turns, filled_lines = _find_named_turns(text)
     count_by_name: dict[str, int] = {}
     for name, _ in named_turns:
         count_by_name[name] = count_by_name.get(name, 0) + 1
-    # A name that occurs only once isn't a speaker: `Date: 8 May`.
+    # A name that occurs only once isn't a speaker, as in `Date: 8 May`.
     speakers = {name for name, count in count_by_name.items() if count > 1}
     turns = [turn for name, turn in named_turns if name in speakers]
     if not _is_conversation(len(turns), speakers, filled_lines):
         return []
 
+    # Until now, each turn extends to the end of the text.
     for turn, next_turn in pairwise(turns):
         turn.end = next_turn.start
+
     preamble = _describe_preamble(text[: turns[0].start])
     windows = []
-    # Pair each turn with the one that ends its window; the last turns begin no window of their own.
+    # Pair each turn with the last turn of its window. The last two turns start no window.
     for first_turn, last_turn in zip(turns, turns[TURNS - 1 :], strict=False):
         windows.append(Section(first_turn.start, last_turn.end, first_turn.lines_above, preamble))
     return windows
 
 
 def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
-    """Find the lines that may begin a turn: pairs of the name, and a turn that still ends with the text.
+    """Find lines that look like turns. Returns (name, turn) pairs, and the number of nonblank lines.
 
-    Also returns the number of lines in the text that aren't blank.
+    The turns aren't cut yet: each extends to the end of the text.
     """
     named_turns: list[tuple[str, Section]] = []
     filled_lines = 0
@@ -288,7 +297,7 @@ def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
             is_fenced = not is_fenced
         if line.strip():
             filled_lines += 1
-            name = "" if is_fenced else _find_speaker(line)
+            name = "" if is_fenced else _find_speaker(line)  # code has lines such as `key: value`
             if name:
                 named_turns.append((name, Section(start, len(text), number, "")))
         start += len(line) + 1
@@ -296,20 +305,23 @@ def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
 
 
 def _find_speaker(line: str) -> str:
-    """Return the speaker's name, in lower case, if a line is a turn (`Ann: Hello`); else ""."""
+    """Return the speaker's name in lower case for a turn (`Ann: Hello`), else ""."""
     name, colon, text = line.lstrip("*_>").partition(":")
     name = name.rstrip("*_")
     is_url = text.startswith("//")
     if not colon or not name or len(name) > _MOST_NAME or is_url:
         return ""
+
+    # Roles such as `user` need neither a capital nor text on the same line.
     is_role = name.lower() in _ROLES
     first_char = name[0]
-    # A capital, or a letter of a script without capitals, such as Chinese.
+    # Scripts without capitals, such as Chinese, have letters in neither case.
     is_letter_without_case = first_char.isalpha() and not first_char.islower()
     begins_as_name = first_char.isupper() or is_letter_without_case
     has_text = text.strip("*_ \t\r") != ""
     if not is_role and not (begins_as_name and has_text):
         return ""
+
     if len(name.split()) > _MOST_NAME_WORDS:
         return ""
     is_name = all(char.isalnum() or char in _IN_NAMES for char in name)
@@ -327,7 +339,7 @@ def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
 
 
 def _describe_preamble(text: str) -> str:
-    """Join the text above the first turn into one line: usually a date and the speakers."""
+    """Join the text above the first turn into one line. It's usually a date and the speakers."""
     lines = [line.strip("#*-=: \t\r") for line in text.split("\n")]
     words = " ".join(lines).split()
     return " ".join(words)[:_MOST_PREAMBLE]

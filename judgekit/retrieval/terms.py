@@ -51,8 +51,8 @@ _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
 def stems(text: str, language: Language) -> list[str]:
-    """Return the stems of the words of `text`, in its order, without stop words."""
-    forms_by_word = language.forms
+    """Return the stems of the words in `text`, in order, without stop words."""
+    forms_by_word = language.forms  # a cache
     if len(forms_by_word) > _MAX_KNOWN:
         forms_by_word.clear()
     text_stems: list[str] = []
@@ -66,9 +66,9 @@ def stems(text: str, language: Language) -> list[str]:
 
 
 def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
-    """List the forms under which a folded word is indexed: its stem, or none for a stop word.
+    """List the forms under which a folded word is indexed: its stem, or nothing for a stop word.
 
-    A word in Hangul, or in a script without spaces between words, has a form for each of its pieces.
+    In Hangul and in scripts without spaces, a word is cut into pieces, and each piece has a form.
     """
     if not language.cuts_scripts or not has_runs(word):
         word_stem = stem_of(word, language)
@@ -88,7 +88,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
 
 
 def stem_of(word: str, language: Language) -> str:
-    """Return the stem of a folded word; "" for a stop word, and for a form of one (`got`)."""
+    """Return a folded word's stem; "" for a stop word or an irregular form of a stop word (`got`)."""
     base = language.irregular.get(word, word)
     if word in language.stop or base in language.stop:
         return ""
@@ -98,12 +98,13 @@ def stem_of(word: str, language: Language) -> str:
 
 
 def cut_endings(word: str, steps: Sequence[Endings]) -> str:
-    """Remove a word's endings: each step replaces the longest one that leaves enough letters.
+    """Stem a word: each step replaces the longest suffix that leaves at least its number of letters.
 
-    A word with digits or signs is returned as it is.
+    Words with digits or signs are returned unchanged.
     """
     if not word.isalpha():
         return word
+    # Suffixes are at most `longest_ending` letters long.
     for least_letters, longest_ending, replacements in steps:
         longest = min(longest_ending, len(word) - least_letters)
         for length in range(longest, 0, -1):
@@ -124,13 +125,13 @@ def fold(text: str) -> str:
 
 
 class _Bare(dict[int, str]):
-    """A table for `str.translate` that fills itself, mapping each character to itself without accents.
+    """A table for `str.translate` that maps characters to themselves without accents, filled on demand.
 
-    Accents are removed before anything is normalised: sorting a run of them takes quadratic time.
+    Accents are removed before text is normalised, because sorting a run of accents takes quadratic time.
     """
 
     def __missing__(self, code: int) -> str:
-        """Remove the accents of a character that's met for the first time, and remember the result."""
+        """Remove a new character's accents and remember the result."""
         import unicodedata  # noqa: PLC0415 - most prompts do without
 
         if len(self) >= _MOST_BARE:
@@ -153,7 +154,7 @@ def words(text: str) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, whatever it's written in; see scripts.py."""
+    """Return the words of a text in any script; see scripts.py."""
     if text.isascii() and not _may_have_signs(text):
         return text.translate(_SPACED).split()
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -162,7 +163,7 @@ def split_words(text: str) -> list[str]:
 
 
 def _may_have_signs(text: str) -> bool:
-    """Whether a text may have words such as `C#`, `C++` and `.NET`."""
+    """Whether a text can contain words such as `C#`, `C++` and `.NET`."""
     if "#" in text or "++" in text or text.startswith("."):
         return True
     if "." not in text:
@@ -171,7 +172,7 @@ def _may_have_signs(text: str) -> bool:
 
 
 def has_runs(word: str) -> bool:
-    """Whether a word has characters of scripts that are cut into pairs or beginnings."""
+    """Whether a word contains scripts that are cut into pairs or prefixes."""
     if word.isascii():
         return False
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -180,7 +181,7 @@ def has_runs(word: str) -> bool:
 
 
 def spread(text: str) -> str:
-    """Space out a text so that FTS5 finds pairs of characters of scripts without spaces."""
+    """Insert gaps so that FTS5 finds pairs of characters in scripts without spaces."""
     if text.isascii():
         return text
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -189,7 +190,7 @@ def spread(text: str) -> str:
 
 
 def unspread(text: str) -> str:
-    """Return a text as it was before `spread`."""
+    """Undo `spread`."""
     if text.isascii():
         return text
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -198,9 +199,9 @@ def unspread(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """Stem a lower-case English word by the Snowball algorithm ("Porter2").
+    """Stem a lower-case English word with the Snowball algorithm ("Porter2").
 
-    A word with characters other than a-z and 0-9 is its own stem.
+    Words with characters other than a-z and 0-9 are returned unchanged.
     """
     if len(word) <= _TWO_LETTERS or not _LETTERS.issuperset(word):
         return word
@@ -221,11 +222,11 @@ def stem(word: str) -> str:
         word = word[:-1] + "i"  # `cry` has the stem of `cries`
     for rules in _STEPS:
         word = _replace_ending(word, rules, r1, r2)
-    return _strip_last_letter(word, r1, r2).lower()  # a Y that's a consonant is a y again
+    return _strip_last_letter(word, r1, r2).lower()  # a consonant Y becomes y again
 
 
 def _mark_consonants(word: str) -> str:
-    """Write Y for each y that's a consonant: at the beginning and after a vowel."""
+    """Write Y for each consonant y: at the start of the word and after a vowel."""
     marked = ""
     for char in word:
         is_consonant = not marked or marked[-1] in _VOWELS
@@ -234,10 +235,10 @@ def _mark_consonants(word: str) -> str:
 
 
 def _find_region_starts(word: str) -> tuple[int, int]:
-    """Find where the regions R1 and R2 of a word start, inside of which endings may be removed.
+    """Find the starts of the regions R1 and R2, in which endings may be removed.
 
-    R1 starts behind the first consonant that follows a vowel, and R2 starts the same way inside of R1. So
-    enough of the word is left.
+    R1 starts after the first consonant that follows a vowel. R2 starts in the same way, but inside R1. This
+    leaves enough of the word.
     """
     shape = word.translate(_SHAPE)
     r1 = 0
@@ -251,21 +252,21 @@ def _find_region_starts(word: str) -> tuple[int, int]:
 
 
 def _find_region_start(shape: str, start: int) -> int:
-    """Find the place behind the first vowel and consonant (`vc`) of a word's shape; its end without any."""
+    """Return the position after the first vowel-consonant pair (`vc`), or the shape's length without any."""
     shape_position = shape.find("vc", start)
     return len(shape) if shape_position < 0 else shape_position + 2
 
 
 def _strip_plural(word: str) -> str:
-    """Remove the ending of a plural: `classes` becomes `class`, and `ties` becomes `tie`."""
+    """Remove a plural ending: `classes` becomes `class`, and `ties` becomes `tie`."""
     if word.endswith("sses"):
         return word[:-2]
     if word.endswith(("ied", "ies")):
-        is_short = len(word) <= len("ties")  # these keep their `e`
+        is_short = len(word) <= len("ties")  # short words keep their `e`
         return word[:-1] if is_short else word[:-2]
     if word[-1] == "s" and not word.endswith(("us", "ss")):
         shape = word.translate(_SHAPE)
-        has_earlier_vowel = "v" in shape[:-2]  # not only the one before the `s`, as in `gas`
+        has_earlier_vowel = "v" in shape[:-2]  # a vowel right before the `s` isn't enough: `gas`
         if has_earlier_vowel:
             return word[:-1]
     return word
@@ -274,9 +275,10 @@ def _strip_plural(word: str) -> str:
 def _replace_ending(
     word: str, rules: Sequence[tuple[str, str, bool, str]], r1: int, r2: int
 ) -> str:
-    """Apply the first rule whose ending a word has; stemmer.toml explains the rules.
+    """Apply the first rule whose ending the word has; stemmer.toml explains the rules.
 
-    The ending stays if it's outside the rule's region, or behind another letter than the rule allows.
+    The word stays unchanged if the ending is outside the rule's region or follows a letter the rule doesn't
+    list.
     """
     for ending, replacement, is_for_r2, letters_before in rules:
         if word.endswith(ending):
@@ -290,7 +292,7 @@ def _replace_ending(
 
 
 def _strip_last_letter(word: str, r1: int, r2: int) -> str:
-    """Remove an `e`, or the second `l`, from the end of a word, unless it's needed: `hope` keeps its `e`."""
+    """Remove a final `e`, or the second `l` of `ll`. A short word such as `hope` keeps its `e`."""
     shorter_word = word[:-1]
     is_in_r1 = len(shorter_word) >= r1
     is_in_r2 = len(shorter_word) >= r2
@@ -313,7 +315,7 @@ def _ends_short(word: str) -> bool:
 
 
 def _strip_ed_and_ing(word: str, r1: int) -> str:
-    """Remove `ed` or `ing`, and mend the stem: `hoping` becomes `hope`, `hopped` becomes `hop`."""
+    """Remove `ed` or `ing` and repair the stem: `hoping` becomes `hope`, `hopped` becomes `hop`."""
     ending = ""
     for candidate in _ED_AND_ING:
         if word.endswith(candidate):
@@ -329,7 +331,7 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
             return beginning + "ee"
         return word
 
-    # The stem of `dying` is that of `die`.
+    # `dying` has the stem of `die`.
     is_like_dying = ending == "ing" and len(beginning) == _TWO_LETTERS and beginning[1] == "y"
     if not is_like_dying and _VOWELS.isdisjoint(beginning):
         return word
@@ -338,10 +340,11 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
 
     if beginning.endswith(("at", "bl", "iz")):
         return beginning + "e"
-    # A double letter becomes a single one (`hopped`), but not in `added`, whose stem is `add`.
+    # Double letters become single (`hopped`), except in short words such as `added`, with the stem `add`.
     if beginning.endswith(_DOUBLES):
         is_like_add = len(beginning) == len("add") and beginning[0] in "aeo"
         return beginning if is_like_add else beginning[:-1]
+    # A short word has lost an `e`: `hoping`.
     if len(beginning) <= r1 and _ends_short(beginning):
         return beginning + "e"
     return beginning
@@ -401,7 +404,7 @@ class Term:
 
 
 def _build_expression(forms: list[str], *, prefix: bool) -> str:
-    """Build the FTS5 expression that matches any of some forms; with `prefix`, the first may go on."""
+    """Build the FTS5 expression that matches any of `forms`. With `prefix`, the first form is a prefix."""
     quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
     if prefix:
         quoted[0] += "*"
@@ -411,9 +414,9 @@ def _build_expression(forms: list[str], *, prefix: bool) -> str:
 
 
 def parse(prompt: str, *languages: Language) -> list[Term]:
-    """Return the terms of `prompt`, each once, in its order, `MAX_TERMS` at most.
+    """Return a prompt's terms in order, without duplicates, `MAX_TERMS` at most.
 
-    A compound comes before its parts. `languages` are those of a store, the most frequent one first.
+    A compound comes before its parts. `languages` are the store's, most frequent first.
     """
     text = excerpt(prompt)
     ordered_languages = choose_language(text, languages)
@@ -428,10 +431,7 @@ def parse(prompt: str, *languages: Language) -> list[Term]:
 
 
 def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
-    """Return the languages with the one first that has the most stop words in `text`.
-
-    If several have as many, the first of these stays first.
-    """
+    """Move the language with the most stop words in `text` to the front. On a tie, the earliest wins."""
     if len(languages) == 1:
         return list(languages)
     counts = _count_stop_words(text, languages)
@@ -443,15 +443,15 @@ def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
 def choose_languages(
     text: str, frequent: Sequence[Language], rare: Sequence[Language]
 ) -> list[Language]:
-    """Choose the languages to read a query in: all frequent ones of a store, and at most one rare one.
+    """Choose the languages to read a query in: all of the store's frequent ones, and at most one rare one.
 
-    The rare one is chosen, and comes first, if the query is clearly in it. Reading a query in many languages
-    would find things that nobody means.
+    A rare language is chosen, and comes first, if the query is clearly in it. Reading a query in too many
+    languages would find unrelated things.
     """
     if not rare:
         return list(frequent)
 
-    # A text is likeliest in the language of which it has the most stop words.
+    # The language with the most stop words in the query is the likeliest.
     most_of_frequent = max(_count_stop_words(text, frequent))
     counts_of_rare = _count_stop_words(text, rare)
     most_of_rare = max(counts_of_rare)
@@ -462,9 +462,9 @@ def choose_languages(
 
 
 def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
-    """Count the different stop words of each language in a text, in the order of the languages.
+    """Count each language's different stop words in a text. Returns the counts in the order of `languages`.
 
-    Single Latin letters don't count: they're in texts of any language, and in code.
+    Single Latin letters don't count: they occur in any language, and in code.
     """
     different_words = set(split_words(fold(text)))
     telling_words = [word for word in different_words if len(word) > 1 or not word.isascii()]
@@ -472,9 +472,9 @@ def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
 
 
 def make_terms(token: str, *languages: Language) -> list[Term]:
-    """Make the terms of one word or compound: the compound as a phrase, then each of its parts.
+    """Make the terms of a word or compound: the compound as a phrase, then its parts.
 
-    A stop word of the first language has no term. A term has its stems in all languages.
+    Stop words of the first language have no term. A term has the stems of all languages.
     """
     terms: list[Term | None] = []
     is_plain_word = token.isalpha() and token.isascii()
@@ -486,7 +486,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
 
     if 1 < len(parts) <= MAX_PARTS:
         different_parts = {part.strip(_SIGNS) for part in parts}
-        if len(different_parts) > 1:  # `.NET`, with its parts `.NET` and `NET`, is no compound
+        if len(different_parts) > 1:  # `.NET`, cut into `.NET` and `NET`, isn't a compound
             terms.append(_make_phrase(token, [" ".join(parts)], languages))
 
     for part in parts:
@@ -501,9 +501,9 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
 
 
 def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | None]:
-    """List the terms of a word that has characters of scripts without spaces, or of Hangul.
+    """Make the terms of a word that contains Hangul or a script without spaces.
 
-    These are pairs of characters, the beginnings of Korean words, and words in other letters.
+    The terms are pairs of characters, prefixes of Korean words, and words in other scripts.
     """
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
@@ -513,7 +513,7 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
             terms.append(_make_word(run, languages))
             continue
         for form in scripts.query_forms(script, run):
-            # A single character finds all pairs that begin with it.
+            # A single character finds all pairs that start with it.
             is_prefix = len(form) == 1 and script != scripts.HANGUL
             if len(form) <= MAX_WORD:
                 terms.append(Term(form, [form], [form], prefix=is_prefix))
@@ -521,7 +521,7 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words and compounds in a text, without joiners at their ends."""
+    """Return the words and compounds in a text, without joiners at either end."""
     if text.isalpha() and text.isascii():
         return [text]
     if not text.isascii() or _may_have_signs(text):
@@ -533,9 +533,9 @@ def tokens(text: str) -> list[str]:
 
 
 def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
-    """Return the patterns of terms, for texts of stems with a space before and behind each word.
+    """Return the patterns of terms, for searching a text of stems with a space around each word.
 
-    A pattern is the number of its term, the text to look for, and whether longer words match as well.
+    A pattern is its term's number, the string to look for, and whether longer words match as well.
     """
     patterns = []
     for term in terms:
@@ -547,7 +547,7 @@ def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
 
 
 def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tuple[int, float]]:
-    """Find a pattern in a text of stems. Returns the place and the weight of each match.
+    """Find a pattern in a text of stems. Returns each match's position and weight.
 
     A match weighs 1, or `prefix_weight` if the word in the text is longer than the pattern.
     """
@@ -555,18 +555,18 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
     matches = []
     step = len(needle)
     if not is_beginning:
-        step -= 1  # the space behind a word may be the one before the next match
+        step -= 1  # the space after this match may be the space before the next match
     position = text.find(needle)
     while position >= 0:
         is_longer = is_beginning and text[position + step] != " "
         weight = prefix_weight if is_longer else 1.0
-        matches.append((position + 1, weight))  # behind the space that begins the pattern
+        matches.append((position + 1, weight))  # skip the space before the word
         position = text.find(needle, position + step)
     return matches
 
 
 def camel(word: str) -> list[str]:
-    """Split a camelCase identifier into words; an empty list for any other word, or a very long one."""
+    """Split a camelCase identifier into words. Returns an empty list for other words and very long words."""
     is_in_one_case = word.islower() or word.isupper()
     if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD:
         return []
@@ -575,9 +575,9 @@ def camel(word: str) -> list[str]:
         if not word[position].isupper():
             continue
         follows_capital = word[position - 1].isupper()
-        text_behind = word[position + 1 :]
-        # In `HTTPServer`, the S begins a word; in `URLs`, the L doesn't.
-        is_last_capital = text_behind[:1].islower() and text_behind != "s"
+        text_after = word[position + 1 :]
+        # In `HTTPServer`, the S starts a word; in `URLs`, the L doesn't.
+        is_last_capital = text_after[:1].islower() and text_after != "s"
         if not follows_capital or is_last_capital:
             starts.append(position)
     if len(starts) == 1:
@@ -587,11 +587,11 @@ def camel(word: str) -> list[str]:
 
 
 def hidden_words(text: str, language: Language) -> str:
-    """Collect further words to index: those in camelCase identifiers, and abbreviations written out."""
+    """Collect extra words to index: the words in camelCase identifiers, and abbreviations written out."""
     hidden: list[str] = []
     abbreviations = language.abbreviations
     for chunk in text.split():
-        # The quick way for most words: in lower case there's no camelCase.
+        # Fast path for most words: lower case contains no camelCase.
         if chunk.isascii() and chunk.islower():
             word = chunk.strip(_PUNCTUATION)
             if word in abbreviations:
@@ -607,19 +607,21 @@ def hidden_words(text: str, language: Language) -> str:
 
 
 def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
-    """Shorten a long prompt to its beginning and its end, and replace invalid characters.
+    """Shorten a long prompt to its beginning and end, and replace invalid characters.
 
-    `head` and `tail` are the lengths of the two, in characters. Words that would be cut are left out.
+    The two parts are at most `head` and `tail` characters long. A word at the cut is dropped.
     """
     text = prompt
     if len(prompt) > head + tail:
         beginning = prompt[:head]
         end = prompt[-tail:]
+        # Without spaces, the prompt is cut anywhere.
         whole_words, _, _ = beginning.rpartition(" ")
-        beginning = whole_words or beginning  # one without spaces is cut anywhere
+        beginning = whole_words or beginning
         _, _, whole_words = end.partition(" ")
         end = whole_words or end
         text = f"{beginning}\n{end}"
+
     text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
     if text.isascii():
         return text
@@ -629,11 +631,11 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
 
 
 def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> Term | None:
-    """Make the term for a sequence of words that may be written in any of `forms`.
+    """Make the term for a sequence of words that can be written in any of `forms`.
 
-    None if no form has more than one stem.
+    Returns None if every form has at most one stem.
     """
-    phrases: dict[str, None] = {}  # each once, in this order
+    phrases: dict[str, None] = {}  # a dict, to drop duplicates but keep the order
     for language in languages:
         for form in forms:
             phrase = " ".join(stems(form, language))
@@ -645,9 +647,9 @@ def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> 
 
 
 def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
-    """Make the term of a word. It also finds what the word is short for, as `db` finds database.
+    """Make a word's term. An abbreviation also finds its long form: `db` finds `database`.
 
-    None for a stop word of the first language, for a single letter, and for a very long word.
+    Returns None for a stop word of the first language, a single letter or a very long word.
     """
     language, *other_languages = languages
     folded = fold(word)
@@ -660,7 +662,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     is_prefix = is_short_prefix or len(word_stem) >= language.min_prefix
     is_common = folded in language.common or language.irregular.get(folded) in language.common
 
-    # The other stems of the word, and the stems of what it's short for, are found as well.
+    # The word's stems in other languages and the stems of its long forms are found as well.
     long_forms = list(language.abbreviations.get(folded, ()))
     phrases: list[str] = []
     for other_language in other_languages:
@@ -672,8 +674,8 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
         for any_language in languages:
             phrases.append(" ".join(stems(form, any_language)))
 
-    phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]  # each once
-    if is_prefix:  # words with this prefix are found already
+    phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]  # without duplicates
+    if is_prefix:  # the prefix finds these phrases anyway
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
     elif word_stem in phrases:
         phrases.remove(word_stem)

@@ -44,10 +44,10 @@ class Exchange(NamedTuple):
     calls: list[str]
 
 
-def last_turns(path: str, count: int) -> tuple[str, ...]:
+def read_last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return the last `count` turns of a conversation, oldest first, as "user: …" or "assistant: …".
 
-    There are fewer if the conversation is short, and none if its transcript can't be read.
+    A short conversation has fewer turns. An unreadable transcript has none.
     """
     turns: list[str] = []
     for entry in _read_entries(path, _END_BYTES, from_end=True):
@@ -60,17 +60,17 @@ def last_turns(path: str, count: int) -> tuple[str, ...]:
     return tuple(reversed(turns))
 
 
-def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
-    """List the latest `most` texts that people (not agents) typed in `project`, each once, newest first.
+def list_typed_prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
+    """List the latest `most` different texts that people typed in `project`, newest first.
 
-    Only the texts that are `wanted` count.
+    Only texts for which `wanted` returns true count. Texts typed by agents don't.
     """
-    last_typed: dict[str, float] = {}  # the last time of each text
+    last_typed: dict[str, float] = {}  # the time of each text's latest occurrence
     for changed, path in _list_newest_files():
         if len(last_typed) >= most:
             latest_times = sorted(last_typed.values())[-most:]
             if changed < latest_times[0]:
-                break  # everything in this file and the following ones was typed before
+                break  # everything in this file and the rest is older
         if not _was_held_in(project, path):
             continue
         for entry in _read_entries(path, _WHOLE_BYTES):
@@ -85,7 +85,7 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
 
 
 def _list_newest_files() -> list[tuple[float, str]]:
-    """List the transcripts with the times of their last change, in seconds since the epoch, newest first."""
+    """List the transcripts with their modification times in seconds since the epoch, newest first."""
     files = []
     for path in _list_transcripts():
         stamp = environment.stamp(path)
@@ -96,7 +96,7 @@ def _list_newest_files() -> list[tuple[float, str]]:
 
 
 def _read_typed_text(entry: dict[str, Any]) -> str | None:
-    """Return the text that a person typed; None for any other entry."""
+    """Return the text a person typed; None for any other entry."""
     turn = _read_turn(entry)
     if turn is None:
         return None
@@ -108,7 +108,7 @@ def _read_typed_text(entry: dict[str, Any]) -> str | None:
 
 
 def _was_held_in(project: str, path: str) -> bool:
-    """Whether a person held this conversation in `project`: the first entry that tells decides."""
+    """Whether a person held this conversation in `project`. The first conclusive entry decides."""
     for entry in _read_entries(path, _HEAD_BYTES):
         is_here = _is_here(entry, project)
         if is_here is not None:
@@ -117,7 +117,7 @@ def _was_held_in(project: str, path: str) -> bool:
 
 
 def _is_here(entry: dict[str, Any], project: str) -> bool | None:
-    """Whether a person held this conversation in `project`; None if this entry doesn't tell."""
+    """Whether a person held this conversation in `project`; None if the entry is inconclusive."""
     about = entry.get("payload", entry)  # Codex wraps its facts in a `payload`
     if not isinstance(about, dict):
         return None
@@ -133,8 +133,8 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
     return None
 
 
-def started(path: str) -> float | None:
-    """Return the start of a conversation, in seconds since the epoch; None if it's unknown."""
+def read_start_time(path: str) -> float | None:
+    """Return a conversation's start time in seconds since the epoch; None if unknown."""
     for entry in _read_entries(path, _HEAD_BYTES):
         moment = _read_time(entry)
         if moment is not None:
@@ -143,7 +143,7 @@ def started(path: str) -> float | None:
 
 
 def _read_time(entry: dict[str, Any]) -> float | None:
-    """Return an entry's time, in seconds since the epoch; None if it has none."""
+    """Return an entry's time in seconds since the epoch; None if it's missing or invalid."""
     moment = entry.get("timestamp", entry.get("startTime"))
     if not isinstance(moment, str):
         return None
@@ -154,9 +154,9 @@ def _read_time(entry: dict[str, Any]) -> float | None:
 
 
 def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
-    """Map the digest of each session's id to the session's exchanges.
+    """Read the exchanges of the sessions whose id has one of `digests`, by digest.
 
-    Sessions without a transcript are left out.
+    Sessions without a transcript are omitted.
     """
     exchanges: dict[str, list[Exchange]] = {}
     if not digests:
@@ -172,22 +172,22 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
 
 
 def _read_session_id(path: str) -> str:
-    """Return the id of a transcript's session, which is at the end of the file's name.
+    """Return the session id at the end of a transcript's file name.
 
-    For a transcript of Gemini, the id is read from the first entry.
+    For Gemini's transcripts, the id is read from the first entry.
     """
     name = Path(path).stem
-    if name.startswith("session-"):  # Gemini's; its first entry has the id
+    if name.startswith("session-"):  # Gemini's
         first_entry = next(_read_entries(path, _HEAD_BYTES), {})
         return str(first_entry.get("sessionId"))
     return name[-_SESSION_CHARS:]
 
 
 def _read_exchanges(path: str) -> list[Exchange]:
-    """Read the exchanges in a transcript. What the agent did before the first prompt is left out."""
+    """Read a transcript's exchanges. Anything the agent did before the first prompt is dropped."""
     exchanges: list[Exchange] = []
     for entry in _read_entries(path, _WHOLE_BYTES):
-        speaker, text = _read_turn(entry) or ("", "")  # some entries only have calls
+        speaker, text = _read_turn(entry) or ("", "")  # some entries contain only calls
         if speaker == "user":
             exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
         elif exchanges:
@@ -199,14 +199,14 @@ def _read_exchanges(path: str) -> list[Exchange]:
 
 
 def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
-    """Yield the name and the arguments of each tool call in an entry, as JSON."""
+    """Yield each tool call in an entry as JSON: a list of its name and its arguments."""
     message = _get_message(entry)
     is_answer = entry.get("type") in _ANSWERS and not entry.get("isSidechain")
     if message is None or not is_answer:
         return
 
     calls = []
-    # In Claude Code a call is a block of the content, in Codex it is the message itself.
+    # In Claude Code a call is a content block, in Codex it's the message itself.
     for block in (message, *_list_objects(message.get("content"))):
         if block.get("type") in _CALLS:
             calls.append(block)
@@ -214,7 +214,7 @@ def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
 
     for call in calls:
         name_and_arguments = []
-        # Each client has some of these keys.
+        # The keys differ between clients.
         for key in ("name", "input", "arguments", "args", "action"):
             value = call.get(key)
             if value is not None:
@@ -223,9 +223,9 @@ def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _get_message(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the message in an entry: its `message` (Claude Code), its `payload` (Codex), or itself (Gemini).
+    """Return an entry's message: its `message` (Claude Code), its `payload` (Codex), or itself (Gemini).
 
-    None if that isn't an object.
+    Returns None if the message isn't an object.
     """
     message = entry.get("message", entry.get("payload", entry))
     return message if isinstance(message, dict) else None
@@ -239,7 +239,7 @@ def _list_objects(value: object) -> list[dict[str, Any]]:
 
 
 def _list_transcripts() -> Iterator[str]:
-    """Yield the paths of all transcripts of Claude Code, Codex and Gemini."""
+    """Yield the paths of all Claude Code, Codex and Gemini transcripts."""
     for home in _list_homes():
         for folder, _, names in os.walk(home):
             for name in sorted(names):
@@ -248,7 +248,7 @@ def _list_transcripts() -> Iterator[str]:
 
 
 def _list_homes() -> list[Path]:
-    """List the folders in which the clients keep transcripts; they may not exist."""
+    """List the folders where the clients keep transcripts, whether or not they exist."""
     environ = environment.environ()
     homes = []
     for variable, default, folder in _HOMES:
@@ -258,15 +258,17 @@ def _list_homes() -> list[Path]:
 
 
 def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the entries in the first `size` bytes of a client's transcript.
+    """Yield the entries in the first `size` bytes of a transcript.
 
-    With `from_end`, these are the entries in its last `size` bytes, the last one first. A line that isn't an
-    entry, or is cut off, yields an empty entry. A file that isn't a client's transcript yields none.
+    With `from_end`, yield the entries in the last `size` bytes, last entry first. A line that's cut off or
+    isn't an entry yields an empty entry. A file that isn't a client's transcript yields nothing.
     """
     try:
         file = Path(path)
         is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _list_homes())
-        is_regular = stat.S_ISREG(file.lstat().st_mode)  # no link, and no pipe that never ends
+        is_regular = stat.S_ISREG(
+            file.lstat().st_mode
+        )  # a link is refused, and a pipe may never end
         if not (path.endswith(".jsonl") and is_of_client and is_regular):
             return
         with file.open("rb") as stream:
@@ -288,10 +290,11 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
 
 
 def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
-    """Read the speaker of an entry, "user" or "assistant", and the text; None if nobody speaks."""
+    """Return an entry's speaker ("user" or "assistant") and text; None if it isn't a turn."""
     message = _get_message(entry)
     if message is None or entry.get("isSidechain") or entry.get("isMeta"):
         return None
+
     if "payload" in entry:  # of Codex
         role = message.get("role")
     else:
@@ -310,7 +313,7 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
                 block_texts.append(str(block.get("text", "")))
         content = " ".join(block_texts)
     text = content.strip() if isinstance(content, str) else ""
-    is_added_by_client = text.startswith("<")  # clients put tags around the texts that they add
+    is_added_by_client = text.startswith("<")  # clients put tags around the text they add
     if not text or is_added_by_client:
         return None
     return role, text

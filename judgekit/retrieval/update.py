@@ -71,7 +71,7 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    """Create the tables of an empty index, and the facts that it keeps about itself."""
+    """Create an empty index's tables, and the facts that it keeps about itself."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
     facts = {
@@ -89,7 +89,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
 
 
 def build_in_memory(root: str, profiles: Profiles) -> Index:
-    """Build an index of the store at `root`, or of its newest files, in memory only."""
+    """Build an index of the store at `root` in memory. In a large store, only the newest files are read."""
     index = Index(index_file.connect(":memory:"), root, profiles)
     try:
         create(index.connection, root, profiles)
@@ -102,13 +102,13 @@ def build_in_memory(root: str, profiles: Profiles) -> Index:
 
 
 def replace(root: str, profiles: Profiles, path: str | None) -> None:
-    """Replace the index file at `path` (None: there's none) by an empty one with the next number.
+    """Replace the index file at `path` by an empty one with the next number.
 
-    If another process has done so meanwhile, nothing happens.
+    If `path` is None, there's no file yet. If another process has already replaced the file, do nothing.
     """
     folder = environment.INDEXES.make(environment.file_name_for(root))
     newest = index_file.path_of(root)
-    if newest is not None and path != newest:  # another process has replaced it
+    if newest is not None and path != newest:  # another process has already replaced it
         return
 
     generation = 0
@@ -116,7 +116,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
         *_, newest_generation, _ = newest.split(".")  # `v6.1.sqlite`
         generation = int(newest_generation) + 1
 
-    # Built under another name, so that nobody opens it half-made.
+    # Build the file under a temporary name, so that nobody opens it half-made.
     temporary = f"{folder}/{os.getpid()}{_MAKING}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -134,9 +134,10 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
 
 
 def _create_tables(path: str, root: str, profiles: Profiles) -> None:
-    """Create the tables in a new file. Nobody else uses the file yet, so no journal is needed meanwhile."""
+    """Create the tables in a new index file."""
     connection = index_file.connect(path)
     try:
+        # No other process uses the file yet, so no journal is needed.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         create(connection, root, profiles)
@@ -146,21 +147,21 @@ def _create_tables(path: str, root: str, profiles: Profiles) -> None:
 
 
 def _remove_leftovers(folder: str) -> None:
-    """Remove half-made index files of killed processes, and old files of other versions of judgekit."""
+    """Remove half-made index files of killed processes, and old index files of other judgekit versions."""
     with os.scandir(folder) as entries:
         for entry in list(entries):
             if entry.name.startswith(f"v{VERSION}."):
                 continue
             is_half_made = _MAKING in entry.name
             most_seconds = _ABANDONED if is_half_made else _UNUSED
-            with suppress(OSError):  # it has been finished or removed since, or isn't ours
+            with suppress(OSError):  # the file may have been removed since, or isn't ours
                 age = time.time() - entry.stat().st_mtime
                 if age > most_seconds:
                     os.unlink(entry.path)
 
 
 def _unlink(path: str) -> None:
-    """Remove an index file and the two files that SQLite keeps beside it, as far as they exist."""
+    """Remove an index file and SQLite's two files next to it, whichever exist."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.unlink(path + suffix)
@@ -216,14 +217,15 @@ class Plan:
                     self.changed.append(number)
 
     def _note_gone_folders(self, subfolders_by_folder: Mapping[str, Collection[str]]) -> None:
-        """Note the known folders that disappeared, with those below them, and the files in them.
+        """Note the known folders that disappeared, including their subfolders, and the files in them.
 
-        `subfolders_by_folder` are the subfolders of each folder that was listed.
+        `subfolders_by_folder` maps each listed folder to its subfolders.
         """
         for path, (is_folder, _, _) in sorted(self._known.items()):
             is_root = path == ""
             if is_root or not is_folder:
                 continue
+            # Parents come before their subfolders, so a parent in `gone` is known by now.
             parent, _, _ = path.rpartition("/")
             if parent in self.gone or self._is_missing(path, subfolders_by_folder):
                 self.gone[path] = None
@@ -232,9 +234,9 @@ class Plan:
                 self.lost.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
-        """Note which of the store's own files differ from the index.
+        """Note which of the store's own files, such as its ignore file, differ from the index.
 
-        Returns the names of the files that changed, or may have.
+        Returns the names of the files that changed or may have changed.
         """
         changed_names = []
         for name in scan.OWN:
@@ -252,31 +254,32 @@ class Plan:
                 self.watched[name] = watched
             if stamp != known_stamp or not was_sure:
                 changed_names.append(name)
-                # Some of them are entries, too.
+                # Some of these files are entries as well.
                 for (number,) in self._read_rows("SELECT number FROM file WHERE path = ?", name):
                     self.changed.append(number)
         return changed_names
 
     def _may_be_folder(self, watched_path: str) -> bool:
-        """Whether a watched path is a folder's, or isn't known yet, as a new folder's isn't."""
+        """Whether a watched path is a folder or isn't known yet. An unknown path may be a new folder."""
         is_folder, _, _ = self._known.get(watched_path, (True, None, False))
         return is_folder and watched_path not in scan.OWN
 
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
     ) -> dict[str, Collection[str]]:
-        """Compare the folders `pending`, and those below that need listing. Returns each one's subfolders.
+        """Compare the `pending` folders, and any subfolders that need listing, with the index.
 
-        The root of the store has the path "".
+        Returns the subfolders of each listed folder. The store's root has the path "".
         """
         subfolders_by_folder: dict[str, Collection[str]] = {}
         while pending:
-            folder = pending.pop()  # a folder comes after the one that it's in
+            folder = pending.pop()  # parents come before their subfolders
             is_root = folder == ""
             if folder in subfolders_by_folder:
                 continue
             if not is_root and self._is_missing(folder, subfolders_by_folder):
                 continue
+
             listing = store.list(folder)
             subfolders_by_folder[folder] = listing.folders
             if listing.stamp is None and not is_root:
@@ -287,24 +290,24 @@ class Plan:
 
     @staticmethod
     def _is_missing(path: str, subfolders_by_folder: Mapping[str, Collection[str]]) -> bool:
-        """Whether the folder above `path` was listed, and `path` wasn't among its folders."""
+        """Whether the parent folder of `path` was listed without `path`."""
         parent, _, _ = path.rpartition("/")
         return parent in subfolders_by_folder and path not in subfolders_by_folder[parent]
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything is different."""
+        """Whether anything differs."""
         changes = (self.watched, self.gone, self.new, self.changed, self.lost)
         return self.anew or any(changes)
 
     def _read_rows(self, query: str, *values: object) -> list[Any]:
-        """Return the rows of a query; none if the index is built anew, since what it holds is void then."""
+        """Return a query's rows. If the index is built anew, its content no longer counts: return no rows."""
         if self.anew:
             return []
         return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, folder: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
-        """Note the differences between a folder and the index. Returns the folders below it to list next."""
+        """Note how a folder differs from the index. Returns the subfolders to list next."""
         known_folder = self._known.get(folder)
         stamp = listing.stamp
         stamp_is_sure = True
@@ -326,7 +329,7 @@ class Plan:
         self.stamps.update(unknown_files)
         self.notes[folder] = listing.problems
 
-        # Another folder may have been moved to this path; then those below it are others, too.
+        # If another folder was moved to this path, its subfolders differ as well.
         is_same_folder = False
         if known_folder is not None:
             _, known_stamp, _ = known_folder
@@ -337,7 +340,7 @@ class Plan:
 
 
 def _read_inode(folder_stamp: index_file.Stamp | None) -> int:
-    """Return the number by which the file system knows a folder; 0 for a missing one."""
+    """Return the inode from a folder's stamp; 0 for a missing folder."""
     if folder_stamp is None:
         return 0
     _, _, inode = folder_stamp
@@ -377,11 +380,11 @@ class ReadFile:
 
 
 def detect_language(entry: Entry, profile: Profile) -> str:
-    """Name the language with the most stop words in an entry; "" if it's none of ours.
+    """Name the language with the most stop words in an entry; "" if it isn't one of ours.
 
-    The profile's own language wins unless another one has clearly more: words such as `die` and `on` are in
-    many. A text in plain letters with hardly any stop word is in the profile's language if it's short, or if
-    it's code.
+    The profile's own language wins unless another language has clearly more, since words such as `die` and
+    `on` occur in many languages. ASCII text with few stop words counts as the profile's language if it's
+    short or code.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE]}"
     if scripts.share_of_runs(text) > _RUNS:
@@ -400,10 +403,12 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     main_count = counts.get(main_language, 0)
     least_count = _STOP_SHARE * len(words)
 
+    # Another language has to lead in different stop words, and in all stop words.
     if lead >= least_lead:
         best_count = counts[likeliest]
         if best_count >= _TIMES * main_count and best_count >= least_count:
             return likeliest
+
     if main_count >= least_count:
         return main_language
     if text.isascii() and (is_short or _is_code(text)):
@@ -412,7 +417,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
 
 
 def _is_code(text: str) -> bool:
-    """Whether a text has as many brackets, slashes and other signs as only code has."""
+    """Whether a text has the many brackets, slashes and other signs that are typical of code."""
     sign_count = len(text) - len(text.translate(_WITHOUT_SIGNS))
     return sign_count > _CODE * len(text)
 
@@ -420,8 +425,7 @@ def _is_code(text: str) -> bool:
 def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
     """Return the language for a text's stop words and stems, and the language for its abbreviations.
 
-    `name` is the name of the text's language, or "" if that isn't known. Abbreviations are always read in the
-    store's main language.
+    `name` is the text's language, or "" if unknown. Abbreviations are always read in the main language.
     """
     main_language = profile.language
     if name in ("", main_language.name):
@@ -430,7 +434,7 @@ def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
 
 
 def texts(entry: Entry, language: Language, main_language: Language | None = None) -> list[str]:
-    """Return the stems of an entry for each column of the table `text`; see `cut_texts`."""
+    """Return an entry's stems for each column of the table `text`; see `cut_texts`."""
     columns, _ = cut_texts(entry, language, main_language)
     return columns
 
@@ -438,14 +442,14 @@ def texts(entry: Entry, language: Language, main_language: Language | None = Non
 def cut_texts(
     entry: Entry, language: Language, main_language: Language | None = None
 ) -> tuple[list[str], list[SectionRow]]:
-    """Stem an entry's text for each column of the table `text`, and make the rows of its sections.
+    """Stem an entry for each column of the table `text`, and make the rows of its sections.
 
-    Abbreviations are written out by the rules of the store's `main_language`.
+    Abbreviations are written out in the store's `main_language`.
     """
     titles = " ".join([entry.title, *entry.aliases])
-    # The words of a file's name count as tags. A name of a single word (`net`) says little, so the word goes
-    # to the last column, where it counts less. Copies of a text have different names, so names aren't added
-    # to the title or the body: these two are compared to find copies.
+    # Words of a file name count as tags. A one-word name (`net`) is vague, so it goes to the last column,
+    # where words count less. Names aren't added to the title or body: these two are compared to find copies,
+    # and copies of a text have different names.
     tags = list(entry.tags)
     names = list(entry.name)
     if len(names) > 1:
@@ -463,7 +467,7 @@ def cut_texts(
 
     stemmed_columns = []
     for number, column in enumerate(columns):
-        if number == _BODY and body is not None:
+        if number == _BODY and body is not None:  # stemmed already
             stemmed_columns.append(body)
         else:
             stemmed_columns.append(_clean(" ".join(stems(column, language))))
@@ -475,11 +479,11 @@ def _cut_body(
 ) -> tuple[str, list[SectionRow]]:
     """Stem a body piece by piece, and make the rows of its sections, which may overlap.
 
-    A row has a section's number, its first line, its start and its end in the stems, the number of its stems,
-    its heading, and the stems of its heading. The last two are None if the section before has the same
-    heading.
+    A row has a section's number, its first line, its start and end in the stemmed body, its number of stems,
+    its heading, and the heading's stems. Both headings are None if they repeat the previous section's.
     """
-    bounds = {0, len(entry.body)}  # the positions between which no section begins or ends
+    # Cut the body wherever a section starts or ends, so that each section consists of complete pieces.
+    bounds = {0, len(entry.body)}
     for section in cut_sections:
         bounds.update((section.start, section.end))
     pieces: list[str] = []
@@ -492,7 +496,7 @@ def _cut_body(
         if piece_stems:
             piece = _clean(" ".join(piece_stems))
             pieces.append(piece)
-            stems_length += len(piece) + 1  # with the space behind it
+            stems_length += len(piece) + 1  # with the space after it
             word_count += len(piece_stems)
         position_in_stems[end] = stems_length
         words_before[end] = word_count
@@ -515,21 +519,22 @@ def _cut_body(
 
 
 def _find_line(entry: Entry, section: sections.Section) -> int:
-    """Return the number, from 1, of the line in the file where a section begins; 0 if it isn't known."""
+    """Return the line number, from 1, where a section starts in its file; 0 if unknown."""
     if entry.lines_above is None:
         return 0
     line = max(entry.lines_above + section.lines_above + 1, 1)
-    has_gap = entry.end_chars > 0  # the middle of a very long file is left out
+    # The middle of a very long file is skipped, which leaves a gap before its end.
+    has_gap = entry.end_chars > 0
     gap_place = len(entry.body) - entry.end_chars
     if not has_gap or section.start < gap_place:
         return line
-    if entry.lines_left_out is None:  # the lines of the gap weren't counted
+    if entry.lines_left_out is None:  # the skipped lines weren't counted
         return 0
     return line + entry.lines_left_out
 
 
 def _clean(text: str) -> str:
-    """Return text that SQLite can store: lone surrogates are replaced, NULs become spaces."""
+    """Make text storable in SQLite: replace lone surrogates, and turn NULs into spaces."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
 
 
@@ -544,22 +549,21 @@ class IndexWriter:
         self._languages = index_file.read_counts(self.about["languages"])
 
     def carry_out(self, plan: Plan) -> None:
-        """Write a plan's changes to the index.
-
-        What's watched is updated, what's gone is dropped, and new and changed files are marked as pending.
-        """
+        """Apply a plan: drop what's gone, update the watched paths, and mark the files to read as pending."""
         if plan.anew:
             for table in ("file", "text", "section", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
             self.about |= {"kind": plan.kind, "size": 0}
             self._languages.clear()
 
+        # Remove what's gone.
         for number in plan.lost:
             self.drop(number)
         gone_rows = [(path,) for path in plan.gone]
         self.executemany("DELETE FROM watch WHERE path = ?", gone_rows)
         self.executemany("DELETE FROM note WHERE place = ?", gone_rows)
 
+        # Update the watched paths and their notes.
         for path, (is_folder, stamp, sure) in plan.watched.items():
             row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
             (number_or_none,) = row or (None,)  # for None, SQLite chooses a new number
@@ -570,6 +574,7 @@ class IndexWriter:
             note_rows = [(place, _clean(text)) for text in notes]
             self.executemany("INSERT INTO note VALUES (?, ?)", note_rows)
 
+        # Mark the files to read.
         folder_numbers = dict(
             self.execute("SELECT path, number FROM watch WHERE folder").fetchall()
         )
@@ -580,7 +585,7 @@ class IndexWriter:
         self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed_rows)
 
     def drop(self, number: int) -> None:
-        """Remove a file, its entry and its note."""
+        """Remove a file with its entry and its note."""
         self._drop_text(number)
         self.execute(_DROP_NOTE, (number,))
         self.execute("DELETE FROM file WHERE number = ?", (number,))
@@ -588,13 +593,13 @@ class IndexWriter:
     def put(self, number: int, file: ReadFile) -> bool:
         """Write the result of reading a file, or drop the file if it's gone.
 
-        Returns False if nothing changed except the file's stamp.
+        Returns False if at most the file's stamp changed.
         """
         if file.stamp is None:
             self.drop(number)
             return True
         row = self.execute("SELECT digest FROM file WHERE number = ?", (number,)).fetchone()
-        if row is None:  # another process has dropped it since
+        if row is None:  # another process has dropped the file since
             return False
         (digest,) = row
         if digest == file.digest:
@@ -616,14 +621,14 @@ class IndexWriter:
     def add_text(
         self, number: int, columns: Sequence[str], language: str, rows: Sequence[SectionRow] = ()
     ) -> None:
-        """Add the stems of an entry, and the rows of its sections."""
+        """Add an entry's stems and the rows of its sections."""
         self.execute(_ADD_TEXT, (number, *columns))
         if rows:
             self.executemany(_ADD_SECTION, [(number, *row) for row in rows])
         self._count_stems(columns, language, 1)
 
     def _drop_text(self, number: int) -> None:
-        """Remove the entry of a file, if it has one, from the full-text index and from the counts."""
+        """Remove a file's entry, if it has one, from the full-text index and from the counts."""
         query = "SELECT live, language FROM file WHERE number = ?"
         has_text, language = self.execute(query, (number,)).fetchone() or (False, "")
         if has_text:
@@ -634,7 +639,7 @@ class IndexWriter:
             self.execute("DELETE FROM section WHERE file = ?", (number,))
 
     def _count_stems(self, columns: Sequence[str], language: str, change: int) -> None:
-        """Count an entry that was added (`change` is 1) or removed (-1), with its language and its stems."""
+        """Count an entry's language and stems as added (`change` is 1) or removed (-1)."""
         self.about["size"] += change
         if language:
             self._languages[language] = self._languages.get(language, 0) + change
@@ -649,6 +654,7 @@ class IndexWriter:
         """Write the counts of stems and languages, and the other facts that the index keeps about itself."""
         changes = [(term, change) for term, change in self._changes.items() if change]
         self.executemany(_COUNT, changes)
+        # A count that reaches zero has no row.
         rarer_terms = [(term,) for term, change in changes if change < 0]
         self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", rarer_terms)
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
@@ -667,7 +673,7 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 @contextmanager
 def transaction(index: Index) -> Iterator[IndexWriter]:
-    """Provide a writer for an index, and commit its changes at the end; after an error, none of them.
+    """Provide a writer for an index, and commit its changes at the end. An error rolls all of them back.
 
     Raises `_Passed` if another process has been writing for too long.
     """
@@ -675,7 +681,7 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
         if index_file.says(error, index_file.BUSY):
-            index.connection.execute("PRAGMA busy_timeout = 0")  # one wait a query is enough
+            index.connection.execute("PRAGMA busy_timeout = 0")  # wait only once per query
             raise _Passed from None
         raise
     try:
@@ -700,12 +706,11 @@ def refresh(
 ) -> None:
     """Bring an index up to date with its store.
 
-    Changes are looked for at the `watched_paths` (None: all of them) and in the files with these
-    `file_numbers`. After `patience` seconds no further batch of files is read. If more than `most` files are
-    new, only the newest `most` of them are read.
+    Only `watched_paths` (None means all) and the files with `file_numbers` are checked for changes. After
+    `patience` seconds, no more batches of files are read. At most `most` new files are read, newest first.
     """
     started = time.monotonic()
-    with suppress(_Passed):  # another process brings it up to date
+    with suppress(_Passed):  # then the other process brings the index up to date
         _carry_out_changes(index, watched_paths, file_numbers, most)
         while index.pending:
             with transaction(index) as writer:
@@ -713,7 +718,7 @@ def refresh(
             seconds = time.monotonic() - started
             if patience is not None and seconds > patience:
                 break
-    if not index.kind:  # another process is listing the files, and nothing is known yet
+    if not index.kind:  # another process is still listing the files, and nothing is known yet
         index.load(about(index.connection) | {"kind": scan.kind_of(index.root, index.profiles)})
         index.trouble = f"{index.root}: another process is building the index; not searched"
 
@@ -724,9 +729,9 @@ def _carry_out_changes(
     file_numbers: Sequence[int],
     most_files: int | None,
 ) -> None:
-    """Compare a store with its index, write what is different, and read the first batch of files.
+    """Compare a store with its index, write the differences, and read the first batch of files.
 
-    If nothing differs, nothing is written and no file is read.
+    Without differences, nothing is written or read.
     """
     # Compare without the lock first, since usually nothing differs.
     version = _read_data_version(index)
@@ -736,7 +741,7 @@ def _carry_out_changes(
         return
 
     with transaction(index) as writer:
-        # If another process wrote meanwhile, it wrote most likely the same changes, so compare again.
+        # If another process wrote meanwhile, it probably wrote the same changes, so compare again.
         if _read_data_version(index) != version:
             changed_numbers = plan.changed
             plan = Plan(index, writer.about["kind"], watched_paths)
@@ -746,7 +751,7 @@ def _carry_out_changes(
             _, mtime, _ = plan.stamps[path]
             return mtime
 
-        # The newest are read first: they are the likeliest to matter.
+        # Read the newest files first: they're the likeliest to matter.
         newest_first = sorted(plan.new, key=changed_at, reverse=True)
         index.left_out = 0
         if most_files is not None:
@@ -763,9 +768,9 @@ def _read_data_version(index: Index) -> int:
 
 
 def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
-    """Read files again that may have changed. Returns True if any difference was written.
+    """Read files again that may have changed. Returns True if a difference was written.
 
-    `stale_files` has the number and the path of each file. The paths of files that differ are added to
+    `stale_files` has each file's number and path. The paths of files that differ are added to
     `index.outdated`. If another process is writing, nothing is written.
     """
     files = {}
@@ -777,7 +782,7 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
             index.outdated.add(file_path)
             files[number] = file
             continue
-        # It's the same. Unless its stamp is sure now, there's nothing new to write.
+        # The content is the same, but a stamp that has become sure is worth writing.
         _, changed_at, _ = file.stamp
         if is_sure(changed_at, file.read):
             files[number] = file

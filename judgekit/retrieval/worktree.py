@@ -13,7 +13,7 @@ _MOST = 4_096  # bytes of the files by which git links worktrees
 
 
 def git_root(folder: str) -> str | None:
-    """Return the root of the working tree around a folder (an absolute path); None outside of any."""
+    """Return the root of the working tree around an absolute path; None if there isn't any."""
     while not os.path.lexists(os.path.join(folder, _MARK)):
         parent = os.path.dirname(folder)
         is_topmost = parent == folder
@@ -24,11 +24,11 @@ def git_root(folder: str) -> str | None:
 
 
 def git_folder_of(root: str) -> str:
-    """Return git's own folder for the working tree at `root`; "" if it isn't a working tree."""
+    """Return git's own folder for the working tree at `root`; "" if `root` isn't a working tree."""
     path = os.path.join(root, _MARK)
     if os.path.isdir(path):
         return path
-    # In a linked worktree it's a file with the line `gitdir: PATH`.
+    # In a linked worktree, `.git` is a file with the line `gitdir: PATH`.
     first_line = _read_first_line(path)
     if not first_line.startswith("gitdir:"):
         return ""
@@ -36,10 +36,10 @@ def git_folder_of(root: str) -> str:
 
 
 def main_worktree(root: str) -> str:
-    """Find the main working tree of a repository, of which `root` is a working tree, perhaps a linked one.
+    """Return the main working tree of the repository that the working tree at `root` belongs to.
 
-    That's `root` itself if it isn't linked, and also if the main repository doesn't name the linked tree:
-    then the link may be forged. A bare repository has no main working tree, so its own folder is returned.
+    Returns `root` if it isn't linked, or if the main repository doesn't confirm the link: it may be forged.
+    A bare repository has no main working tree: its own folder is returned.
     """
     git_folder = git_folder_of(root)
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
@@ -50,34 +50,35 @@ def main_worktree(root: str) -> str:
     common_folder = os.path.normpath(os.path.join(git_folder, common_line))
     worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
     is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
-    # The main repository names the linked tree's `.git` in this file.
+    # The main repository confirms the link by naming the linked tree's `.git` in the file `gitdir`.
     back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
     if not back_line or not is_in_repository:
         return root
     back_path = os.path.realpath(os.path.join(git_folder, back_line))
     if back_path != os.path.join(os.path.realpath(root), _MARK):
         return root
+
     is_bare = os.path.basename(common_folder) != _MARK
     return common_folder if is_bare else os.path.dirname(common_folder)
 
 
 def path_in_main_worktree(folder: str) -> str | None:
-    """Return the path in the main working tree that corresponds to `folder`.
+    """Map `folder` to the corresponding path in the main working tree.
 
-    None if the folder isn't in a linked working tree.
+    Returns None if `folder` isn't in a linked working tree.
     """
     root = git_root(folder)
     if root is None or not os.path.isfile(os.path.join(root, _MARK)):
         return None
     main_root = main_worktree(root)
-    if main_root == root:
+    if main_root == root:  # not linked, or the link is unconfirmed
         return None
     relative_path = os.path.relpath(folder, root)
     return os.path.normpath(os.path.join(main_root, relative_path))
 
 
 def _read_first_line(path: str) -> str:
-    """Return the first line of a small file; "" if it can't be read."""
+    """Return a small file's first line; "" if the file can't be read."""
     if not os.path.isfile(path):
         return ""
     try:

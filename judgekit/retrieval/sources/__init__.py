@@ -114,7 +114,7 @@ class Listed:
 
 
 def read_time(value: object) -> float:
-    """Parse an ISO 8601 time into seconds since the epoch; 0 if it isn't one.
+    """Parse an ISO 8601 time into seconds since the epoch. Returns 0 for anything else.
 
     A time without a zone is in UTC.
     """
@@ -130,7 +130,7 @@ def read_time(value: object) -> float:
 
 
 def contained(root: str, relative: str) -> str | None:
-    """Return the real path of `relative` under the real path `root`; None if it leads outside of it."""
+    """Return the real path of `relative` in `root`, itself a real path; None if it leads outside `root`."""
     real_path = os.path.realpath(os.path.join(root, relative))
     if real_path.startswith(root.rstrip(os.sep) + os.sep):
         return real_path
@@ -160,10 +160,10 @@ class FileText:
 
 
 def read_text(root: str, relative: str, limit: int) -> FileText:
-    """Read the text of a file; raises `Unreadable` if the file is binary, or can't be read.
+    """Read a file's text. Raises `Unreadable` for a file that's binary or can't be read.
 
-    Of a file longer than `limit` bytes, only the beginning and the end are read: people append to logs, and
-    the newest entry is the most important.
+    If a file is longer than `limit` bytes, only its beginning and its end are read. People append to logs, so
+    the newest entry, usually the most important, is at the end.
     """
     raw, is_longer = read_bytes(root, relative, limit)
     if not is_longer:
@@ -175,7 +175,8 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     encoding = _detect_encoding(raw) or "utf-8"
     end_raw, size, line_breaks_above = _read_end(root, relative, end_bytes)
     ending = end_raw.decode(encoding, "replace").replace("\0", "")
-    # The first line is most likely cut, so it's left out, unless it's the only one.
+
+    # The first line of the end is probably cut, so drop it, unless it's the only line.
     _, _, whole_lines = ending.partition("\n")
     has_whole_lines = whole_lines != ""
     if has_whole_lines:
@@ -184,8 +185,8 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     lines_left_out = None
     if line_breaks_above is not None and encoding == "utf-8":
         if has_whole_lines:
-            line_breaks_above += 1  # the cut line has been dropped, with the line break behind it
-        # 1 for the line break between the beginning and the end.
+            line_breaks_above += 1  # the line break of the dropped line
+        # The text has an extra line break between the beginning and the end.
         line_breaks_in_text = beginning.count("\n") + 1
         lines_left_out = line_breaks_above - line_breaks_in_text
 
@@ -199,19 +200,21 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
-    """Read about the last `limit` bytes of a file, its size, and the number of line breaks above them.
+    """Read about the last `limit` bytes of a file.
 
-    The number is None for a very large file, in which they aren't counted. Raises `Unreadable`.
+    Also returns the file's size and the number of line breaks above these bytes. In very large files, line
+    breaks aren't counted, and their number is None. Raises `Unreadable` if the file can't be read.
     """
     try:
         with open(_resolve_path(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             start = max(size - limit, 0)
-            start -= start % _WIDEST_UNIT  # don't begin within a character of UTF-16 or UTF-32
+            start -= start % _WIDEST_UNIT  # don't start within a UTF-16 or UTF-32 character
             line_breaks = None
             if start <= _MOST_COUNTED:
                 file.seek(0)
                 line_breaks = _count_line_breaks(file, start)
+
             file.seek(start)
             return file.read(limit + _WIDEST_UNIT), size, line_breaks
     except OSError as error:
@@ -219,12 +222,12 @@ def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | N
 
 
 def _count_line_breaks(file: BinaryIO, size: int) -> int:
-    """Count the line breaks in the next `size` bytes of a file, a piece at a time to spare memory."""
+    """Count the line breaks in a file's next `size` bytes, in small pieces to save memory."""
     count = 0
     bytes_left = size
     while bytes_left > 0:
         piece = file.read(min(bytes_left, _PIECE))
-        if not piece:
+        if not piece:  # the file became shorter
             break
         count += piece.count(b"\n")
         bytes_left -= len(piece)
@@ -232,9 +235,9 @@ def _count_line_breaks(file: BinaryIO, size: int) -> int:
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes of a file, and whether the file has more.
+    """Return the first `limit` bytes of a file, and whether the file is longer.
 
-    Raises `Unreadable` if the file is outside of `root` or gone, and if it's a folder, a pipe or a device.
+    Raises `Unreadable` for a file that's missing or outside `root`, and for a folder, a pipe or a device.
     """
     path = _resolve_path(root, relative)
     try:
@@ -248,7 +251,7 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
 
 
 def _resolve_path(root: str, relative: str) -> str:
-    """Return the real path of a file in a store; raises `Unreadable` if it's outside."""
+    """Return the real path of a file in a store. Raises `Unreadable` if it's outside `root`."""
     path = contained(root, relative)
     if path is None:
         raise Unreadable("outside its store")
@@ -256,10 +259,10 @@ def _resolve_path(root: str, relative: str) -> str:
 
 
 def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
-    """Decode bytes. Returns the text, and a note on how many places in it couldn't be decoded, or None.
+    """Decode bytes. Returns the text, and a note on how many places couldn't be decoded, or None.
 
-    If `raw` isn't a `whole` file, it may end within a character, which isn't counted. Raises `Unreadable` for
-    binary data.
+    `whole` means that `raw` is the complete file. Otherwise `raw` may end within a character, which isn't
+    counted. Raises `Unreadable` for binary data.
     """
     encoding = _detect_encoding(raw)
     if encoding is None:
@@ -273,7 +276,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
         raw = _drop_cut_character(raw)
     text = raw.decode(encoding, "replace").removeprefix(_MARK)
     count = text.count(REPLACED)
-    # In UTF-16 and UTF-32, a character that's cut at the end is decoded as one replacement.
+    # In UTF-16 and UTF-32, a character that's cut at the end becomes one replacement character.
     is_last_cut = not whole and encoding != "utf-8" and text.endswith(REPLACED)
     if is_last_cut:
         count -= 1
@@ -287,20 +290,21 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
 
 def decode(raw: bytes) -> str:
-    """Decode a text in UTF-8 or UTF-16, even one that's cut; invalid bytes are replaced."""
+    """Decode UTF-8 or UTF-16, even if the text is cut. Invalid bytes are replaced."""
     encoding = _detect_encoding(raw) or "utf-8"
     return raw.decode(encoding, "replace").removeprefix(_MARK)
 
 
 def _detect_encoding(raw: bytes) -> str | None:
-    """Name the encoding of a file with these bytes; None for a binary file."""
+    """Detect the encoding of a file from its bytes; None for a binary file."""
     for mark, encoding in _ENCODING_BY_MARK.items():
         if raw.startswith(mark):
             return encoding
     if b"\0" not in raw:
         return "utf-8"
-    # In UTF-16, each character has two bytes, and the upper byte is 0 in most texts. If it's the second one,
-    # the order of bytes is little-endian.
+
+    # In UTF-16, each character has two bytes, and the upper byte is usually 0. If the upper byte comes
+    # second, the byte order is little-endian.
     head = raw[:_HEAD]
     even_bytes = head[0::2]
     odd_bytes = head[1::2]
@@ -315,23 +319,23 @@ def _detect_encoding(raw: bytes) -> str | None:
 
 
 def _drop_cut_character(raw: bytes) -> bytes:
-    """Drop the last UTF-8 character from bytes that may end within it. An ASCII character is never cut."""
+    """Drop a UTF-8 character that may be cut from the end. An ASCII character is never cut."""
     for count in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
         byte = raw[-count]
         is_first_byte = byte >= _FIRST_OF_SEVERAL
         is_ascii = byte < _FIRST_CONTINUATION
         if is_first_byte:
             return raw[:-count]
-        if is_ascii:  # a whole character ends here, so nothing is cut
+        if is_ascii:  # a complete character, so nothing is cut
             break
     return raw
 
 
 def words_of_name(relative: str, title: str) -> list[str]:
-    """Split a file's name into words; an empty list if the title has all of them.
+    """Split a file name into words. Returns an empty list if the title contains all of them.
 
-    For a file named `index` or `readme`, it's the name of the folder. Numbers are left out, since tools
-    number copies.
+    For a file named `index` or `readme`, the folder's name is used. Numbers are dropped, because tools number
+    copies.
     """
     folder, _, _ = relative.rpartition("/")
     name = stem(relative)
@@ -353,7 +357,7 @@ def _split_name(name: str) -> list[str]:
 
 
 def stem(relative: str) -> str:
-    """Return the name of a file without its ending; "" if it has no ending."""
+    """Return a file's name without its ending; "" if it has no ending."""
     _, _, name = relative.rpartition("/")
     name_without_ending, _, _ = name.rpartition(".")
     return name_without_ending

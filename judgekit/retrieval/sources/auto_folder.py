@@ -27,14 +27,14 @@ _GIT_SECONDS = 2.0
 
 
 def folder_of(project: str) -> str:
-    """Return the folder in which Claude Code keeps its memory of `project`. It may not exist.
+    """Return the folder where Claude Code keeps its memory of `project`. It may not exist.
 
-    It's an absolute path. The client's settings name it, or a variable, or else it's made from the project's
-    path.
+    The absolute path comes from the client's settings, from a variable or from the project's path.
     """
     configured_folder = _find_configured_folder(project)
     if configured_folder is not None:
         return configured_folder
+
     root = worktree.git_root(project)
     base = project if root is None else worktree.main_worktree(root)
     usual_folder = _join_memory_path(folder_name(base))
@@ -42,7 +42,7 @@ def folder_of(project: str) -> str:
     own_name = variables.get(FOLDER_NAME, "")
     if not _is_name(own_name):
         return usual_folder
-    # If the usual folder exists, the client ignores the variable, unless its home isn't the usual one.
+    # The client ignores the variable if the usual folder exists, unless the client's home was changed.
     has_other_home = "CLAUDE_CONFIG_DIR" in variables
     if has_other_home or not os.path.isdir(usual_folder):
         return _join_memory_path(own_name)
@@ -50,18 +50,18 @@ def folder_of(project: str) -> str:
 
 
 def folder_name(path: str) -> str:
-    """Return the name that Claude Code gives its folder for a project at `path`."""
+    """Return Claude Code's folder name for the project at `path`."""
     units = _split_utf16(path)
     name = "".join(_replace_unit(unit) for unit in units)
     if len(name) <= _MOST_NAME:
         return name
-    # The client shortens a longer name, and adds a hash of the whole path.
-    path_hash = abs(_hash_units(units))  # written without its sign
+    # The client cuts a longer name and adds a hash of the full path.
+    path_hash = abs(_hash_units(units))  # the client drops the sign
     return f"{name[:_MOST_NAME]}-{_write_base36(path_hash)}"
 
 
 def _split_utf16(text: str) -> list[int]:
-    """Return the 16-bit numbers that make up a text in JavaScript, in which the client is written."""
+    """Return the text's UTF-16 units, since JavaScript, the client's language, works on these."""
     raw = text.encode("utf-16-le", "surrogatepass")
     lower_bytes = raw[0::2]
     upper_bytes = raw[1::2]
@@ -69,13 +69,13 @@ def _split_utf16(text: str) -> list[int]:
 
 
 def _replace_unit(unit: int) -> str:
-    """Return the letter or digit for a UTF-16 unit; "-" for anything beyond ASCII, and for signs."""
+    """Return an ASCII letter or digit unchanged, and "-" for any other UTF-16 unit."""
     char = chr(unit)
     return char if char.isascii() and char.isalnum() else "-"
 
 
 def _hash_units(units: list[int]) -> int:
-    """Return the 32-bit hash of a text that JavaScript programs use, from its UTF-16 units."""
+    """Compute the 32-bit string hash that's customary in JavaScript, from UTF-16 units."""
     value = 0
     for unit in units:
         value = (value * 31 + unit) & 0xFFFF_FFFF
@@ -84,7 +84,7 @@ def _hash_units(units: list[int]) -> int:
 
 
 def _write_base36(number: int) -> str:
-    """Write a number with the 36 digits 0 to 9 and a to z."""
+    """Write a number in base 36, with the digits 0 to 9 and a to z."""
     digits = ""
     while True:
         number, digit = divmod(number, 36)
@@ -94,12 +94,12 @@ def _write_base36(number: int) -> str:
 
 
 def _join_memory_path(name: str) -> str:
-    """Return the path of the memory in the client's folder with this name."""
+    """Return the path of the memory folder for a project's folder name."""
     return os.path.join(_find_client_home(), "projects", name, "memory")
 
 
 def _find_client_home() -> str:
-    """Return the folder of Claude Code's settings: the one a variable names, or `~/.claude`."""
+    """Return Claude Code's settings folder: the one set by a variable, or `~/.claude`."""
     configured_home = environment.environ().get("CLAUDE_CONFIG_DIR")
     if configured_home:
         return configured_home
@@ -107,16 +107,16 @@ def _find_client_home() -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Whether the client accepts a name for a folder: ASCII letters, digits, `_` and `-`, 64 at most."""
+    """Whether the client accepts a folder name: 1 to 64 ASCII letters, digits, `_` and `-`."""
     if not 0 < len(name) <= _MOST_OWN_NAME:
         return False
     return name.isascii() and all(char.isalnum() or char in "_-" for char in name)
 
 
 def _find_configured_folder(project: str) -> str | None:
-    """Find the folder that Claude Code's settings name, as the client does; None if they name none.
+    """Find the memory folder that Claude Code's settings name; None if they don't name any.
 
-    The project's local settings come before the user's, but not if they may have come with a clone.
+    The project's local settings come before the user's, unless they may have come with a clone.
     """
     folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
@@ -125,7 +125,7 @@ def _find_configured_folder(project: str) -> str | None:
 
 
 def _read_folder(settings_path: str) -> str | None:
-    """Read the memory folder that a settings file names; None unless it's an absolute path."""
+    """Read the memory folder from a settings file; None unless the file has an absolute path."""
     if not os.path.isfile(settings_path):
         return None
     settings = quickjson.load(settings_path)
@@ -137,16 +137,17 @@ def _read_folder(settings_path: str) -> str | None:
     if folder.startswith(("~/", "~\\")):
         folder = os.path.join(os.path.expanduser("~"), folder[2:])
     path = os.path.normpath(folder)
+    # The client refuses paths as short as `/` or `C:`.
     if os.path.isabs(path) and len(path) >= _SHORTEST_PATH:
         return path
     return None
 
 
 def is_users_own(project: str) -> bool:
-    """Whether the user wrote a project's local settings, so that they didn't come with a clone.
+    """Whether the user wrote a project's local settings, rather than receiving them with a clone.
 
-    That's so unless git lists a file of this name. Outside of a repository the result is False, because an
-    archive may have brought them.
+    If git lists a file of this name, the settings may have come with the clone. Outside a repository the
+    result is False, because they may have come with an archive.
     """
     root = worktree.git_root(project)
     is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))
@@ -154,7 +155,7 @@ def is_users_own(project: str) -> bool:
         return False
     is_linked = os.path.isfile(os.path.join(root, ".git"))
     if is_linked and worktree.main_worktree(root) == root:
-        return False  # the main repository doesn't know this worktree, so the link may be forged
+        return False  # the main repository doesn't confirm the link, so it may be forged
 
     git_folder = worktree.git_folder_of(root)
     try:
@@ -167,8 +168,7 @@ def is_users_own(project: str) -> bool:
 
     is_too_large = len(raw) > _MOST_INDEX
     _, _, name = LOCAL_SETTINGS.rpartition("/")
-    # Compare in lower case, because some file systems don't distinguish the case of names. A zero byte ends
-    # each name in git's list.
+    # Compare in lower case, because some file systems ignore case. In git's list, a zero byte ends each name.
     is_listed = name.encode() + b"\0" in raw.lower()
     if is_too_large or is_listed:
         return False
@@ -176,9 +176,9 @@ def is_users_own(project: str) -> bool:
 
 
 def _has_all_names(raw: bytes) -> bool:
-    """Whether git's list of files (its index) has the whole name of each file in it, as it usually does.
+    """Whether git's list of files (its index) contains all names in full, as it usually does.
 
-    A newer version of the list leaves out the beginning that a name shares with the one before. A split index
+    Newer versions of the list omit the beginning that a name shares with the previous name. A split index
     keeps some names in a second file, and a sparse index lists folders.
     """
     signature = raw[:4]
@@ -189,7 +189,7 @@ def _has_all_names(raw: bytes) -> bool:
 
 
 def _is_in_git(root: str, name: str) -> bool:
-    """Whether git lists a file of that name in any folder. If git can't say, the answer is True."""
+    """Whether git lists a file of that name in any folder. Returns True if git fails."""
     from pathlib import Path  # noqa: PLC0415 - such a list is rare
 
     from judgekit.git import GitError, Repository  # noqa: PLC0415 - such a list is rare

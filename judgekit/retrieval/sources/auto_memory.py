@@ -43,9 +43,9 @@ def listed(_root: str, _profile: Profile) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the memory in a topic file, or the text in MEMORY.md that isn't its list of topics.
+    """Read the memory in a topic file, or the text of MEMORY.md apart from its links to topics.
 
-    None if the topic is retired, or if MEMORY.md has no such text.
+    Returns None for a retired topic, and for a MEMORY.md without such text.
     """
     name = stem(relative)
     try:
@@ -57,6 +57,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     _, _, file_name = relative.rpartition("/")
     if file_name == INDEX:
         return _read_list_text(root, relative, file.text, file.note)
+
     header = read_front_matter(file.text)
     fields = header.fields
     body = header.body
@@ -66,7 +67,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     title = markdown.one_line(fields.get("title", []) or fields.get("name", []))
     if not title:
         title = markdown.heading(body) or name
-    # The client puts the type into a mapping of its own, `metadata`.
+    # The client may put the type into a nested mapping, `metadata`.
     types = fields.get("type", []) or fields.get("metadata.type", [])
     category = " ".join(types).lower()
     if category not in profile.categories:
@@ -91,21 +92,22 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
 
 def _read_list_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
-    """Read the text of a list of topics as an entry; None if the list has only links and headings.
+    """Read the text of a list of topics as an entry; None if the list contains only links and headings.
 
-    Lines that link to existing topics are left out, because topics are entries of their own.
+    Lines that link to existing topics are skipped, because topics have their own entries.
     """
     folder, _, _ = relative.rpartition("/")
     kept_lines: list[str] = []
     link_count = 0
     for line in lines_of(text):
         link_count += line.count("](")
-        # Following a link reads the disk, so further links are kept as text.
+        # Each link is looked up on disk, so lines after too many links are kept unchecked.
         if link_count > _MOST_LINKS or not _leads_to_topic(root, folder, line):
             kept_lines.append(line)
     has_text = any(line.strip() and not line.startswith("#") for line in kept_lines)
     if not has_text:
         return None
+
     name = stem(relative)
     entry_id = f"{folder}/{name}" if folder else name
     entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept_lines).strip())
@@ -114,10 +116,10 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
 
 
 def _leads_to_topic(root: str, folder: str, line: str) -> bool:
-    """Whether a line has a Markdown link to an existing topic of this store."""
-    _, *texts_behind = line.split("](")
-    for text_behind in texts_behind:
-        address, bracket, _ = text_behind.partition(")")
+    """Whether a line has a Markdown link to an existing topic in this store."""
+    _, *texts_after = line.split("](")
+    for text_after in texts_after:
+        address, bracket, _ = text_after.partition(")")
         target, _, _ = address.partition("#")
         target = target.strip().strip("<>").replace("%20", " ")
         is_to_topic = target.lower().endswith(markdown.ENDINGS)

@@ -47,16 +47,16 @@ MAX_RECORD = 10_000_000  # bytes; checking whether a larger record is retired wo
 
 
 def is_store(root: str, profile: Profile) -> bool:
-    """Whether a folder is a claude-memory store: it has its settings, a record, or an index of memories."""
+    """Whether a folder is a claude-memory store: it has settings, a record, or an index of memories."""
     if os.path.isfile(os.path.join(root, MEMORY_CONFIG)):
         return True
     for category in profile.categories.values():
         folder = category["folder"]
         if folder and contained(root, folder) and _has_records(os.path.join(root, folder)):
             return True
-    if auto_memory.is_store(root, profile):  # the other kind of store with an index
+    if auto_memory.is_store(root, profile):  # the other kind of store, with its own index
         return False
-    if not os.path.isfile(os.path.join(root, INDEX)):  # reading a device may never end
+    if not os.path.isfile(os.path.join(root, INDEX)):  # reading from a device might never end
         return False
     try:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
@@ -70,7 +70,7 @@ def is_store(root: str, profile: Profile) -> bool:
 
 
 def _has_records(folder: str) -> bool:
-    """Whether a folder contains a JSON file; False as well if it can't be read."""
+    """Whether a folder contains a JSON file. Returns False if the folder can't be read."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             is_hidden = entry.name.startswith(".")
@@ -81,9 +81,9 @@ def _has_records(folder: str) -> bool:
 
 
 def listed(root: str, profile: Profile) -> Listed:
-    """Collect the folders with records that only index.md names, and the problems of that list.
+    """Collect the folders that only index.md names, and the problems found in index.md.
 
-    If it names missing files, records of the same names are looked for elsewhere in the store.
+    If index.md names missing files, records with the same names are looked for elsewhere in the store.
     """
     listing = Listed()
     if not os.path.isfile(os.path.join(root, INDEX)):
@@ -93,11 +93,12 @@ def listed(root: str, profile: Profile) -> Listed:
     except Unreadable as error:
         listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
         return listing
+
     lines = lines_of(decode(raw))
     if is_longer or len(lines) > _MOST_LISTED:
         listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
 
-    # The usual folders are listed once, so that not every link needs a look at the disk.
+    # List the usual folders once, so that most links need no access to the disk.
     names_by_folder = {}
     for category in profile.categories.values():
         folder = category["folder"]
@@ -133,16 +134,15 @@ def listed(root: str, profile: Profile) -> Listed:
 
 
 def _cut_file_name(path: str) -> str:
-    """Return a file's name, with its ending."""
+    """Return a file's name, including its ending."""
     _, _, name = path.rpartition("/")
     return name
 
 
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
-    """Look for records with these names in any folder of the store. Returns the path of each one found.
+    """Look for records with these names in any folder of the store. Returns the paths found, by name.
 
-    That's for wrong paths in the list, which mustn't hide a memory. Only the first 10,000 names in the store
-    are looked at.
+    A wrong path in index.md mustn't hide a memory. Only the first 10,000 names in the store are looked at.
     """
     paths: dict[str, str] = {}
     folders = [""]
@@ -157,7 +157,7 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             is_wanted_record = name in names and name.lower().endswith(ENDINGS)
             may_be_folder = "." not in name
             if folder and is_wanted_record:
-                if name not in paths:  # the first one that's found counts
+                if name not in paths:  # the first match counts
                     paths[name] = path
             elif may_be_folder and path.count("/") < _DEEPEST:
                 folders.append(path)
@@ -165,9 +165,9 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
 
 
 def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str]) -> str:
-    """Name some of the files that the list names and that don't exist.
+    """Describe some of the missing files that index.md names.
 
-    If a file of the same name is elsewhere, its path is named, too.
+    If a file of the same name exists elsewhere, its path is added.
     """
     descriptions = []
     for path in missing_paths[:_SHOWN]:
@@ -183,7 +183,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
 
 
 def _list_names(folder: str) -> frozenset[str]:
-    """Return the names in a folder; none if it's missing or can't be read."""
+    """Return the names in a folder; an empty set if it's missing or can't be read."""
     try:
         return frozenset(os.listdir(folder))
     except OSError:
@@ -191,7 +191,7 @@ def _list_names(folder: str) -> frozenset[str]:
 
 
 def _find_link(root: str, line: str) -> str | None:
-    """Return the path in the store that a line of index.md links to; None if the line is no link.
+    """Return the path, relative to the store, that a line of index.md links to; None without a link.
 
     A link is a line such as `- [type] Title -> folder/name.json #tags:a,b`.
     """
@@ -200,7 +200,7 @@ def _find_link(root: str, line: str) -> str | None:
         return None
     path, _, _ = target.partition(" #tags:")
     path = path.strip().strip("`")
-    # The store's own tool writes a path relative to the project; others are relative to the store.
+    # The store's own tool writes paths relative to the project; other tools, relative to the store.
     store_prefix = f"{MEMORY}/".replace(os.sep, "/")
     if store_prefix in path:
         _, _, path = path.partition(store_prefix)
@@ -212,7 +212,8 @@ def _find_link(root: str, line: str) -> str | None:
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Read the memory in a record; None if it's retired.
 
-    A damaged record has an entry with its name and a `problem`. Raises `Unreadable` if it may be retired.
+    A damaged record's entry has a `problem`, and the file's name as its title. Raises `Unreadable` if the
+    record is too large, isn't an object, or is damaged and may be retired.
     """
     name = stem(relative)
     folder, _, _ = relative.rpartition("/")
@@ -228,7 +229,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         if not _is_surely_active(raw):
             raise Unreadable("damaged, and it may be retired") from None
         if category is None:
-            category = next(iter(profile.categories))  # the first one
+            category = next(iter(profile.categories))  # the first category
         reason = error if isinstance(error, Unreadable) else "not valid JSON"
         return Entry(name, name, category, problem=f"{reason}; found by name only")
     if not isinstance(record, dict):
@@ -236,6 +237,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
     status = record.get("record_status", "active")
     if status != "active":
+        # Undecodable characters leave the status unknown.
         is_damaged = isinstance(status, str) and REPLACED in status
         if is_damaged:
             raise Unreadable("damaged, and it may be retired")
@@ -249,7 +251,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
 
 def _make_entry(name: str, category: str, record: Mapping[str, object], profile: Profile) -> Entry:
-    """Make the entry of an active record. Fields of a wrong type count as missing."""
+    """Make an active record's entry. Fields of a wrong type are treated as missing."""
     title = record.get("title")
     if not isinstance(title, str) or not title.strip():
         title = name
@@ -270,7 +272,7 @@ def _make_entry(name: str, category: str, record: Mapping[str, object], profile:
 
 
 def _find_category(folder: str, profile: Profile) -> str | None:
-    """Return the category whose records are in a folder; None if it's no usual folder."""
+    """Return the category whose usual folder this is; None for any other folder."""
     for category, data in profile.categories.items():
         if data["folder"] == folder:
             return category
@@ -278,17 +280,17 @@ def _find_category(folder: str, profile: Profile) -> str | None:
 
 
 def _is_surely_active(raw: bytes) -> bool:
-    """Whether a damaged record can't be retired, in whatever encoding it is.
+    """Whether a damaged record, in any encoding, can't be retired.
 
-    That's so if each `record_status` in it is "active", or if there's none.
+    That's the case if it has no `record_status`, or only "active" ones.
     """
     without_zeros = raw.replace(b"\0", b"")  # the upper halves of ASCII characters in UTF-16
-    _, *texts_behind = without_zeros.split(b"record_status")
-    return all(text.lstrip(b" \t\r\n:'\"").startswith(b"active") for text in texts_behind)
+    _, *texts_after = without_zeros.split(b"record_status")
+    return all(text.lstrip(b" \t\r\n:'\"").startswith(b"active") for text in texts_after)
 
 
 def _read_category(record: Mapping[str, object], profile: Profile) -> str:
-    """Return the category that a record names, or the profile's first one if the profile lacks it."""
+    """Return a record's category, or the profile's first category if the profile doesn't know it."""
     category = str(record.get("category", "")).lower().replace("-", "_")
     if category in profile.categories:
         return category
@@ -296,7 +298,7 @@ def _read_category(record: Mapping[str, object], profile: Profile) -> str:
 
 
 def _collect_status_fields(record: Mapping[str, object]) -> dict[str, list[str]]:
-    """Collect the keys that tell a status, in a record and in its `content`, each with a list of texts."""
+    """Collect the status keys of a record and of its `content`, with their values as text."""
     fields: dict[str, list[str]] = {}
     for part in (record, record.get("content")):
         if not isinstance(part, dict):
@@ -308,9 +310,9 @@ def _collect_status_fields(record: Mapping[str, object]) -> dict[str, list[str]]
 
 
 def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
-    """Return the text in some fields of a record's content, up to `limit` characters, a line for each string.
+    """Return the text in some fields of a record's content, one string a line, up to `limit` characters.
 
-    A field may be a string, or a list or an object with strings in it.
+    A field can be a string, or a list or object that contains strings.
     """
     content = record.get("content")
     if not isinstance(content, dict):
@@ -321,24 +323,24 @@ def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> st
         if chars_left < 0:
             break
         lines.append(text[:chars_left])
-        chars_left -= len(text) + 1  # with the line break
+        chars_left -= len(text) + 1  # including the line break
     return "\n".join(lines)
 
 
 def _yield_strings(values: Iterable[object]) -> Iterator[str]:
-    """Yield the strings in nested lists and dicts, in their order.
+    """Yield the strings in nested lists and dicts, in order.
 
-    This isn't recursive, because each string would be handed up through all levels then, one by one.
+    A loop is faster than recursion, which would pass each string up through all levels.
     """
-    open_levels = [iter(values)]  # the innermost one comes last
+    open_levels = [iter(values)]  # innermost last
     while open_levels:
         for value in open_levels[-1]:
             if isinstance(value, str):
                 yield value
             elif isinstance(value, list | dict):
-                # Go through the inner values first; this level continues behind them.
+                # Read the inner values first. This level continues after them.
                 inner_values = value if isinstance(value, list) else value.values()
                 open_levels.append(iter(inner_values))
                 break
-        else:  # the innermost level has no further value
+        else:  # the innermost level has no more values
             open_levels.pop()

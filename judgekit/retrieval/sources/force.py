@@ -122,10 +122,11 @@ _MOST_LINES = 400  # of a text; its status must come early
 
 
 def status_of(fields: Mapping[str, list[str]], body: str) -> str:
-    """Return the status that takes a text out of force: "superseded", "deprecated" or "rejected".
+    """Return the status that takes a document out of force: "superseded", "deprecated" or "rejected".
 
-    "" if neither the header nor the body has such a status.
+    Returns "" if neither the header nor the body has such a status.
     """
+    # The header's status comes first, then its other keys, then the body.
     values = []
     for key in _STATUS_KEYS:
         values += fields.get(key, [])
@@ -138,16 +139,16 @@ def status_of(fields: Mapping[str, list[str]], body: str) -> str:
 
 
 def is_true(values: list[str]) -> bool:
-    """Whether the value of a flag means yes. A date does, too: some tools write when a flag was set."""
+    """Whether a flag's value means yes. A date does as well: some tools write when a flag was set."""
     text = " ".join(values).strip().lower()
     year = text[:4]
-    sign_behind_year = text[4:5]
-    is_date = year.isdecimal() and sign_behind_year in ("-", "/", ".")
+    sign_after_year = text[4:5]
+    is_date = year.isdecimal() and sign_after_year in ("-", "/", ".")
     return text in _TRUE or is_date
 
 
 def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
-    """Return the status that has a key of its own (`superseded_by: ADR-9`, `deprecated: true`), or ""."""
+    """Return the status given by its own key (`superseded_by: ADR-9`, `deprecated: true`), or ""."""
     for key, values in fields.items():
         may_name_successor = key in _SUCCESSOR_NAMES or key in _SUCCESSOR_FLAGS
         if may_name_successor and _names_successor(" ".join(values)):
@@ -158,14 +159,14 @@ def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
 
 
 def _names_successor(text: str) -> bool:
-    """Whether a value names anything: "", "none" and "n/a" don't."""
+    """Whether a value names a successor. Placeholders such as "", "none" and "n/a" don't."""
     return text.strip(_AROUND_SUCCESSOR).lower() not in _NO_SUCCESSOR
 
 
 def _find_in_values(values: list[str]) -> str:
-    """Return the status of the last value that has one, or "".
+    """Return the last value's status, or "" if no value has one.
 
-    The last one counts, because adr-tools adds later statuses below earlier ones.
+    adr-tools adds later statuses below earlier ones, so the last one counts.
     """
     for value in reversed(values):
         status = _find_in_statement(value)
@@ -175,18 +176,18 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Find the status that a text begins with, or a later one, as in `Accepted -> Deprecated`; "" if none."""
+    """Find the status at the start of a text, or a later one, as in `Accepted -> Deprecated`. "" if none."""
     text = _strip_marks(_drop_struck(value))
     status = _find_in_value(text)
     if status:
         return status
 
     for sign in _BEFORE_LATER_STATUS:
-        _, _, behind_sign = text.partition(sign)
-        later_text = _strip_marks(behind_sign)
+        _, _, after_sign = text.partition(sign)
+        later_text = _strip_marks(after_sign)
         if not later_text:
             continue
-        # `proposed, accepted, rejected` lists all possible statuses, so it says nothing.
+        # A template's list of all statuses (`proposed, accepted, rejected`) gives no status.
         may_be_list = sign in (",", ";")
         if may_be_list and not _explains(later_text):
             continue
@@ -197,7 +198,7 @@ def _find_in_statement(value: str) -> str:
 
 
 def _drop_struck(text: str) -> str:
-    """Remove the parts of a text that are struck out, in Markdown or HTML."""
+    """Remove struck-out parts, marked up in Markdown or HTML."""
     for start, end in (("~~", "~~"), ("<del>", "</del>"), ("<s>", "</s>")):
         while start in text:
             before, _, struck = text.partition(start)
@@ -209,7 +210,7 @@ def _drop_struck(text: str) -> str:
 
 
 def _strip_marks(text: str) -> str:
-    """Return a text in lower case from its first letter on, without marks, emoji and their names."""
+    """Return a text in lower case, starting at its first letter, without marks and emoji around it."""
     text = text.strip(_AROUND).lower()
     if text.startswith(":"):  # `:x: Deprecated`, or `:status: deprecated` in reST
         _, _, text = text[1:].partition(":")
@@ -220,13 +221,13 @@ def _strip_marks(text: str) -> str:
 
 
 def _explains(text: str) -> bool:
-    """Whether the second word of a text introduces a successor, a date or a reason, as in "replaced by"."""
+    """Whether the second word introduces a successor, a date or a reason, as in "replaced by"."""
     words = text.split()
     return len(words) > 1 and words[1] in _FOLLOWING
 
 
 def _find_in_value(text: str) -> str:
-    """Return the status that a text begins with; "" if the text is a sentence about something else."""
+    """Return the status at the start of a text; "" if the text is a sentence about something else."""
     word = text
     for position, char in enumerate(text):
         if char in _WORD_ENDS:
@@ -235,21 +236,22 @@ def _find_in_value(text: str) -> str:
     status = _STATUSES.get(word, "")
     if status and _ends_or_explains(text[len(word) :].lstrip("*_~")):
         return status
-    # Chinese and Japanese have no space behind the word, so it has no end to look for.
+
+    # Chinese and Japanese put no space after a word, so compare the beginning only.
     for word in _UNSPACED:
         if text.startswith(word):
             return _STATUSES[word]
     return ""
 
 
-def _ends_or_explains(text_behind: str) -> bool:
-    """Whether the text behind a status is empty, or gives a successor, a date or a reason.
+def _ends_or_explains(text_after: str) -> bool:
+    """Whether nothing follows a status, or only a successor, a date or a reason.
 
-    Any other text means that the word was the beginning of a sentence.
+    Any other text means that the word was the start of a sentence.
     """
-    has_sign_behind = text_behind != "" and not text_behind[0].isspace()  # a comma, a bracket
-    words = text_behind.strip(_WORD_ENDS).split()
-    if has_sign_behind or not words:
+    has_sign_after = text_after != "" and not text_after[0].isspace()  # a comma, a bracket
+    words = text_after.strip(_WORD_ENDS).split()
+    if has_sign_after or not words:
         return True
     first_word = words[0]
     is_number_or_link = not first_word[0].isalpha()
@@ -257,9 +259,9 @@ def _ends_or_explains(text_behind: str) -> bool:
 
 
 def _list_status_lines(body: str) -> list[str]:
-    """List the texts that may begin with a status.
+    """List the lines and cells that may start with a status.
 
-    They're the lines of the section Status, and some of the lines above all sections.
+    They're in the Status section, or above the second heading.
     """
     lines = lines_of(body)[:_MOST_LINES]
     values: list[str] = []
@@ -272,6 +274,7 @@ def _list_status_lines(body: str) -> list[str]:
             is_fenced = not is_fenced
         if is_fenced or not text:
             continue
+
         line_below = lines[number + 1].strip() if number + 1 < len(lines) else ""
         if _is_heading(text, line_below):
             is_in_status_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
@@ -281,7 +284,7 @@ def _list_status_lines(body: str) -> list[str]:
         if not is_in_status_section and not is_at_top:
             continue
 
-        if text[0] == "|":
+        if text[0] == "|":  # a table
             values += _find_in_row(_split_cells(text))
             if _is_rule(line_below):
                 values += _find_in_column(lines[number:])
@@ -294,9 +297,9 @@ def _list_status_lines(body: str) -> list[str]:
 
 
 def _find_in_line(text: str) -> list[str]:
-    """Find the text in a line that may begin with a status. Returns it in a list, or an empty list.
+    """Find the text in a line that may start with a status. Returns it in a list, or an empty list.
 
-    That's the text behind `Status:`, or the text of a quote, of a box, or in bold.
+    It's the text after `Status:`, or the text of a quote, a box or a line in bold.
     """
     line = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":")  # a wide Chinese colon
     name, colon, value = line.partition(":")
@@ -314,10 +317,12 @@ def _find_in_line(text: str) -> list[str]:
     elif not text.startswith(("**", "__", "~~")):
         return []
 
+    # Skip an introduction such as "This ADR has been".
     words = text.strip(_AROUND).split()
     while words and words[0].strip(_WORD_ENDS).lower() in _OPENING:
         words = words[1:]
     statement = " ".join(words)
+
     # `**Rejected**: Jenkins` names an option, not the decision.
     is_rejected = len(words) > 1 and _find_in_statement(statement) == REJECTED
     if is_rejected and not _explains(statement):
@@ -326,10 +331,9 @@ def _find_in_line(text: str) -> list[str]:
 
 
 def _find_in_row(cells: list[str]) -> list[str]:
-    """Return a list with the status that a row of a table gives.
+    """Return the status that a table row gives, in a list, or an empty list.
 
-    That's the second cell behind a first cell `Status`, and "superseded" behind `Replaced by`. The list is
-    empty for any other row.
+    A row that starts with a cell `Status` gives its second cell, and `Replaced by` gives "superseded".
     """
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
@@ -343,13 +347,13 @@ def _find_in_row(cells: list[str]) -> list[str]:
 
 
 def _find_in_column(lines: list[str]) -> list[str]:
-    """Find the cells below `Status` in a table; `lines` begin with the head of the table.
+    """Find the cells below `Status` in a table whose header row is the first of `lines`.
 
-    The table must have a single row, or be a history with dates. Any other table lists other decisions.
+    The table must have a single row, or be a history with dates. Other tables list other decisions.
     """
     column_names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
     rows: list[list[str]] = []
-    for line in lines[2:]:  # behind the head and the rule below it
+    for line in lines[2:]:  # skip the header row and the rule below it
         if not line.lstrip().startswith("|"):
             break
         rows.append(_split_cells(line))
@@ -369,19 +373,19 @@ def _split_cells(line: str) -> list[str]:
 
 
 def _is_rule(text: str) -> bool:
-    """Whether a line separates the head of a table from its rows."""
+    """Whether a line separates a table's header from its rows."""
     return text.startswith("|") and not text.strip("|:- \t")
 
 
 def _is_heading(text: str, line_below: str) -> bool:
-    """Whether a line is a heading: `## Status`, or one that's underlined on the line below."""
+    """Whether a line is a heading: `## Status`, or a line that's underlined by the next line."""
     if text.startswith("#"):
         return True
     return _is_underline(line_below) and not _is_underline(text)
 
 
 def _is_underline(text: str) -> bool:
-    """Whether a line consists of `=` or `-` only, three of them at least."""
+    """Whether a line consists of at least three `=`, or of at least three `-`, and nothing else."""
     if len(text) < _SHORTEST_UNDERLINE or text[0] not in "=-":
         return False
     return text.count(text[0]) == len(text)

@@ -54,9 +54,9 @@ class FrontMatter:
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Read the header that a text begins with; without a header, there are no fields, and all is body.
+    """Read the header at the start of a text. Without a header, there are no fields, and all of it is body.
 
-    Some tools put a header of their own above the text's header. Then the values of the second one win.
+    Some tools put their own header above an existing header. Then the values of the second header win.
     """
     first_header = _read_header(text)
     if not first_header.fields:
@@ -65,7 +65,7 @@ def read_front_matter(text: str) -> FrontMatter:
     if not text_below.startswith(_YAML):
         return first_header
     second_header = _read_header(text_below)
-    # A horizontal rule (`---`) in a text looks like the beginning of a header.
+    # A horizontal rule (`---`) in the text looks like the start of a second header.
     is_header = second_header.fields and second_header.problem is None
     has_sentences = any(" " in key for key in second_header.fields)
     if not is_header or has_sentences:
@@ -78,9 +78,9 @@ def read_front_matter(text: str) -> FrontMatter:
 
 
 def _read_header(text: str) -> FrontMatter:
-    """Read the header that a text begins with.
+    """Read the header at the start of a text.
 
-    If there's none, or if sentences are between its fences, the whole text is the body.
+    Without a header, or with sentences between its fences, the entire text is the body.
     """
     fence = text[:3]
     if fence not in _ENDS:
@@ -92,7 +92,7 @@ def _read_header(text: str) -> FrontMatter:
     if fence == _TOML:
         return _read_toml(lines, body, text)
 
-    lines_above = len(lines) + 2  # with the fences
+    lines_above = len(lines) + 2  # including the fences
     reader = _YamlReader(lines)
     reader.read()
     problem = None
@@ -100,20 +100,21 @@ def _read_header(text: str) -> FrontMatter:
         line = reader.problem_line + 1  # the fence is the file's first line
         problem = f"line {line} of its front matter is not YAML; searched as it is written"
     if _is_prose(reader):
+        # Report the problem only if the lines were meant as a header.
         is_meant_as_header = not KNOWN_KEYS.isdisjoint(reader.fields)
         return FrontMatter({}, text, problem if is_meant_as_header else None)
-    if reader.unread:  # lines that aren't YAML become the beginning of the text
+    if reader.unread:  # lines that aren't YAML are moved to the start of the body
         body = "\n".join([*reader.unread, body])
         lines_above -= len(reader.unread)
     return FrontMatter(reader.fields, body, problem, lines_above)
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
-    """Cut a header off a text. Returns the lines between the two fences, and the text below the second.
+    """Cut a text into the header lines, between the two fences, and the body below them.
 
-    None if there's no header, or if it's too long.
+    Returns None if there's no header, or if it's too long.
     """
-    start = text.find("\n") + 1  # of the second line
+    start = text.find("\n") + 1  # the second line's
     is_fence_alone = text[:start].rstrip() == fence
     if not start or not is_fence_alone:
         return None
@@ -136,9 +137,10 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 
 
 def _describe_too_long(text: str, fence: str) -> str | None:
-    """Say that a header is too long to be read; None if the text doesn't begin with a header at all."""
+    """Describe a header that's too long to be read; None if the text doesn't start with such a header."""
     has_many_lines = text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
     is_long = has_many_lines or len(text) > _MOST_CHARACTERS
+    # It's a header only if its first line has a known key, and its end has a fence.
     _, _, below_fence = text.partition("\n")
     first_line, _, _ = below_fence.partition("\n")
     key_end = ":" if fence == _YAML else "="
@@ -152,7 +154,7 @@ def _describe_too_long(text: str, fence: str) -> str | None:
 
 
 def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
-    """Read the lines of a header in TOML; if they aren't TOML, the whole `text` is the body."""
+    """Read a TOML header from its `lines`. If they aren't TOML, the entire `text` is the body."""
     import tomllib  # noqa: PLC0415 - few notes have such a header
 
     try:
@@ -162,11 +164,11 @@ def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
         return FrontMatter({}, text, problem)
     fields: dict[str, list[str]] = {}
     _add_table(fields, "", table)
-    return FrontMatter(fields, body, lines_above=len(lines) + 2)  # with the fences
+    return FrontMatter(fields, body, lines_above=len(lines) + 2)  # including the fences
 
 
 def _add_table(fields: dict[str, list[str]], prefix: str, table: Mapping[str, object]) -> None:
-    """Add the values of a TOML table to `fields`; tables in lists have no path and are left out."""
+    """Add a TOML table's values to `fields`. Tables in lists have no path and are skipped."""
     for key, value in table.items():
         path = f"{prefix}{key}".lower()
         if isinstance(value, dict):
@@ -179,14 +181,14 @@ def _add_table(fields: dict[str, list[str]], prefix: str, table: Mapping[str, ob
 
 
 def _write_as_toml(value: object) -> str:
-    """Return a plain value as text, as it's written in TOML: `true`, not Python's `True`."""
+    """Write a plain value as in TOML: `true`, not Python's `True`."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 
 
 def _is_prose(reader: _YamlReader) -> bool:
-    """Whether the lines between two `---` are sentences and not a header; one may have a colon."""
+    """Whether the lines between two `---` are sentences rather than a header. Sentences may have colons."""
     has_mostly_unread_lines = reader.entries <= len(reader.unread)
     if not reader.begins_with_key or has_mostly_unread_lines:
         return True
@@ -221,7 +223,7 @@ class _YamlReader:
         self._lines_ahead = 4 * len(lines)  # read for values that may turn out to have no end
 
     def read(self) -> None:
-        """Read all lines: a mapping in braces, or pairs, which begin at the indent of the first one."""
+        """Read all lines. They're either one mapping in braces, or pairs indented as the first one is."""
         indent = self._skip_to_indent()
         is_empty = indent < 0
         if is_empty:
@@ -230,11 +232,12 @@ class _YamlReader:
         if text[0] == "{":
             self._read_root_flow(text)
             return
+
         self.begins_with_key = _split_pair(text) is not None
         while self._skip_to_indent() >= 0:
             index_before = self._line_index
             self._read_mapping(indent, prefix="", depth=0)
-            if self._line_index == index_before:  # the line is less indented than the first key
+            if self._line_index == index_before:  # the line is indented less than the first key
                 self._skip_line()
 
     def _read_root_flow(self, text: str) -> None:
@@ -250,7 +253,7 @@ class _YamlReader:
         self.begins_with_key = True
 
     def _skip_to_indent(self) -> int:
-        """Go to the next line that isn't blank or a comment, and return its indent; -1 at the end."""
+        """Move to the next line that isn't blank or a comment. Returns its indent, or -1 at the end."""
         while self._line_index < len(self.lines):
             line = self.lines[self._line_index]
             text = line.lstrip()
@@ -260,32 +263,34 @@ class _YamlReader:
         return -1
 
     def _skip_line(self) -> None:
-        """Go past a line that isn't YAML, and put it among the `unread`."""
+        """Skip a line that isn't YAML, and add it to `unread`."""
         line = self.lines[self._line_index]
         self.unread.append(line.strip())
         self._line_index += 1
         self._note_problem(self._line_index)
 
     def _note_problem(self, line_number: int) -> None:
-        """Note the line of the first problem; further ones don't count."""
+        """Note the line of the first problem. Later problems are ignored."""
         if not self.problem_line:
             self.problem_line = line_number
 
     def _read_mapping(self, indent: int, prefix: str | None, depth: int) -> None:
-        """Read the pairs at one indent into `fields`; a pair's path is the `prefix` and its key.
+        """Read the pairs at one indent into `fields`, under the path `prefix` + key.
 
-        With None as the prefix, the pairs aren't stored: a mapping in a list has no path.
+        With `prefix` None, the pairs aren't stored, because a mapping in a list has no path.
         """
         while True:
             next_indent = self._skip_to_indent()
             if next_indent < indent:
                 return
+
             pair = None
             if next_indent == indent:
                 pair = _split_pair(self.lines[self._line_index].strip())
             if pair is None:
                 self._skip_line()
                 continue
+
             key, value = pair
             self._line_index += 1
             if depth == 0:
@@ -298,16 +303,16 @@ class _YamlReader:
                 self.fields[path] = values
 
     def _read_value(self, text: str, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read the texts of a value that begins with `text`, behind a key or a dash with this `indent`.
+        """Read a value that starts with `text`, after a key or dash with this `indent`.
 
-        A list has several texts, any other value has one, and null has none. The values of a mapping go to
-        `fields` instead.
+        Returns all items of a list, one string for a plain value, and nothing for null or a mapping. A
+        mapping's values go to `fields`.
         """
         first_char = text[:1]
         if first_char in ("", "#"):
             return self._read_below(indent, path, depth)
 
-        # The quick way for most values: a few words on one line.
+        # Fast path for most values: a few words on one line.
         if (
             first_char.isalnum()
             and self._value_ends_here()
@@ -316,7 +321,9 @@ class _YamlReader:
         ):
             return [] if text in NULLS else [text]
 
-        values: list[str] | None = None
+        values: list[str] | None = (
+            None  # stays None if the syntax isn't what the first character promises
+        )
         if first_char in "|>":
             values = self._read_block(text, indent)
         elif first_char in "\"'":
@@ -328,14 +335,14 @@ class _YamlReader:
         return values
 
     def _value_ends_here(self) -> bool:
-        """Whether the next line can't belong to the value: it's neither blank nor indented."""
+        """Whether the next line can't continue the current value, because it's neither blank nor indented."""
         if self._line_index >= len(self.lines):
             return False
         first_char = self.lines[self._line_index][:1]
         return first_char != "" and not first_char.isspace()
 
     def _read_below(self, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read a value that begins on the next line: a list, a mapping or a text; [] if there's none."""
+        """Read a value that starts on the next line: a list, a mapping or text. Returns [] for none."""
         indent_below = self._skip_to_indent()
         if indent_below < indent:
             return []
@@ -356,7 +363,7 @@ class _YamlReader:
         return self._read_value(text, indent, path, depth + 1)
 
     def _read_list(self, indent: int, depth: int) -> list[str]:
-        """Read the items at one indent; mappings among them are left out."""
+        """Read the list items at one indent. Mappings among them are skipped."""
         values: list[str] = []
         while self._skip_to_indent() == indent:
             line = self.lines[self._line_index].strip()
@@ -367,7 +374,7 @@ class _YamlReader:
             is_list = text[:2] in ("- ", "-")
             is_nested = is_list or _split_pair(text) is not None
             if is_nested and depth < _MOST_DEPTH:
-                # Read the text behind the dash as if it were on a line of its own.
+                # Blank out the dash, so that the rest is read like a line on its own.
                 self.lines[self._line_index] = " " * text_indent + text
                 if is_list:
                     values += self._read_list(text_indent, depth + 1)
@@ -379,10 +386,9 @@ class _YamlReader:
         return values
 
     def _read_plain(self, text: str, indent: int) -> list[str]:
-        """Read a text without quotes, including the lines below that are indented more than its key.
+        """Read a value without quotes, including the lines below that are indented more than its key.
 
-        Returns a list with this text, or an empty list for null. Text that isn't YAML is returned as it's
-        written.
+        Returns a list with one string, or an empty list for null. Text that isn't YAML is returned unchanged.
         """
         first_line = self._line_index
         value = _strip_comment(text)
@@ -397,7 +403,7 @@ class _YamlReader:
         return [] if whole_text in NULLS else [whole_text]
 
     def _add_lines_below(self, parts: list[str], indent: int) -> bool:
-        """Add the lines that continue a plain text to `parts`; return whether all of them are YAML."""
+        """Append the lines that continue a plain value to `parts`. Returns whether all of them are YAML."""
         is_yaml = True
         while self._line_index < len(self.lines):
             line = self.lines[self._line_index]
@@ -408,23 +414,25 @@ class _YamlReader:
             self._line_index += 1
             if text:
                 parts.append(text)
-                if ": " in text or text[-1] == ":":  # it would be a key, but a text has none
+                if (
+                    ": " in text or text[-1] == ":"
+                ):  # this looks like a key, which can't be inside a value
                     is_yaml = False
         return is_yaml
 
     def _read_block(self, text: str, indent: int) -> list[str] | None:
         """Read the literal (`|`) or folded (`>`) text on the lines below.
 
-        None if the sign isn't one such as `|`, `|2` or `>-`. Returns a list of the one text; an empty list if
-        it's blank.
+        Returns a list with the text, or an empty list if it's blank. Returns None if `text` isn't a block
+        indicator such as `|`, `|2` or `>-`.
         """
         signs = _strip_comment(text)[1:]
-        digit = signs.strip("+-")  # of its indent, "" if it has none
+        digit = signs.strip("+-")  # the indent, or "" if it isn't given
         has_several = len(signs) - len(digit) > 1 or len(digit) > 1
         if has_several or digit not in "123456789":
             return None
 
-        margin = indent + int(digit) if digit else None  # by default that of the first line
+        margin = indent + int(digit) if digit else None  # None: use the first line's indent
         lines: list[str] = []
         while self._line_index < len(self.lines):
             line = self.lines[self._line_index]
@@ -443,10 +451,10 @@ class _YamlReader:
         return [value] if value else []
 
     def _read_closed_quotes(self, text: str) -> list[str] | None:
-        """Read a text in quotes, which may go on over several lines.
+        """Read a value in quotes, which may continue on the lines below.
 
-        None if the text has no end quote, or if anything but a comment follows it. Returns a list of the one
-        text; an empty list if there's nothing in the quotes.
+        Returns a list with the text, or an empty list if the quotes are empty. Returns None without a closing
+        quote, or if anything but a comment follows it.
         """
         quote = text[0]
         line = text[1:]
@@ -461,8 +469,8 @@ class _YamlReader:
             next_line += 1
             end = find_quote_end(line, quote, 0)
 
-        behind_quote = line[end + 1 :].lstrip()
-        if behind_quote and behind_quote[0] != "#":
+        after_quote = line[end + 1 :].lstrip()
+        if after_quote and after_quote[0] != "#":
             return None
         parts.append(line[:end])
         self._line_index = next_line
@@ -472,7 +480,7 @@ class _YamlReader:
     def _read_flow_value(self, text: str, path: str | None) -> list[str] | None:
         """Return the items of a list in brackets; None if it isn't YAML.
 
-        A mapping in braces gives an empty list: its values become fields of their own.
+        For a mapping in braces, returns an empty list and stores the values in `fields`.
         """
         fields = self._read_closed_flow(text)
         if fields is None:
@@ -485,9 +493,9 @@ class _YamlReader:
         return []
 
     def _read_closed_flow(self, text: str) -> dict[str, list[str]] | None:
-        """Read until the first bracket is closed; None if it never is, or if something in it isn't YAML.
+        """Read until the first bracket is closed. Returns None if that fails or the text isn't YAML.
 
-        Returns the values of a mapping by path; those of a list have the path "".
+        Otherwise returns a mapping's values by path. A list's values have the path "".
         """
         reader = FlowReader()
         reader.add_line(text)
@@ -501,16 +509,16 @@ class _YamlReader:
         return reader.fields
 
     def _may_read_ahead(self, line: int) -> bool:
-        """Whether the search for the end of a quote or a bracket may read this line; each call counts.
+        """Whether the search for a closing quote or bracket may read this line. Each call uses up the budget.
 
-        There's a limit, because many quotes without an end would take quadratic time.
+        Without a budget, many unclosed quotes would take quadratic time.
         """
         self._lines_ahead -= 1
         return line < len(self.lines) and self._lines_ahead > 0
 
 
 def _split_pair(text: str) -> tuple[str, str] | None:
-    """Split a line into its key and the text behind the colon; None if the line isn't such a pair."""
+    """Split a line into its key and the text after the colon; None if it isn't a key-value pair."""
     first_char = text[:1]
     if first_char in ("'", '"'):
         return _split_quoted_pair(text)
@@ -529,13 +537,13 @@ def _split_pair(text: str) -> tuple[str, str] | None:
 
 
 def _split_quoted_pair(text: str) -> tuple[str, str] | None:
-    """Split a line that begins with a key in quotes; None if no colon follows the quotes."""
+    """Split a line that starts with a quoted key; None if no colon follows the quotes."""
     quote = text[0]
     end = find_quote_end(text, quote, 1)
-    behind_key = text[end + 1 :].lstrip()
-    if end < 0 or behind_key[:2] not in (":", ": ", ":\t"):
+    after_key = text[end + 1 :].lstrip()
+    if end < 0 or after_key[:2] not in (":", ": ", ":\t"):
         return None
-    return unquote([text[1:end]], quote), behind_key[1:].strip()
+    return unquote([text[1:end]], quote), after_key[1:].strip()
 
 
 def _strip_comment(text: str) -> str:
@@ -544,7 +552,7 @@ def _strip_comment(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads a text as one value without quotes: no pair, no item, no special sign in front."""
+    """Whether a text is an unquoted YAML value: no pair, no list item, no special sign at the start."""
     if ": " in text or text[-1:] == ":":
         return False
     is_item_or_key = text[:2] in ("- ", "-", "? ")

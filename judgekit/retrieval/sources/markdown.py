@@ -49,9 +49,9 @@ def listed(*_: object) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the document in a file; None if the document is retired.
+    """Read the document in a file; None if it's retired.
 
-    If the file can't be read, its entry has a `problem`, and the file's name as its title.
+    If the file can't be read, the entry has a `problem`, and the file's name as its title.
     """
     name = stem(relative)
     try:
@@ -60,6 +60,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         if seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(relative, name, CATEGORY, problem=f"{error}; found by name only")
+
     header = read_front_matter(file.text)
     fields = header.fields
     body = header.body
@@ -90,39 +91,39 @@ def one_line(values: list[str]) -> str:
 
 
 def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
-    """Put the description and the summary in a header above the text, so that they're searched, too."""
+    """Put the header's description and summary above the body, so that they're searched as well."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return "\n".join([*descriptions, body])
 
 
 def descriptions_as_titles(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the beginnings of the description and the summary in a header, which are as good as titles."""
+    """Return the start of the header's description and summary, which serve as further titles."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return [text[:_MOST_DESCRIPTION] for text in descriptions]
 
 
 def count_added_lines(body: str, described_body: str) -> int:
-    """Return the number of lines that `with_descriptions` put above a text."""
+    """Count the lines that `with_descriptions` put above a body."""
     added_chars = len(described_body) - len(body)
     return described_body.count("\n", 0, added_chars)
 
 
 def join_notes(*notes: str | None) -> str | None:
-    """Join notes on the parts that aren't searched; None if there's no note."""
+    """Join notes on parts that aren't searched; None if there aren't any."""
     given_notes = [note for note in notes if note]
     return "; ".join(given_notes) if given_notes else None
 
 
 def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the alternative titles that Obsidian keeps in a note's front matter."""
+    """Return the alternative titles that Obsidian keeps in front matter."""
     aliases = [*fields.get("aliases", []), *fields.get("alias", [])]
     return [alias[:_MOST_ALIAS] for alias in aliases[:_MOST_ALIASES]]
 
 
 def time_of(fields: Mapping[str, list[str]]) -> float:
-    """Return the time of the last change that a header tells, in seconds since the epoch.
+    """Return the time of the last change given in a header, in seconds since the epoch.
 
-    It's 0 if the header tells none, or a time in the future.
+    Returns 0 if the header gives no time, or a time in the future.
     """
     for key in _TIMES:
         seconds = read_time(" ".join(fields.get(key, [])))
@@ -134,24 +135,25 @@ def time_of(fields: Mapping[str, list[str]]) -> float:
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the tags and keywords in a front matter; each value may be a comma-separated list."""
+    """Return the tags and keywords in front matter. Each value can be a comma-separated list."""
     joined = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
     tags = [tag.strip() for tag in joined.split(",")]
     return [tag for tag in tags if tag]
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
-    """Whether a file that can't be read as text has a front matter that says it's retired."""
+    """Whether a file that can't be read as text has front matter that marks it as retired."""
     try:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
         return False
+    # Without its zero bytes, UTF-16 is readable enough.
     header = read_front_matter(raw.replace(b"\0", b"").decode("utf-8", "ignore"))
     return is_retired(header.fields)
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
-    """Whether a header takes its text out of use: by its status, or by a flag such as `archived: true`."""
+    """Whether a header marks its document as retired: by its status, or a flag such as `archived: true`."""
     statuses = [*fields.get("record_status", []), *fields.get("status", [])]
     if any(status.lower() in ("retired", "archived") for status in statuses):
         return True
@@ -159,9 +161,9 @@ def is_retired(fields: Mapping[str, list[str]]) -> bool:
 
 
 def heading(text: str) -> str | None:
-    """Return the first heading of a text that can be its title: `# Retries`, or a line underlined with `=`.
+    """Return the first heading that can be a title: `# Retries`, or a line underlined with `=`.
 
-    None if there's no such heading.
+    Returns None without such a heading.
     """
     for section_heading in sections.headings(text):
         if section_heading.is_title:

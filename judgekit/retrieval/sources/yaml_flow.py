@@ -20,10 +20,10 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def find_quote_end(line: str, quote: str, start: int) -> int:
-    """Find the quote that ends a quoted text on this line; -1 if the text goes on below."""
+    """Find the closing quote on this line; -1 if the text continues on the next line."""
     if quote == "'":
         end = line.find("'", start)
-        # Two quotes in a row stand for one, and don't end the text.
+        # Two single quotes in a row are an escaped quote, and don't end the text.
         while end >= 0 and line.startswith("'", end + 1):
             end = line.find("'", end + 2)
         return end
@@ -33,20 +33,20 @@ def find_quote_end(line: str, quote: str, start: int) -> int:
         backslash = line.find("\\", start, search_end)
         if backslash < 0:
             return end
-        start = backslash + 2  # the character behind a backslash, perhaps a quote, is text
+        start = backslash + 2  # skip the escaped character, which may be a quote
 
 
 def unquote(lines: Sequence[str], quote: str) -> str:
-    """Return the text that's written in quotes on these lines: joined, with its escapes replaced."""
+    """Join the lines of a quoted text and replace its escapes. The outer quotes are already removed."""
     if quote == "'":
         return fold(lines).replace("''", "'")
     text = _replace_escapes(_fold_escaped(lines))
-    # An escape may be half of a surrogate pair, which no file can hold.
+    # An escape can be half of a surrogate pair, which isn't a valid character.
     return text.encode("utf-8", "replace").decode()
 
 
 def fold(lines: Sequence[str]) -> str:
-    """Join lines with spaces; blank lines between them become line breaks instead."""
+    """Join lines with spaces. Blank lines become line breaks instead."""
     if len(lines) < 2:  # noqa: PLR2004 - nothing to join
         return "".join(lines)
     folded = lines[0].rstrip()
@@ -63,12 +63,12 @@ def fold(lines: Sequence[str]) -> str:
 
 
 def _fold_escaped(lines: Sequence[str]) -> str:
-    """Join lines as `fold` does; behind a line that ends with a backslash there's no space."""
+    """Join lines as `fold` does, but without a space after a line that ends with a backslash."""
     joined = [lines[0]]
     for line in lines[1:]:
         last_line = joined[-1].rstrip()
         backslashes = len(last_line) - len(last_line.rstrip("\\"))
-        is_escaped = backslashes % 2 == 1  # two stand for one, and escape nothing
+        is_escaped = backslashes % 2 == 1  # two backslashes are a literal backslash
         if is_escaped:
             joined[-1] = last_line[:-1] + line.lstrip()
         else:
@@ -77,7 +77,7 @@ def _fold_escaped(lines: Sequence[str]) -> str:
 
 
 def _replace_escapes(text: str) -> str:
-    """Replace the escapes in a text; an escape that YAML doesn't know stays as it's written."""
+    """Replace the escapes in a text. Unknown escapes stay unchanged."""
     pieces: list[str] = []
     start = 0
     while True:
@@ -85,13 +85,14 @@ def _replace_escapes(text: str) -> str:
         if backslash < 0:
             pieces.append(text[start:])
             return "".join(pieces)
+
         pieces.append(text[start:backslash])
         digits_start = backslash + 2
         sign = text[backslash + 1 : digits_start]
         digits_end = digits_start + _HEX_DIGITS.get(sign, 0)
         digits = text[digits_start:digits_end]
         char = None
-        if digits and digits_end <= len(text):  # an escape such as `\u00e9`, not cut off
+        if digits and digits_end <= len(text):  # a complete escape such as `\u00e9`
             char = _read_code_point(digits)
         if char is None:
             pieces.append(_ESCAPES.get(sign, f"\\{sign}"))
@@ -102,7 +103,7 @@ def _replace_escapes(text: str) -> str:
 
 
 def _read_code_point(digits: str) -> str | None:
-    """Return the character whose code point is given in hexadecimal digits; None if there's none."""
+    """Return the character with this hexadecimal code point; None if it's invalid."""
     try:
         code = int(digits, 16)
     except ValueError:
@@ -121,7 +122,7 @@ class _Level:
         self.key: str | None = None
 
     def value_path(self) -> str | None:
-        """Return the path of the next value; None if it's left out, as the values of pairs in a list are."""
+        """Return the next value's path; None if the value is skipped, like values of pairs in a list."""
         if not self.is_mapping:
             is_in_pair = self.key is not None
             return None if is_in_pair else self.path
@@ -158,7 +159,7 @@ class FlowReader:
                 position += 1
             elif char == "#":
                 return
-            elif self.is_done:  # there's more behind the last bracket
+            elif self.is_done:  # there's more text after the last bracket
                 self.is_yaml = False
             elif char in _INDICATORS:
                 self._add_indicator(char)
@@ -178,19 +179,21 @@ class FlowReader:
         if char in "[{":
             self._open_bracket(is_mapping=char == "{")
             return
+
         level = self._levels[-1]
         self._end_item(level)
         if char == ",":
             return
+
         closes_mapping = char == "}"
-        self.is_yaml = level.is_mapping == closes_mapping  # `[}` isn't
+        self.is_yaml = level.is_mapping == closes_mapping  # `[}` isn't YAML
         self._levels.pop()
         self.is_done = not self._levels
 
     def _open_bracket(self, *, is_mapping: bool) -> None:
         """Open a bracket.
 
-        A bracket directly behind a text isn't YAML, and one too deep inside others isn't read.
+        It isn't YAML if the bracket directly follows a text. Too deep nesting isn't read either.
         """
         path: str | None = ""
         if self._levels:
@@ -198,20 +201,20 @@ class FlowReader:
             path = level.value_path()
             is_in_list = not level.is_mapping
             if is_mapping and is_in_list:
-                path = None  # its values can't be told from those of the list's other mappings
+                path = None  # the values of several mappings in a list would get mixed up
         if self._item is not None or len(self._levels) >= _MOST_DEPTH:
             self.is_yaml = False
         self._levels.append(_Level(path, is_mapping=is_mapping))
 
     def _ends_key(self, line: str, position: int) -> bool:
-        """Whether a colon ends a key: before a blank or a bracket, or behind a quoted key."""
+        """Whether a colon ends a key: it's before a blank or bracket, or after a quoted key."""
         if self._is_quoted:
             return True
         next_char = line[position + 1 : position + 2]  # "" at the end of the line
         return next_char in ("", *_BLANKS, *_INDICATORS)
 
     def _end_key(self) -> None:
-        """Take the text that was read so far as a key. A second key in the same pair isn't YAML."""
+        """Turn the text read so far into a key. A second key in the same pair isn't YAML."""
         level = self._levels[-1]
         if level.key is not None:
             self.is_yaml = False
@@ -220,7 +223,7 @@ class FlowReader:
         self._is_quoted = False
 
     def _end_item(self, level: _Level) -> None:
-        """Add the text that was read so far to the values of its path, unless the text is empty or null."""
+        """Add the text read so far to the values of its path, unless the text is empty or null."""
         path = level.value_path()
         is_null = self._item in NULLS and not self._is_quoted
         if path is not None:
@@ -232,9 +235,9 @@ class FlowReader:
         self._is_quoted = False
 
     def _add_quoted(self, line: str, start: int) -> int:
-        """Add a line of a quoted text up to the end quote; return the position behind that quote.
+        """Add a line of a quoted text, up to the closing quote. Returns the position after the quote.
 
-        If the text goes on below, it's the end of the line.
+        If the text continues on the next line, returns the end of this line.
         """
         end = find_quote_end(line, self._quote, start)
         if end < 0:
@@ -247,12 +250,13 @@ class FlowReader:
         return end + 1
 
     def _add_plain(self, line: str, start: int) -> int:
-        """Add a line of a text without quotes up to its end, and return the end."""
+        """Add an unquoted text up to its end on this line. Returns the end's position."""
         end = start + 1
         while end < len(line):
             if line[end] in _STOPS and self._ends_text(line, end):
                 break
             end += 1
+
         text = line[start:end].strip()
         is_first_line = self._item is None
         has_special_sign = text[0] in "&*!%@`|>" or text[:2] in ("?", "? ", "-", "- ")
@@ -262,9 +266,9 @@ class FlowReader:
         return end
 
     def _ends_text(self, line: str, position: int) -> bool:
-        """Whether one of the `_STOPS` ends a text at this place.
+        """Whether one of the `_STOPS` ends an unquoted text at this position.
 
-        A colon and a `#` don't always: they may be inside of a text.
+        A colon or a `#` may be part of the text.
         """
         char = line[position]
         if char == ":":
