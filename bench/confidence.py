@@ -389,7 +389,7 @@ def find(prompt: Prompt, profile: Profile) -> list[tuple[Part, list[Candidate]]]
     opened = prompt.store.opened
     opened.profile = profile
     languages = terms.choose_languages(
-        terms.excerpt(prompt.text), opened.languages, opened.rare_languages
+        terms.shorten_prompt(prompt.text), opened.languages, opened.rare_languages
     )
     cut = parts.parse(prompt.text, *languages)
     return bm25.match_parts(opened, cut, PROMPT_POOL, quick=True)
@@ -478,7 +478,7 @@ def request_rows(
         likelihood = {}
         for hit in part.hits:
             features = {name: hit.features[name] for name in EVIDENCE}
-            likelihood[id(hit)] = confidence.combine(evidence, features)
+            likelihood[id(hit)] = confidence.compute_probability(evidence, features)
         likeliest = max(part.hits, key=lambda hit: likelihood[id(hit)], default=None)
         if likeliest is None or likelihood[id(likeliest)] < LEAST_EVIDENCE:
             continue

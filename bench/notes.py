@@ -100,7 +100,7 @@ def fts5(documents: dict[str, str]) -> Find:
     database.executemany("INSERT INTO t (rowid, text) VALUES (?, ?)", rows)
 
     def find(text: str) -> list[str]:
-        wanted = " OR ".join(f'"{word}"' for word in terms.words(text))
+        wanted = " OR ".join(f'"{word}"' for word in terms.split_alphanumeric(text))
         query = "SELECT rowid FROM t WHERE t MATCH ? ORDER BY bm25(t) LIMIT ?"
         with closing(database.execute(query, (wanted, FEW))) as cursor:
             return [names[number] for (number,) in cursor]

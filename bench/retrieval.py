@@ -146,7 +146,11 @@ def yardsticks() -> list[tuple[str, Callable[[list[CollectionDocument]], Search]
 def words(text: str) -> list[str]:
     """Return the words of a query that all methods search for, each once."""
     stop = shipped().language.stop
-    kept = [word for word in terms.words(terms.fold(text)) if word not in stop and len(word) > 1]
+    kept = [
+        word
+        for word in terms.split_alphanumeric(terms.fold(text))
+        if word not in stop and len(word) > 1
+    ]
     return list(dict.fromkeys(kept))
 
 
@@ -176,7 +180,10 @@ def rank_bm25(documents: list[CollectionDocument]) -> Search:
     okapi = importlib.import_module("rank_bm25").BM25Okapi
     stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
     stop = shipped().language.stop
-    texts = [terms.words(terms.fold(f"{document.title} {document.text}")) for document in documents]
+    texts = [
+        terms.split_alphanumeric(terms.fold(f"{document.title} {document.text}"))
+        for document in documents
+    ]
     scorer = okapi(
         [[stem(word) for word in text if word not in stop and len(word) > 1] for text in texts]
     )

@@ -109,7 +109,7 @@ def read_questions(records: list[dict[str, Any]]) -> list[Question]:
 def plain_bm25(files: dict[str, str]) -> Find:
     """Search with BM25 alone, over the stems of whole files."""
     language = Profiles(bundled()).by_kind[KINDS[0]].language
-    counts = {name: Counter(terms.stems(text, language)) for name, text in files.items()}
+    counts = {name: Counter(terms.stem_text(text, language)) for name, text in files.items()}
     lengths = {name: sum(words.values()) for name, words in counts.items()}
     average = sum(lengths.values()) / len(lengths)
     holders = Counter(word for words in counts.values() for word in words)
@@ -125,7 +125,7 @@ def plain_bm25(files: dict[str, str]) -> Find:
         return total
 
     def find(text: str) -> list[str]:
-        words = set(terms.stems(text, language))
+        words = set(terms.stem_text(text, language))
         return sorted(files, key=lambda name: -score(name, words))[:FEW]
 
     return find

@@ -81,14 +81,14 @@ def as_bytes(text: str) -> bytes:
 
 def entry(text: str) -> None:
     made = of("retrieval.sources.Entry")("a", text, "note", tags=[text] * 3, body=text)
-    of("retrieval.update.texts")(made, PROFILE.language)
+    of("retrieval.update.stem_entry")(made, PROFILE.language)
 
 
 def memory(text: str) -> None:
     deep: Any = [text[:10]] * (len(text) // 10)
     for _ in range(300):
         deep = [deep]
-    of("retrieval.sources.claude_memory.body_text")(
+    of("retrieval.sources.claude_memory.read_body_text")(
         {"content": {"a": text, "b": deep}}, ["b", "a"], 200_000
     )
 
@@ -113,7 +113,7 @@ def patterns(text: str) -> None:
     with suppress(ValueError):
         of("config.patterns.Patterns")([f"{text[: LONGEST - 2]}b"]).match("a" * 200)
     of("config.patterns.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
-    rules = of("retrieval.scan.ignore_patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"])
+    rules = of("retrieval.scan.parse_ignore_patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"])
     of("retrieval.scan.is_ignored")(rules, text, folder=False)
 
 
@@ -300,7 +300,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "providers.failures.classify_exception": failure,
     "providers.chat.normalize": in_parts,
     "config.patterns.Patterns": patterns,
-    "retrieval.scan.ignore_patterns": patterns,
+    "retrieval.scan.parse_ignore_patterns": patterns,
     "retrieval.scan.is_ignored": patterns,
     "hooks.context.render_context": candidates,
     "hooks.entries.is_ours": hooks_of_a_client,
@@ -323,8 +323,8 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "replies.extract.read_answer": read,
     "judging.prompt.query_context": lambda text: of("judging.prompt.short_line")(text, 200),
     "retrieval.command.ask": printed,
-    "retrieval.update.texts": entry,
-    "retrieval.search.passages": passage,
+    "retrieval.update.stem_entry": entry,
+    "retrieval.search.list_passages": passage,
     "retrieval.sources.auto_memory.read": lambda text: of(
         "retrieval.sources.auto_memory._read_list_text"
     )("/nowhere", "MEMORY.md", text, None),
@@ -335,13 +335,13 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sources.yaml_flow.unquote": lambda text: of("retrieval.sources.yaml_flow.unquote")(
         [text, text], '"'
     ),
-    "retrieval.sources.force.status_of": lambda text: of("retrieval.sources.force.status_of")(
+    "retrieval.sources.force.find_status": lambda text: of("retrieval.sources.force.find_status")(
         {}, text
     ),
-    "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(
+    "retrieval.sources.decode_file": lambda text: of("retrieval.sources.decode_file")(
         as_bytes(text), whole=True
     ),
-    "retrieval.sources.claude_memory.body_text": memory,
+    "retrieval.sources.claude_memory.read_body_text": memory,
     "redaction.blocks.find_block_secrets": places,
     "redaction.setting_lines.find_set_values": settings,
     "git.normalize_address": lambda text: of("git.normalize_address")(text[:4_000], "/"),
@@ -354,14 +354,18 @@ GIVEN: dict[str, Callable[[str], object]] = {
         ),
         tables,
     ),
-    "retrieval.sources.words_of_name": lambda text: of("retrieval.sources.words_of_name")(
+    "retrieval.sources.split_file_name": lambda text: of("retrieval.sources.split_file_name")(
         text, text
     ),
     "retrieval.terms.find_pattern": lambda text: of("retrieval.terms.find_pattern")(
         text, (0, f" {text[:2]}", True), 0.5
     ),
-    "retrieval.scripts.index_forms": lambda text: of("retrieval.scripts.index_forms")(7, text),
-    "retrieval.scripts.query_forms": lambda text: of("retrieval.scripts.query_forms")(7, text),
+    "retrieval.scripts.list_index_forms": lambda text: of("retrieval.scripts.list_index_forms")(
+        7, text
+    ),
+    "retrieval.scripts.list_query_forms": lambda text: of("retrieval.scripts.list_query_forms")(
+        7, text
+    ),
     "rubric.search_path.heads": lambda text: [
         *of("rubric.search_path._HEAD").findall(f"title: {text}b")  # type: ignore[attr-defined]
     ],
@@ -376,10 +380,12 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "rubric.terms.parse": ("words.txt",),
     "providers.command.find_error_message": (SimpleNamespace(reply="json", reply_key="result"),),
     "providers.base.hide_secrets": (["sk-abcdefgh"],),
-    "retrieval.terms.hidden_words": (PROFILE.language,),
-    **dict.fromkeys(("retrieval.terms.parse", "retrieval.terms.stem_of"), (PROFILE.language,)),
-    "retrieval.terms.stems": (PROFILE.language,),
-    **dict.fromkeys(("retrieval.parts.parse", "retrieval.parts.whole"), (PROFILE.language,)),
+    "retrieval.terms.collect_hidden_words": (PROFILE.language,),
+    **dict.fromkeys(("retrieval.terms.parse", "retrieval.terms.stem_word"), (PROFILE.language,)),
+    "retrieval.terms.stem_text": (PROFILE.language,),
+    **dict.fromkeys(
+        ("retrieval.parts.parse", "retrieval.parts.make_single_part"), (PROFILE.language,)
+    ),
     "retrieval.terms.make_terms": (PROFILE.language,),
     "retrieval.terms.choose_language": ([PROFILE.language, GERMAN],),
     "retrieval.terms.choose_languages": ([PROFILE.language], [GERMAN]),

@@ -75,7 +75,7 @@ def _report_errors(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 def _check_storage() -> Iterator[Check]:
     """Check that SQLite has full-text search, and that the cache folder is writable."""
-    if index_file.available():
+    if index_file.has_full_text_search():
         yield "ok", "search index", "SQLite with FTS5"
     else:
         consequence = "this Python's SQLite has no FTS5: search covers titles and tags only"
@@ -280,7 +280,7 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
     """Search in a store, and report problems such as a missing folder."""
     from judgekit.config.settings import user_roots
 
-    folder = search.resolve(root, str(project))
+    folder = search.resolve_root(root, str(project))
     if not Path(folder).is_dir():
         missing_text = f"no folder at {folder}, so the hook finds nothing there"
         yield (

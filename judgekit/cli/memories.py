@@ -166,7 +166,7 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
         raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
     roots = configured["roots"]
     missing_stores = search.describe_missing_roots(roots, configured.project)  # a line for each
-    has_store = any(Path(search.resolve(root, configured.project)).is_dir() for root in roots)
+    has_store = any(Path(search.resolve_root(root, configured.project)).is_dir() for root in roots)
     if not has_store:
         problem, _, _ = missing_stores[0].partition(";")
         raise InputError(f"{problem}; run this in a project with memories")
@@ -197,7 +197,7 @@ def _ask_about(
         interruption.set_kept("eval", f"{kept_count} kept; run the same command to continue")
         prompt = short_line(trial.prompt, _PROMPT)
         memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
-        ((passage, _),) = search.passages(trial.prompt, [hit])
+        ((passage, _),) = search.list_passages(trial.prompt, [hit])
         shown_passage = short_line(passage, _PROMPT)
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown_passage}\n"
         typer.echo(output.make_printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)

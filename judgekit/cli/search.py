@@ -144,7 +144,7 @@ def status(root: Roots = None, as_json: options.AsJson = False) -> None:
     from judgekit.retrieval import index
 
     stores, profiles = _find_stores(root)
-    states = [index.state(store, profiles) for store in stores]
+    states = [index.describe_index(store, profiles) for store in stores]
     for state in states:
         if state["updated"] is not None:
             updated = datetime.fromtimestamp(state["updated"], UTC)
@@ -180,7 +180,7 @@ def rebuild(root: Roots = None) -> None:
     """Build the index of each store again."""
     from judgekit.retrieval import index, index_file
 
-    if not index_file.available():
+    if not index_file.has_full_text_search():
         raise ConfigError(
             "this Python's SQLite has no full-text search (FTS5), so there is no index to build; "
             "install judgekit with another Python"
@@ -206,7 +206,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     """
     from judgekit.config import settings
     from judgekit.retrieval.profiles import compile_profiles
-    from judgekit.retrieval.search import may_be_searched, resolve
+    from judgekit.retrieval.search import may_be_searched, resolve_root
 
     project = environment.project_root()
     trusted_roots = roots or settings.user_roots() or ()
@@ -214,7 +214,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     project_prefix = f"{Path(project).resolve()}{os.sep}"
     stores: dict[str, None] = {}
     for root in roots or settings.load(Path(project)).retrieval.roots:
-        folder = Path(resolve(root, base_folder)).resolve()
+        folder = Path(resolve_root(root, base_folder)).resolve()
         if not folder.is_dir():
             if roots:  # a configured folder may be created later, but a given one must exist
                 raise InputError(

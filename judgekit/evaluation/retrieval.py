@@ -17,7 +17,7 @@ from judgekit.evaluation.stats import Measure, ReportPart, Resampling, intervals
 from judgekit.ledger.rates import Interval
 from judgekit.retrieval import bm25, index_file, parts, terms, update
 from judgekit.retrieval.compiled import Profile, Profiles
-from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown, unfold
+from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown, unfold_alike
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
@@ -41,7 +41,7 @@ class SearchableCollection:
     """Documents to search, ranked by `profile`; raises `UsageError` if SQLite can't search."""
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
-        if not index_file.available():
+        if not index_file.has_full_text_search():
             raise UsageError(
                 "this Python's SQLite has no full-text search (FTS5); use one that has"
             )
@@ -59,7 +59,7 @@ class SearchableCollection:
                 entry = Entry(document.id, document.title, category, body=body)
                 title = encodable(entry.title).replace("\0", " ")
                 language = update.detect_language(entry, profile)
-                languages = update.reading_languages(language, profile)
+                languages = update.choose_reading_languages(language, profile)
                 columns, sections = update.cut_texts(entry, *languages)
                 row = (number, entry.id, entry.id, title, category, language, len(sections))
                 writer.execute(_FILE, row)
@@ -72,7 +72,7 @@ class SearchableCollection:
         if depth > bm25.POOL:
             more = self._search_index(text, self._profile_without_floor, depth)
             candidates = [*candidates, *more]
-        ids = dict.fromkeys(candidate.id for candidate in unfold(candidates))
+        ids = dict.fromkeys(candidate.id for candidate in unfold_alike(candidates))
         return list(ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
@@ -87,12 +87,12 @@ class SearchableCollection:
         self.index.profile = profile
         is_hook = pool < bm25.POOL
         languages = terms.choose_languages(
-            terms.excerpt(text), self.index.languages, self.index.rare_languages
+            terms.shorten_prompt(text), self.index.languages, self.index.rare_languages
         )
         if is_hook:
             query = parts.parse(text, *languages)
         else:
-            query = parts.whole(text, *languages)
+            query = parts.make_single_part(text, *languages)
         return bm25.match(self.index, query, pool, quick=is_hook)
 
 

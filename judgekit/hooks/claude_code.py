@@ -231,7 +231,7 @@ def _has_store(configured: Settings) -> bool:
     if configured["command"]:
         return True
     roots = configured["roots"]
-    return any(os.path.isdir(search.resolve(root, configured.project)) for root in roots)
+    return any(os.path.isdir(search.resolve_root(root, configured.project)) for root in roots)
 
 
 def is_silent(prompt: str) -> bool:

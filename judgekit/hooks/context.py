@@ -305,7 +305,7 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
     if titles:
         recalled = "; ".join(short_line(title, _RECALLED_TITLE) for title in titles)
         output["systemMessage"] = f"judgekit recalled: {recalled}"
-    return quickjson.written(output)
+    return quickjson.dumps_ascii(output)
 
 
 def escape(text: str) -> str:

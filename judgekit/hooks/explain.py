@@ -138,7 +138,7 @@ def _describe_stores(configured: Settings) -> list[str]:
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
     for root in configured["roots"]:
-        path = search.resolve(root, configured.project)
+        path = search.resolve_root(root, configured.project)
         missing_note = "" if os.path.isdir(path) else " (missing: nothing to search)"
         lines.append(f"store: {path}{missing_note}")
     return lines
@@ -146,7 +146,7 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
     """Split a prompt into parts, once for each main language among the kinds of stores."""
-    text = terms.excerpt(prompt)
+    text = terms.shorten_prompt(prompt)
     all_languages = {}  # by the main language of a store
     for profile in configured.profiles.by_kind.values():
         all_languages[profile.language] = profile.languages

@@ -77,7 +77,7 @@ def choose_by_judge(
 def list_judged(ranked: RankedCandidates) -> list[Candidate]:
     """List the candidates that models are asked about: memories in force, except damaged ones."""
     # Damaged memories may be retired. Pinned ones are shown anyway.
-    return [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
+    return [hit for hit in confidence.select_in_force(ranked.candidates) if not hit.damaged]
 
 
 def drop_only(
@@ -90,7 +90,7 @@ def drop_only(
     # An uncalibrated decision model's yes means nothing, but its no still saves the reader something.
     kept_ids = {id(hit) for hit in not_dropped}
     dropped_ids = set()
-    for hit in confidence.in_force(ranked.candidates):
+    for hit in confidence.select_in_force(ranked.candidates):
         if not hit.damaged and id(hit) not in kept_ids:
             dropped_ids.add(id(hit))
     injected, mentioned = context.choose_without_judge(ranked, configured)
@@ -119,7 +119,7 @@ def choose_decided(
     if configured["inject"] == "top_k":
         return injected, []
     mentioned = []
-    for hit in confidence.in_force(ranked.candidates):
+    for hit in confidence.select_in_force(ranked.candidates):
         is_left_open = hit in undecided and hit not in injected
         has_no_decision = hit.damaged or is_left_open  # models don't see damaged memories
         if has_no_decision and hit.worth_mentioning:
@@ -179,7 +179,7 @@ def _write_request(
         "parts": list_parts(candidates),
         "transcript_path": str(payload.get("transcript_path") or ""),
     }
-    return quickjson.written(request).encode()
+    return quickjson.dumps_ascii(request).encode()
 
 
 def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> Judged | str:

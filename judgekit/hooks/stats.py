@@ -56,16 +56,16 @@ class _DistinctiveTerms:
         stems_by_file = {}
         project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
-            folder = os.path.realpath(search.resolve(root, configured.project))
+            folder = os.path.realpath(search.resolve_root(root, configured.project))
             is_searched = search.may_be_searched(root, folder, project_prefix, configured.trusted)
             if not is_searched or not os.path.isdir(folder):
                 continue
-            profile, entries, _ = scan.entries(folder, configured.profiles)
+            profile, entries, _ = scan.read_entries(folder, configured.profiles)
             self._languages[profile.kind] = profile.language
             for place, entry in entries:
                 text = " ".join([entry.title, *entry.tags, entry.body])
                 file = os.path.join(folder, place)
-                stems_by_file[file] = set(terms.stems(text, profile.language))
+                stems_by_file[file] = set(terms.stem_text(text, profile.language))
         return stems_by_file
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
@@ -80,7 +80,7 @@ class _DistinctiveTerms:
         """Return the stems of text in each of the stores' languages."""
         stems = set[str]()
         for language in self._languages.values():
-            stems.update(terms.stems(text, language))
+            stems.update(terms.stem_text(text, language))
         return stems
 
 

@@ -36,7 +36,7 @@ def describe_stores(project: str) -> Iterator[str]:
     total = 0
     project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
     for root in configured["roots"]:
-        path = search.resolve(root, configured.project)
+        path = search.resolve_root(root, configured.project)
         folder = os.path.realpath(path)
         if not os.path.isdir(folder):
             yield f"it reads {path} ({root}): no such folder yet"
@@ -60,14 +60,14 @@ def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
             is_whole = not opened.pending
             return opened.size, is_whole
     except NoFullTextError:
-        _, entries, _ = scan.entries(folder, profiles)
+        _, entries, _ = scan.read_entries(folder, profiles)
         return len(entries), True
 
 
 def _propose_roots(project: str, roots: Sequence[str]) -> Iterator[str]:
     """Yield a line with a setting that adds `~/notes`, and Claude Code's own memories if they exist."""
     proposed_roots = list(roots)
-    client_memory = search.resolve(search.AUTO_ROOT, project)
+    client_memory = search.resolve_root(search.AUTO_ROOT, project)
     if os.path.isdir(client_memory) and search.AUTO_ROOT not in roots:
         proposed_roots.append(search.AUTO_ROOT)
     proposed_roots.append("~/notes")

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from judgekit.judging.verdict import Finding
-from judgekit.retrieval.terms import fold, stem, words
+from judgekit.retrieval.terms import fold, split_alphanumeric, stem_english
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def _stem_words(text: str) -> tuple[str, ...]:
-    return tuple(_stem(word) for word in words(fold(text)))
+    return tuple(_stem(word) for word in split_alphanumeric(fold(text)))
 
 
-_stem = lru_cache(maxsize=20_000)(stem)  # judges and rubrics keep using the same words
+_stem = lru_cache(maxsize=20_000)(stem_english)  # judges and rubrics keep using the same words

@@ -307,9 +307,9 @@ def _read_beginnings(
     for candidate in candidates:
         if config.judge.redact:
             # Read a bit more, so that a secret isn't cut in two before it's found.
-            text = redaction.words(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
+            text = redaction.words(api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
         else:
-            text = api.body(candidate, BODY_CHARS, profiles)
+            text = api.read_body(candidate, BODY_CHARS, profiles)
         beginnings.append(text[:BODY_CHARS])
     return _add_texts(Query(query), candidates, beginnings)
 
@@ -397,7 +397,7 @@ def _read_passages(
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
     snippets = []
-    for passage, body in api.passages(prompt, hits, profiles):
+    for passage, body in api.list_passages(prompt, hits, profiles):
         if config.judge.redact:
             snippets.append(_cut_snippet(passage, body))
         else:

@@ -275,12 +275,12 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
         else:
             # At most as many entries have the phrase as have its rarest stem.
             stems = phrase.split()
-            counts = index_file.frequencies(opened.connection, stems)
+            counts = index_file.count_entries_by_stem(opened.connection, stems)
             count += min([counts.get(stem, 0) for stem in stems], default=0)
 
     term.number = number
     term.count = min(count, opened.size)
-    term.rarity = confidence.rarity(
+    term.rarity = confidence.compute_rarity(
         term.count, opened.size, opened.profile.background, common=term.common
     )
 
@@ -375,7 +375,7 @@ def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[P
     profile = opened.profile
     bm25 = profile.bm25
     padding = bm25["padding"]
-    totals = index_file.frequencies(opened.connection, [index_file.TOTAL])
+    totals = index_file.count_entries_by_stem(opened.connection, [index_file.TOTAL])
     word_count = totals.get(index_file.TOTAL, 0)  # in all entries
     average_length = word_count / (opened.size or 1) + padding
     if not average_length:  # never divide by 0
@@ -631,9 +631,11 @@ def _find_typical_words(
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
     words = words[:_MOST_WORDS]
     rarities = {}
-    for word, count in index_file.frequencies(opened.connection, words).items():
+    for word, count in index_file.count_entries_by_stem(opened.connection, words).items():
         if count > 1:  # a word in a single entry doesn't show that entries are alike
-            rarities[word] = confidence.rarity(count, opened.size, profile.background, common=False)
+            rarities[word] = confidence.compute_rarity(
+                count, opened.size, profile.background, common=False
+            )
 
     # Typical words are both frequent in the best hits and rare in the store.
     ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]

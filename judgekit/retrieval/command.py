@@ -20,7 +20,7 @@ from judgekit.retrieval.confidence import (
     UNRATED,
     Candidate,
     RankedCandidates,
-    label_of,
+    choose_label,
 )
 from judgekit.text import lines_of, short_line, visible
 
@@ -132,7 +132,7 @@ def _run_program(
         _INSIDE: "1",
     }
     try:
-        text = quickjson.written(request)
+        text = quickjson.dumps_ascii(request)
         code, output, errors = programs.run(
             argv, visible_environ, text, seconds=seconds, most=MAX_OUTPUT
         )
@@ -249,7 +249,7 @@ def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[st
         hit.confidence_label = UNRATED
     else:
         hit.confidence = float(confidence)
-        hit.confidence_label = label_of(hit.confidence, labels)
+        hit.confidence_label = choose_label(hit.confidence, labels)
         hit.worth_mentioning = hit.confidence >= labels["mention"]
 
 

@@ -88,7 +88,7 @@ class Languages:
         return [self[other_name] for other_name in self._data if other_name != name]
 
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
-        """Count each language's stop words among some folded words. Languages without any are left out.
+        """Count each language's stop words among some folded words. Languages without any are omitted.
 
         Single Latin letters don't count, because code is full of them.
         """

@@ -254,7 +254,7 @@ class RankedCandidates:
         self.dropped = 0
 
 
-def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
+def select_in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Drop superseded, deprecated and rejected candidates, since an agent would act on them."""
     return [candidate for candidate in candidates if not candidate.status]
 
@@ -271,7 +271,7 @@ def choose_shown(
     `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero`, if nothing would be
     shown, mention all.
     """
-    usable = in_force(candidates)
+    usable = select_in_force(candidates)
     if inject == "top_k":
         readable = [candidate for candidate in usable if not candidate.damaged]
         return readable[:max_inject], []
@@ -285,7 +285,9 @@ def choose_shown(
     return injected, mentioned
 
 
-def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
+def compute_rarity(
+    matches: int, documents: int, background: Mapping[str, float], *, common: bool
+) -> float:
     """Return a term's inverse document frequency, if `matches` of a store's `documents` contain it."""
     # In a small store, that's due to chance. So add an imagined collection in which a usual fraction of the
     # documents contain a term.
@@ -331,7 +333,7 @@ def rank_hits(
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
     floor = profile.noise_floor * best_bm25
     ranked = fold_alike([hit for hit in hits if hit.bm25 >= floor])
-    rate(ranked, terms, size, profile)
+    rate_hits(ranked, terms, size, profile)
 
     best_score = max([hit.score for hit in ranked], default=0.0) or 1  # never divide by 0
     recent_since = time.time() - profile.recent_days * _DAY
@@ -351,7 +353,7 @@ def rank_hits(
     return ranked
 
 
-def rate(
+def rate_hits(
     hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profile: Profile
 ) -> None:
     """Set the features and confidence of each hit for a query.
@@ -398,13 +400,13 @@ def rate(
             features["near"] = measure_nearness(words, text[:NEAR_CHARS].split())
         features["coverage"] = _add_rarities(rarities, hit.matched) / query_weight
         hit.features = features
-        _set_confidence(hit, combine(profile.confidence, features), profile)
+        _set_confidence(hit, compute_probability(profile.confidence, features), profile)
 
 
 def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) -> float:
     """Estimate the probability that the part of a prompt that found these hits is a request."""
     likeliest = max(hits, key=lambda hit: hit.confidence)
-    return combine(profile.request, describe_request(likeliest, part))
+    return compute_probability(profile.request, describe_request(likeliest, part))
 
 
 def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
@@ -427,7 +429,7 @@ def _count_uncommon(hit: Candidate, part: Part) -> int:
     return sum([not term.common for term in matched_terms])
 
 
-def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
+def compute_probability(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
     """Return the probability from a logistic regression on these features."""
     logit = coefficients["intercept"]
     for name, value in features.items():
@@ -446,8 +448,8 @@ def _finish_confidences(
     if prompt_part is not None and ranked:
         request = estimate_request(ranked, prompt_part, profile)
 
-    hits_in_force = in_force(ranked)  # other hits come last in any case
-    levelled = level([hit.confidence for hit in hits_in_force])
+    hits_in_force = select_in_force(ranked)  # other hits come last in any case
+    levelled = smooth_confidences([hit.confidence for hit in hits_in_force])
     for hit, confidence in zip(hits_in_force, levelled, strict=True):
         hit.confidence = confidence
     for hit in ranked:
@@ -462,7 +464,7 @@ def _finish_confidences(
         ranked[0].worth_mentioning = True
 
 
-def level(confidences: Iterable[float]) -> list[float]:
+def smooth_confidences(confidences: Iterable[float]) -> list[float]:
     """Make confidences decrease: neighbours in the wrong order get their mean.
 
     This is isotonic regression by pooling adjacent violators (Ayer and others, 1955). The order is evidence
@@ -550,13 +552,13 @@ def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None
     hit.confidence = confidence
     if hit.damaged:
         hit.confidence = min(confidence, labels["medium"])
-    hit.confidence_label = label_of(hit.confidence, labels)
+    hit.confidence_label = choose_label(hit.confidence, labels)
     if hit.damaged and hit.confidence_label == "high":  # the limits for both labels can be equal
         hit.confidence_label = "medium"
     hit.worth_mentioning = hit.confidence >= labels["mention"]
 
 
-def label_of(confidence: float, labels: Mapping[str, float]) -> str:
+def choose_label(confidence: float, labels: Mapping[str, float]) -> str:
     """Return the label for a confidence; `labels` are the lower limits."""
     if confidence >= labels["high"]:
         return "high"
@@ -589,7 +591,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     return [hit for hit in hits if id(hit) not in folded_ids]
 
 
-def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
+def unfold_alike(hits: Iterable[Candidate]) -> list[Candidate]:
     """Return the hits, each followed by the older hits that were folded into it."""
     unfolded = []
     for hit in hits:

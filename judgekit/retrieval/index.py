@@ -14,8 +14,8 @@ from judgekit.retrieval.index_file import (
     SPOILT,
     Index,
     NoFullTextError,
-    about,
-    path_of,
+    find_index_file,
+    read_facts,
     reading_fingerprint,
 )
 
@@ -78,13 +78,13 @@ def _open_or_replace(
     Returns None if no index file is possible, e.g. in a read-only folder.
     """
     try:
-        path = path_of(root)
+        path = find_index_file(root)
         for _ in range(3):  # after replacing an unusable file, open the new one
             if path is None or anew:
                 from judgekit.retrieval import update  # noqa: PLC0415 - only to replace the file
 
                 update.replace(root, profiles, path)
-                path = path_of(root)
+                path = find_index_file(root)
             if path is None:
                 return None
             index = _open_file(path, root, profiles, patience)
@@ -102,13 +102,13 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
     connection = index_file.connect(path)
     try:
         try:
-            facts = about(connection)
+            facts = read_facts(connection)
         except index_file.sqlite.DatabaseError as error:
-            if not index_file.says(error, index_file.READ_ONLY):
+            if not index_file.has_error_code(error, index_file.READ_ONLY):
                 raise
             connection.close()
             connection = _open_read_only(path)
-            facts = about(connection)
+            facts = read_facts(connection)
         is_of_store = facts.get("root") == root
         has_same_rules = facts.get("read_by") == reading_fingerprint(profiles)
         if is_of_store and has_same_rules:
@@ -133,7 +133,7 @@ def _open_earlier(index: Index) -> Index | None:
     """Open a store's newest complete index of an earlier version, read-only; None if there's none."""
     earlier_versions = range(index_file.OLDEST_VERSION, index_file.VERSION)
     for version in reversed(earlier_versions):
-        path = path_of(index.root, version)
+        path = find_index_file(index.root, version)
         if path is None:
             continue
         earlier = _open_version(index, path, version)
@@ -150,7 +150,7 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
     connection = None
     try:
         connection = index_file.connect(path)
-        facts = about(connection)
+        facts = read_facts(connection)
         is_whole = facts["pending"] == 0 and facts["size"] > 0
         if is_whole and facts["root"] == index.root and facts["kind"] == index.kind:
             earlier = Index(connection, index.root, index.profiles, path)
@@ -192,7 +192,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
         for watched_path, is_folder, *stamp, is_sure, _ in watched_rows:
             path = f"{index.root}/{watched_path}"
             # If the stamp isn't sure, the path may have changed without getting a new stamp.
-            if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
+            if not is_sure or index_file.read_stamp(path, folder=is_folder) != tuple(stamp):
                 changed_paths.append(watched_path)
 
         files, last_file = _read_next_files(index, last_file)
@@ -273,7 +273,7 @@ def _list_differing(
     """Return the numbers and paths of files that changed, or may have."""
     differing = []
     for number, file_path, size, mtime, inode, read_at in rows:
-        is_changed = index_file.look(f"{root}/{file_path}") != (size, mtime, inode)
+        is_changed = index_file.read_stamp(f"{root}/{file_path}") != (size, mtime, inode)
         if is_changed or not index_file.is_sure(mtime, read_at):
             differing.append((number, file_path))
     return differing
@@ -302,7 +302,7 @@ def recheck(index: Index, file_paths: Iterable[str]) -> bool:
         rows.extend(index.connection.execute(query, (file_path,)).fetchall())
     if index.is_earlier:  # this index is read-only, so only exclude entries that changed
         for _, file_path, *stamp, _ in rows:
-            if index_file.look(f"{index.root}/{file_path}") != tuple(stamp):
+            if index_file.read_stamp(f"{index.root}/{file_path}") != tuple(stamp):
                 index.outdated.add(file_path)
         return False
 
@@ -329,7 +329,7 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
     real_path = os.path.realpath(path)
     folder = os.path.dirname(real_path)
     while True:
-        has_index = path_of(folder) is not None
+        has_index = find_index_file(folder) is not None
         if has_index and _refresh_in(folder, real_path, profiles):
             roots.append(folder)
         parent = os.path.dirname(folder)
@@ -355,13 +355,13 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     return is_whole
 
 
-def state(root: str, profiles: Profiles) -> dict[str, Any]:
+def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
     """Describe a store's index after checking all of the store's files.
 
     `path` is None without an index, `pending` counts unread files, `updated` is in seconds since the epoch,
     and `stale` means that the next query will have to read something.
     """
-    path = path_of(root)
+    path = find_index_file(root)
     facts: dict[str, Any] = {
         "root": root,
         "path": path,
@@ -381,7 +381,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     *_, generation, _ = path.split(".")  # `v6.1.sqlite`
     facts["generation"] = int(generation)
     for suffix in ("", "-wal", "-shm"):
-        stamp = index_file.look(path + suffix)
+        stamp = index_file.read_stamp(path + suffix)
         if stamp is not None:
             size, _, _ = stamp
             facts["bytes"] += size
@@ -389,7 +389,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     try:
         connection = index_file.connect(path)
         try:
-            own_facts = about(connection)
+            own_facts = read_facts(connection)
             problems = connection.execute(index_file.PROBLEMS).fetchall()
             files = connection.execute(_FILES).fetchall()
             watched = connection.execute(_WATCH).fetchall()
@@ -428,7 +428,7 @@ def _has_changed_on_disk(
 
 def _describe_unreadable(error: Exception) -> str:
     """Explain why an index can't be read, and what queries do instead."""
-    if index_file.says(error, index_file.BUSY):
+    if index_file.has_error_code(error, index_file.BUSY):
         return (
             "another process has locked the index; until it ends, queries read the files themselves"
         )
@@ -439,7 +439,7 @@ def _describe_unreadable(error: Exception) -> str:
 
 def _is_changed(path: str, stamp: tuple[int | None, ...], *, is_folder: bool) -> bool:
     """Whether a file or folder has a different stamp now. A missing one has the stamp `_GONE`."""
-    current_stamp = index_file.look(path, folder=is_folder)
+    current_stamp = index_file.read_stamp(path, folder=is_folder)
     if current_stamp is None:
         return stamp != _GONE
     return stamp != current_stamp

@@ -189,7 +189,7 @@ class Index:
         # Closing the last connection moves SQLite's two extra files into the index, and the next connection
         # creates them again. That takes 0.2 to 2 ms.
         if environment.ends_at_once and self.path:
-            log_size, *_ = look(f"{self.path}-wal") or (0,)
+            log_size, *_ = read_stamp(f"{self.path}-wal") or (0,)
             has_empty_log = log_size == 0
             if has_empty_log:
                 return  # the end of the process closes it and leaves both files
@@ -216,7 +216,7 @@ def clock() -> int:
     return time.time_ns()
 
 
-def look(path: str, *, folder: bool = False) -> Stamp | None:
+def read_stamp(path: str, *, folder: bool = False) -> Stamp | None:
     """Return a stamp that changes with a file, or with a folder's list of files; None if it's missing."""
     try:
         status = os.stat(path)
@@ -250,14 +250,14 @@ def is_sure(changed: int, read: int) -> bool:
     return is_old_enough or is_far_ahead
 
 
-def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
+def count_entries_by_stem(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
     """Return the number of entries for each stem, without stems that have none."""
     marks = ", ".join("?" * len(stems))
     query = f"SELECT term, entries FROM term WHERE term IN ({marks})"  # noqa: S608 - question marks
     return dict(connection.execute(query, stems).fetchall())
 
 
-def available() -> bool:
+def has_full_text_search() -> bool:
     """Whether this Python's SQLite has full-text search."""
     if sqlite is None:
         return False
@@ -278,7 +278,7 @@ def connect(path: str, *, uri: bool = False) -> Connection:
     return opened
 
 
-def about(connection: Connection) -> dict[str, Any]:
+def read_facts(connection: Connection) -> dict[str, Any]:
     """Read an index's facts about itself."""
     return dict(connection.execute("SELECT key, value FROM about").fetchall())
 
@@ -299,10 +299,10 @@ def reading_fingerprint(profiles: Profiles) -> str:
 
 def is_damage(error: BaseException) -> bool:
     """Whether an error shows that an index is damaged: by SQLite, or by our code on invalid values."""
-    return says(error, _DAMAGE) or isinstance(error, SPOILT)
+    return has_error_code(error, _DAMAGE) or isinstance(error, SPOILT)
 
 
-def says(error: BaseException, codes: Sequence[int]) -> bool:
+def has_error_code(error: BaseException, codes: Sequence[int]) -> bool:
     """Whether an error is from SQLite and has one of these codes."""
     # Errors by Python's own module have no code: treat them as 1, SQLITE_ERROR. Ignore the higher bits of
     # extended codes.
@@ -310,7 +310,7 @@ def says(error: BaseException, codes: Sequence[int]) -> bool:
     return isinstance(error, sqlite.DatabaseError) and code in codes
 
 
-def path_of(root: str, version: int = VERSION) -> str | None:
+def find_index_file(root: str, version: int = VERSION) -> str | None:
     """Find the newest index file of the store at `root`; None if there isn't one."""
     folder = environment.INDEXES.path(environment.file_name_for(root))
     name_start = f"v{version}."

@@ -89,7 +89,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
 
     Parts without terms are left out, and so are duplicates. `languages` are the store's, most frequent first.
     """
-    excerpt = terms.excerpt(prompt, HEAD, TAIL)
+    excerpt = terms.shorten_prompt(prompt, HEAD, TAIL)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
     part_by_terms: dict[tuple[str, ...], Part] = {}
     sentence_count = 0
@@ -111,7 +111,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
     return parts
 
 
-def whole(prompt: str, *languages: Language) -> list[Part]:
+def make_single_part(prompt: str, *languages: Language) -> list[Part]:
     """Return the whole prompt as the only part, or [] if it has no terms."""
     prompt_terms = terms.parse(prompt, *languages)
     return [Part(prompt, prompt_terms)] if prompt_terms else []
@@ -162,7 +162,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     """
     clauses: list[list[_Word]] = [[]]  # words are added to the last clause
     for piece_number, piece in enumerate(pieces):
-        for token in terms.tokens(piece):
+        for token in terms.split_tokens(piece):
             token_terms = vocabulary.look_up(token)
             if token_terms and not token.isascii() and terms.has_runs(token):
                 clauses[-1] += _split_token(piece_number, token, token_terms)

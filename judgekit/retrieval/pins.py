@@ -88,7 +88,7 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
         with closing(index.open_index(root, profiles, patience=_PATIENCE)) as opened:
             return opened.connection.execute(_MEMORIES, (_MOST_MEMORIES,)).fetchall()
     except NoFullTextError:
-        _, entries, _ = scan.entries(root, profiles)
+        _, entries, _ = scan.read_entries(root, profiles)
     except sqlite.DatabaseError:  # the search will report it
         return []
     memories = []

@@ -62,7 +62,7 @@ def dumps(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def written(value: object) -> str:
+def dumps_ascii(value: object) -> str:
     """Serialise `value` as ASCII JSON without importing `json`.
 
     It can contain dicts with string keys, lists, tuples, strings, numbers, booleans and None.
@@ -72,10 +72,10 @@ def written(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        members = [f"{written(name)}:{written(inner)}" for name, inner in value.items()]
+        members = [f"{dumps_ascii(name)}:{dumps_ascii(inner)}" for name, inner in value.items()]
         return "{" + ",".join(members) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(written, value)) + "]"
+        return "[" + ",".join(map(dumps_ascii, value)) + "]"
     return repr(value)
 
 

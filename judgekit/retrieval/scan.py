@@ -16,8 +16,8 @@ from judgekit.retrieval.sources import (
     Unreadable,
     auto_memory,
     claude_memory,
-    contained,
     markdown,
+    resolve_inside,
 )
 from judgekit.text import lines_of
 
@@ -47,7 +47,7 @@ _MOST_IGNORE = 100_000  # characters of a `.judgekitignore`
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
-def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
+def parse_ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
     """Parse the lines of a `.judgekitignore`, skipping invalid ones."""
     from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
 
@@ -108,7 +108,7 @@ class Store:
         path = f"{self.root}/{relative}" if relative else self.root
         # Take the stamp before listing, so that a change in between results in another stamp.
         read_at = index_file.clock()
-        stamp = index_file.look(path, folder=True)
+        stamp = index_file.read_stamp(path, folder=True)
         listing = Listing(stamp, read_at)
         if not relative:  # the root also reports problems with the store's own list
             listing.problems += self._read_own_list().problems
@@ -179,7 +179,7 @@ class Store:
             return
         if not is_file or (is_link and not self._leads_inside(name, listing)):
             return
-        stamp = index_file.look(entry.path)
+        stamp = index_file.read_stamp(entry.path)
         if stamp is None:  # it was just deleted
             return
         self.room -= 1
@@ -191,7 +191,7 @@ class Store:
 
     def _leads_inside(self, relative: str, listing: Listing) -> bool:
         """Whether a link stays inside the store. Otherwise, add a problem."""
-        if contained(self.root, relative):
+        if resolve_inside(self.root, relative):
             return True
         listing.problems.append(f"{relative}: outside {self.root}; ignored")
         return False
@@ -206,10 +206,10 @@ def _read_patterns(path: str) -> list[Pattern]:
             text = file.read(_MOST_IGNORE)
     except OSError:
         return []
-    return ignore_patterns(lines_of(text))
+    return parse_ignore_patterns(lines_of(text))
 
 
-def kind_of(root: str, profiles: Profiles) -> str:
+def detect_kind(root: str, profiles: Profiles) -> str:
     """Return the first kind that recognises a folder, or else the kind for documents."""
     for kind, source in KINDS.items():
         if source.is_store(root, profiles.by_kind[kind]):
@@ -229,9 +229,11 @@ def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str
     return entry, problem
 
 
-def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
+def read_entries(
+    root: str, profiles: Profiles
+) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
     """Read a complete store without an index. Returns its profile, its entries by path, and problems."""
-    profile = profiles.by_kind[kind_of(root, profiles)]
+    profile = profiles.by_kind[detect_kind(root, profiles)]
     store = Store(root, profile.kind, profiles)
     pending_folders = [""]
     files: list[str] = []

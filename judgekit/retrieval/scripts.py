@@ -266,18 +266,18 @@ def split_runs(word: str) -> list[tuple[int, str]]:
     return runs
 
 
-def index_forms(script: int, run: str) -> list[str]:
+def list_index_forms(script: int, run: str) -> list[str]:
     """List the terms to index for a run of Hangul, or of a script without spaces."""
     if script == HANGUL:
-        return beginnings(run)
+        return list_prefixes(run)
     # No pair starts with the last character, so add it alone. A query for a single character then finds it.
     return [*_list_pairs(run), run[-1]]
 
 
-def query_forms(script: int, run: str) -> list[str]:
+def list_query_forms(script: int, run: str) -> list[str]:
     """List the terms to query for a run. A single character is queried as a prefix."""
     if script == HANGUL:
-        return beginnings(run)
+        return list_prefixes(run)
     is_single = len(run) == 1
     return [run] if is_single else _list_pairs(run)
 
@@ -287,7 +287,7 @@ def _list_pairs(run: str) -> list[str]:
     return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
-def beginnings(run: str) -> list[str]:
+def list_prefixes(run: str) -> list[str]:
     """List the beginnings of a Korean word, shortest first, and the word itself.
 
     Beginnings have two to eight syllables. In a word of two, the second is often a particle, so the first
@@ -300,7 +300,7 @@ def beginnings(run: str) -> list[str]:
     return forms
 
 
-def share_of_runs(text: str) -> float:
+def measure_run_share(text: str) -> float:
     """Return the fraction of characters in scripts that are split into pairs or beginnings."""
     if not text or max(text) < FIRST:
         return 0.0
@@ -325,6 +325,6 @@ GAP = "\u200b"  # no width
 _SPREAD = _Spread()
 
 
-def spread(text: str) -> str:
+def add_gaps(text: str) -> str:
     """Return text with a `GAP` after each character in a script without spaces."""
     return text.translate(_SPREAD)

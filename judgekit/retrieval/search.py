@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.sources import Entry
 
-__all__ = ["AUTO_ROOT", "Candidate", "RankedCandidates", "body", "passages", "resolve", "search"]
+__all__ = [
+    "AUTO_ROOT",
+    "Candidate",
+    "RankedCandidates",
+    "list_passages",
+    "read_body",
+    "resolve_root",
+    "search",
+]
 
 AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
@@ -81,7 +89,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     store_search = _Search(query, profiles, project, pins, ranked)
     project_prefix = os.path.realpath(project).rstrip(os.sep) + os.sep
     for root in dict.fromkeys(roots):  # without duplicates
-        folder = resolve(root, project)
+        folder = resolve_root(root, project)
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
@@ -95,7 +103,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         if hits is None:
             hits = store_search.find_by_keyword(folder)[:limit]
         elif snippets:
-            texts = passages(query, hits, profiles)
+            texts = list_passages(query, hits, profiles)
             for candidate, (passage, _) in zip(hits, texts, strict=True):
                 candidate.snippet = passage
         ranked.candidates += hits
@@ -159,7 +167,7 @@ def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
     unique_roots = list(dict.fromkeys(roots))
     missing_roots = []
     for root in unique_roots:
-        folder = resolve(root, project)
+        folder = resolve_root(root, project)
         if os.path.isdir(folder):
             continue
         if root == AUTO_ROOT:
@@ -184,7 +192,7 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
 
     # In a linked worktree, the main working tree belongs to the project as well.
 
-    main = worktree.path_in_main_worktree(project_prefix.rstrip(os.sep))
+    main = worktree.map_to_main_worktree(project_prefix.rstrip(os.sep))
     if main is not None:
         main_prefix = os.path.realpath(main).rstrip(os.sep) + os.sep
         if (folder + os.sep).startswith(main_prefix):
@@ -196,7 +204,7 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
     return root in trusted and (is_absolute or leads_up)
 
 
-def resolve(root: str, project: str) -> str:
+def resolve_root(root: str, project: str) -> str:
     """Return the absolute path of a configured root, which may not exist.
 
     If only the main working tree of a linked worktree has the folder, that's returned.
@@ -205,7 +213,7 @@ def resolve(root: str, project: str) -> str:
     if root == AUTO_ROOT:
         from judgekit.retrieval.sources import auto_folder  # noqa: PLC0415 - few roots are of this kind
 
-        return auto_folder.folder_of(project_folder)
+        return auto_folder.find_memory_folder(project_folder)
     expanded_root = os.path.expanduser(root)
     folder = os.path.normpath(os.path.join(project_folder, expanded_root))
     if os.path.isdir(folder) or os.path.isabs(expanded_root):
@@ -213,7 +221,7 @@ def resolve(root: str, project: str) -> str:
     from judgekit.retrieval import worktree  # noqa: PLC0415 - only if a store is missing
 
     # Files ignored by git are only in the main working tree.
-    main_folder = worktree.path_in_main_worktree(project_folder)
+    main_folder = worktree.map_to_main_worktree(project_folder)
     if main_folder is not None:
         folder_in_main = os.path.normpath(os.path.join(main_folder, root))
         if os.path.isdir(folder_in_main):
@@ -276,12 +284,12 @@ class _Search:
         """
         is_quick = pool < bm25.POOL  # the prompt hook uses a smaller pool
         languages = terms.choose_languages(
-            terms.excerpt(self.text), opened.languages, opened.rare_languages
+            terms.shorten_prompt(self.text), opened.languages, opened.rare_languages
         )
         if is_quick:
             query_parts = parts.parse(self.text, *languages)
         else:
-            query_parts = parts.whole(self.text, *languages)
+            query_parts = parts.make_single_part(self.text, *languages)
         if not query_parts and not self.pins:
             return []
 
@@ -290,7 +298,7 @@ class _Search:
             opened.connection.execute("BEGIN")  # use one lock for all statements
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
-            candidates = (*pinned.values(), *confidence.unfold(hits))
+            candidates = (*pinned.values(), *confidence.unfold_alike(hits))
             has_changed = index.recheck(opened, [candidate.place for candidate in candidates])
             if not has_changed:
                 break
@@ -352,7 +360,7 @@ class _Search:
         """
         from judgekit.retrieval import scan  # noqa: PLC0415 - only without a full-text index
 
-        profile, entries, notes = scan.entries(root, self.profiles)
+        profile, entries, notes = scan.read_entries(root, self.profiles)
         if not entries:
             self.ranked.empty_roots.append(root)
 
@@ -385,7 +393,7 @@ def _add_endings(paths: Sequence[str]) -> list[str]:
     return complete_paths
 
 
-def plain_words(text: str) -> set[str]:
+def list_plain_words(text: str) -> set[str]:
     """Return the ASCII words in text, in lower case, without single characters."""
     spaced = [char if char.isascii() and char.isalnum() else " " for char in text.lower()]
     words = "".join(spaced).split()
@@ -397,11 +405,11 @@ def match_keywords(
 ) -> list[Candidate]:
     """Find the entries with words of the prompt in their titles or tags, rated and best first."""
     language = profile.language
-    words = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
+    words = sorted(list_plain_words(terms.shorten_prompt(prompt)) - language.stop)
     hits = []
     for path, entry in entries:
-        title = plain_words(entry.title)
-        tags = plain_words(" ".join(entry.tags))
+        title = list_plain_words(entry.title)
+        tags = list_plain_words(" ".join(entry.tags))
         points = [_count_points(word, title, tags) for word in words]
         if not any(points):
             continue
@@ -419,7 +427,9 @@ def match_keywords(
     for number, word in enumerate(words):
         term = terms.Term(word, [word], [word], common=word in language.common)
         count = sum(number in hit.matched for hit in hits)
-        term.rarity = confidence.rarity(count, len(entries), profile.background, common=term.common)
+        term.rarity = confidence.compute_rarity(
+            count, len(entries), profile.background, common=term.common
+        )
         query_terms.append(term)
     return confidence.rank_hits(hits, query_terms, len(entries), profile)
 
@@ -448,7 +458,7 @@ def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Can
     return hit
 
 
-def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
+def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
     """Read up to `limit` characters of a candidate's text (None means all); "" if it's gone or retired."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - loaded only to show a text
 
@@ -462,7 +472,7 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
     return entry.body[:limit]
 
 
-def passages(
+def list_passages(
     text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
     """Return each hit's best passage, which has the most terms of `text`, and its whole text.
@@ -480,7 +490,7 @@ def passages(
             kind = candidate.kind
             if kind not in terms_by_kind:
                 terms_by_kind[kind] = _parse_alone(text, profiles.of(kind))
-            whole_text = body(candidate, None, profiles)
+            whole_text = read_body(candidate, None, profiles)
             section_text = _find_section(whole_text, candidate)
             passage = _find_passage(connection, section_text, terms_by_kind[kind])
             pairs.append((passage, whole_text))
@@ -496,7 +506,7 @@ def _find_section(text: str, candidate: Candidate) -> str:
     from judgekit.retrieval import sections  # noqa: PLC0415 - loaded only to show a text
 
     best_section = candidate.sections[0]  # the best comes first
-    text_sections = sections.cut(text)
+    text_sections = sections.cut_sections(text)
     if best_section.number >= len(text_sections):  # the file has changed since
         return text
     section = text_sections[best_section.number]
@@ -507,7 +517,7 @@ def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
     """Return a query's terms, in a language that's guessed from the query alone."""
     main_language = profile.language
     other_languages = profile.languages.beside(main_language.name)
-    excerpt = terms.excerpt(text)
+    excerpt = terms.shorten_prompt(text)
     languages = terms.choose_languages(excerpt, [main_language], other_languages)
     return terms.parse(text, *languages)
 
@@ -518,7 +528,7 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
     # SQLite can't store lone surrogates or NULs.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     passage = text[:SNIPPET_LIMIT]
-    text = terms.spread(text)
+    text = terms.add_gaps(text)
     if text and expression:
         if len(text) > _SHORT:
             text = text[: _find_cut_position(connection, text, expression)]
@@ -526,7 +536,7 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
         if row:
             (snippet,) = row
-            passage = terms.unspread(snippet)
+            passage = terms.remove_gaps(snippet)
     return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 
@@ -544,7 +554,7 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
     word_count = 0
     for piece in pieces:
         match, _, text_behind = piece.partition("\2")
-        word_count += max(len(terms.words(match)), len(match) // _UNSPACED_WORD)
+        word_count += max(len(terms.split_alphanumeric(match)), len(match) // _UNSPACED_WORD)
         if word_count > _MOST:
             # A match can be a long run of many words, so keep only part of it.
             return end + max(len(match) * _MOST // word_count, 1)

@@ -63,7 +63,7 @@ class Heading:
         self.is_title = is_title  # whether it can name the whole text
 
 
-def cut(text: str) -> list[Section]:
+def cut_sections(text: str) -> list[Section]:
     """Cut a text into sections, in order. Returns an empty list for fewer than two sections."""
     sections = _cut_conversation(text)
     if not sections:
@@ -77,7 +77,7 @@ def _cut_below_headings(text: str) -> list[Section]:
     open_headings: list[Heading] = []  # the path to the current heading, highest level first
     start = 0
     lines_above = 0
-    for heading in headings(text):
+    for heading in find_headings(text):
         text_above = text[start : heading.start]
         _add_pieces(sections, text_above, start, lines_above, _join_headings(open_headings))
         # A heading closes the headings of its own level and of lower levels.
@@ -141,7 +141,7 @@ def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]
     return kept_sections
 
 
-def headings(text: str) -> Iterator[Heading]:
+def find_headings(text: str) -> Iterator[Heading]:
     """Yield the headings of a text, ignoring lines in fences and comments."""
     is_fenced = False
     comment_end = ""  # the sign that will end the open comment, or ""
@@ -188,7 +188,7 @@ def _read_title(line: str) -> str:
     if not after_signs.startswith((" ", "\t")):  # `#tag`, for example
         return ""
     title = _strip_id(line.strip("# \t"))
-    return without_links(title)[:_MOST_HEADING]
+    return strip_links(title)[:_MOST_HEADING]
 
 
 def _is_underline(line: str, line_before: str) -> bool:
@@ -209,7 +209,7 @@ def _is_underline(line: str, line_before: str) -> bool:
     return sign == "-" or len(underline) >= len(title)
 
 
-def without_links(text: str) -> str:
+def strip_links(text: str) -> str:
     """Replace links by their texts: `[Retries](retries.md)` becomes Retries."""
     if "](" not in text:
         return text

@@ -50,7 +50,7 @@ _CLEARLY = 2  # stop words more, for a query to count as in a language that's ra
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
-def stems(text: str, language: Language) -> list[str]:
+def stem_text(text: str, language: Language) -> list[str]:
     """Return the stems of the words in `text`, in order, without stop words."""
     forms_by_word = language.forms  # a cache
     if len(forms_by_word) > _MAX_KNOWN:
@@ -71,7 +71,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
     In Hangul and in scripts without spaces, a word is cut into pieces, and each piece has a form.
     """
     if not language.cuts_scripts or not has_runs(word):
-        word_stem = stem_of(word, language)
+        word_stem = stem_word(word, language)
         return (word_stem,) if word_stem else ()
 
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -79,21 +79,21 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
     forms: list[str] = []
     for script, run in scripts.split_runs(word):
         if script != scripts.LETTERS:
-            forms += scripts.index_forms(script, run)
+            forms += scripts.list_index_forms(script, run)
         else:
-            word_stem = stem_of(run, language)
+            word_stem = stem_word(run, language)
             if word_stem:
                 forms.append(word_stem)
     return tuple(forms)
 
 
-def stem_of(word: str, language: Language) -> str:
+def stem_word(word: str, language: Language) -> str:
     """Return a folded word's stem; "" for a stop word or an irregular form of a stop word (`got`)."""
     base = language.irregular.get(word, word)
     if word in language.stop or base in language.stop:
         return ""
     if language.endings is None:
-        return stem(base)
+        return stem_english(base)
     return cut_endings(base, language.endings)
 
 
@@ -145,7 +145,7 @@ class _Bare(dict[int, str]):
 _BARE = _Bare()
 
 
-def words(text: str) -> list[str]:
+def split_alphanumeric(text: str) -> list[str]:
     """Return the runs of letters and digits in a text."""
     if text.isascii():  # most texts are, and a table is ten times as fast
         return text.translate(_SPACED).split()
@@ -180,17 +180,17 @@ def has_runs(word: str) -> bool:
     return scripts.has_runs(word)
 
 
-def spread(text: str) -> str:
+def add_gaps(text: str) -> str:
     """Insert gaps so that FTS5 finds pairs of characters in scripts without spaces."""
     if text.isascii():
         return text
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
-    return scripts.spread(text)
+    return scripts.add_gaps(text)
 
 
-def unspread(text: str) -> str:
-    """Undo `spread`."""
+def remove_gaps(text: str) -> str:
+    """Undo `add_gaps`."""
     if text.isascii():
         return text
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -198,7 +198,7 @@ def unspread(text: str) -> str:
     return text.replace(scripts.GAP, "")
 
 
-def stem(word: str) -> str:
+def stem_english(word: str) -> str:
     """Stem a lower-case English word with the Snowball algorithm ("Porter2").
 
     Words with characters other than a-z and 0-9 are returned unchanged.
@@ -400,7 +400,7 @@ class Term:
         self.rarity = 0.0
         self.prefix = phrases[0] if prefix else None
         self.expression = _build_expression(phrases, prefix=prefix)
-        self.shown = _build_expression([spread(form) for form in forms], prefix=prefix)
+        self.shown = _build_expression([add_gaps(form) for form in forms], prefix=prefix)
 
 
 def _build_expression(forms: list[str], *, prefix: bool) -> str:
@@ -418,10 +418,10 @@ def parse(prompt: str, *languages: Language) -> list[Term]:
 
     A compound comes before its parts. `languages` are the store's, most frequent first.
     """
-    text = excerpt(prompt)
+    text = shorten_prompt(prompt)
     ordered_languages = choose_language(text, languages)
     term_by_text: dict[str, Term] = {}
-    for token in tokens(text):
+    for token in split_tokens(text):
         for term in make_terms(token, *ordered_languages):
             if term.text not in term_by_text:
                 term_by_text[term.text] = term
@@ -490,7 +490,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
             terms.append(_make_phrase(token, [" ".join(parts)], languages))
 
     for part in parts:
-        part_words = camel(part)
+        part_words = split_camel_case(part)
         if part_words:
             terms.append(_make_phrase(part, [part, " ".join(part_words)], languages))
         else:
@@ -512,7 +512,7 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
         if script == scripts.LETTERS:
             terms.append(_make_word(run, languages))
             continue
-        for form in scripts.query_forms(script, run):
+        for form in scripts.list_query_forms(script, run):
             # A single character finds all pairs that start with it.
             is_prefix = len(form) == 1 and script != scripts.HANGUL
             if len(form) <= MAX_WORD:
@@ -520,7 +520,7 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
     return terms
 
 
-def tokens(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """Return the words and compounds in a text, without joiners at either end."""
     if text.isalpha() and text.isascii():
         return [text]
@@ -565,7 +565,7 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
     return matches
 
 
-def camel(word: str) -> list[str]:
+def split_camel_case(word: str) -> list[str]:
     """Split a camelCase identifier into words. Returns an empty list for other words and very long words."""
     is_in_one_case = word.islower() or word.isupper()
     if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD:
@@ -586,7 +586,7 @@ def camel(word: str) -> list[str]:
     return [word[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-def hidden_words(text: str, language: Language) -> str:
+def collect_hidden_words(text: str, language: Language) -> str:
     """Collect extra words to index: the words in camelCase identifiers, and abbreviations written out."""
     hidden: list[str] = []
     abbreviations = language.abbreviations
@@ -599,14 +599,14 @@ def hidden_words(text: str, language: Language) -> str:
             continue
 
         is_capitalised = chunk.isascii() and chunk.istitle()  # no need to split `Retries,`
-        chunk_words = [chunk.strip(_PUNCTUATION)] if is_capitalised else words(chunk)
+        chunk_words = [chunk.strip(_PUNCTUATION)] if is_capitalised else split_alphanumeric(chunk)
         for word in chunk_words:
             hidden += abbreviations.get(word.lower(), ())
-            hidden += camel(word)
+            hidden += split_camel_case(word)
     return " ".join(hidden)
 
 
-def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
+def shorten_prompt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
     """Shorten a long prompt to its beginning and end, and replace invalid characters.
 
     The two parts are at most `head` and `tail` characters long. A word at the cut is dropped.
@@ -638,7 +638,7 @@ def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> 
     phrases: dict[str, None] = {}  # a dict, to drop duplicates but keep the order
     for language in languages:
         for form in forms:
-            phrase = " ".join(stems(form, language))
+            phrase = " ".join(stem_text(form, language))
             phrases[phrase] = None
     has_several_stems = any(" " in phrase for phrase in phrases)
     if not has_several_stems:
@@ -653,7 +653,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     """
     language, *other_languages = languages
     folded = fold(word)
-    word_stem = stem_of(folded, language)
+    word_stem = stem_word(folded, language)
     is_letter = len(word) <= 1 and word.isalnum()
     if not word_stem or is_letter or len(word) > MAX_WORD:
         return None
@@ -667,12 +667,12 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     phrases: list[str] = []
     for other_language in other_languages:
         long_forms += other_language.abbreviations.get(folded, ())
-        phrases.append(stem_of(folded, other_language))
+        phrases.append(stem_word(folded, other_language))
         if folded in other_language.common:
             is_common = True
     for form in long_forms:
         for any_language in languages:
-            phrases.append(" ".join(stems(form, any_language)))
+            phrases.append(" ".join(stem_text(form, any_language)))
 
     phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]  # without duplicates
     if is_prefix:  # the prefix finds these phrases anyway

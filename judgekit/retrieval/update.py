@@ -14,9 +14,9 @@ from itertools import pairwise
 
 from judgekit import environment
 from judgekit.retrieval import index_file, scan, scripts, sections
-from judgekit.retrieval.index_file import TOTAL, VERSION, Index, about, is_sure, sqlite
+from judgekit.retrieval.index_file import TOTAL, VERSION, Index, is_sure, read_facts, sqlite
 from judgekit.retrieval.sources import Entry, claude_memory
-from judgekit.retrieval.terms import fold, hidden_words, split_words, stems
+from judgekit.retrieval.terms import collect_hidden_words, fold, split_words, stem_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def build_in_memory(root: str, profiles: Profiles) -> Index:
     index = Index(index_file.connect(":memory:"), root, profiles)
     try:
         create(index.connection, root, profiles)
-        index.load(about(index.connection))
+        index.load(read_facts(index.connection))
         refresh(index, None, (), most=index_file.MEMORY_FILES)
     except BaseException:
         index.connection.close()
@@ -107,7 +107,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     If `path` is None, there's no file yet. If another process has already replaced the file, do nothing.
     """
     folder = environment.INDEXES.make(environment.file_name_for(root))
-    newest = index_file.path_of(root)
+    newest = index_file.find_index_file(root)
     if newest is not None and path != newest:  # another process has already replaced it
         return
 
@@ -179,7 +179,7 @@ class Plan:
         self, index: Index, known_kind: str, watched_paths: Collection[str] | None
     ) -> None:
         self._connection = index.connection
-        self.kind = scan.kind_of(index.root, index.profiles)
+        self.kind = scan.detect_kind(index.root, index.profiles)
         self.anew = self.kind != known_kind
         self.watched: dict[str, Watched] = {}
         self.gone: dict[str, None] = {}
@@ -241,7 +241,7 @@ class Plan:
         changed_names = []
         for name in scan.OWN:
             read_at = index_file.clock()
-            stamp = index_file.look(f"{root}/{name}")
+            stamp = index_file.read_stamp(f"{root}/{name}")
             is_folder = False
             stamp_is_sure = True
             if stamp is not None:
@@ -354,7 +354,7 @@ class ReadFile:
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read = index_file.clock()
-        self.stamp = index_file.look(f"{root}/{place}")
+        self.stamp = index_file.read_stamp(f"{root}/{place}")
         entry, problem = scan.read_file(root, place, profile)
         self.texts = None
         self.sections: list[SectionRow] = []
@@ -363,7 +363,7 @@ class ReadFile:
             entry = Entry("", "", "")
         else:
             self.language = detect_language(entry, profile)
-            languages = reading_languages(self.language, profile)
+            languages = choose_reading_languages(self.language, profile)
             self.texts, self.sections = cut_texts(entry, *languages)
 
         fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
@@ -387,7 +387,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     short or code.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE]}"
-    if scripts.share_of_runs(text) > _RUNS:
+    if scripts.measure_run_share(text) > _RUNS:
         return ""
 
     folded = fold(text)
@@ -422,7 +422,7 @@ def _is_code(text: str) -> bool:
     return sign_count > _CODE * len(text)
 
 
-def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
+def choose_reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
     """Return the language for a text's stop words and stems, and the language for its abbreviations.
 
     `name` is the text's language, or "" if unknown. Abbreviations are always read in the main language.
@@ -433,7 +433,9 @@ def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
     return profile.languages[name], main_language
 
 
-def texts(entry: Entry, language: Language, main_language: Language | None = None) -> list[str]:
+def stem_entry(
+    entry: Entry, language: Language, main_language: Language | None = None
+) -> list[str]:
     """Return an entry's stems for each column of the table `text`; see `cut_texts`."""
     columns, _ = cut_texts(entry, language, main_language)
     return columns
@@ -456,12 +458,12 @@ def cut_texts(
         tags += names
         names = []
     columns = [titles, " ".join(tags), entry.body]
-    hidden = hidden_words("\n".join(columns), main_language or language)
+    hidden = collect_hidden_words("\n".join(columns), main_language or language)
     columns.append(" ".join([hidden, *names]))
 
     rows: list[SectionRow] = []
     body = None
-    entry_sections = sections.cut(entry.body)
+    entry_sections = sections.cut_sections(entry.body)
     if entry_sections:
         body, rows = _cut_body(entry, entry_sections, language)
 
@@ -470,7 +472,7 @@ def cut_texts(
         if number == _BODY and body is not None:  # stemmed already
             stemmed_columns.append(body)
         else:
-            stemmed_columns.append(_clean(" ".join(stems(column, language))))
+            stemmed_columns.append(_clean(" ".join(stem_text(column, language))))
     return stemmed_columns, rows
 
 
@@ -492,7 +494,7 @@ def _cut_body(
     position_in_stems = {0: 0}  # by the position in the body
     words_before = {0: 0}  # the number of stems before each position in the body
     for start, end in pairwise(sorted(bounds)):
-        piece_stems = stems(entry.body[start:end], language)
+        piece_stems = stem_text(entry.body[start:end], language)
         if piece_stems:
             piece = _clean(" ".join(piece_stems))
             pieces.append(piece)
@@ -511,7 +513,7 @@ def _cut_body(
         if section.heading != last_heading:
             last_heading = section.heading
             heading = _clean(section.heading)
-            titles = _clean(" ".join(stems(section.heading, language)))
+            titles = _clean(" ".join(stem_text(section.heading, language)))
         start = position_in_stems[section.start]
         end = position_in_stems[section.end]
         rows.append((number, line, start, end, words, heading, titles))
@@ -544,7 +546,7 @@ class IndexWriter:
     def __init__(self, connection: Connection) -> None:
         self.execute = connection.execute
         self.executemany = connection.executemany
-        self.about = about(connection)
+        self.about = read_facts(connection)
         self._changes: dict[str, int] = {}  # in the number of entries, by stem
         self._languages = index_file.read_counts(self.about["languages"])
 
@@ -680,7 +682,7 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
     try:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
-        if index_file.says(error, index_file.BUSY):
+        if index_file.has_error_code(error, index_file.BUSY):
             index.connection.execute("PRAGMA busy_timeout = 0")  # wait only once per query
             raise _Passed from None
         raise
@@ -719,7 +721,9 @@ def refresh(
             if patience is not None and seconds > patience:
                 break
     if not index.kind:  # another process is still listing the files, and nothing is known yet
-        index.load(about(index.connection) | {"kind": scan.kind_of(index.root, index.profiles)})
+        index.load(
+            read_facts(index.connection) | {"kind": scan.detect_kind(index.root, index.profiles)}
+        )
         index.trouble = f"{index.root}: another process is building the index; not searched"
 
 

@@ -12,7 +12,7 @@ _MARK = ".git"
 _MOST = 4_096  # bytes of the files by which git links worktrees
 
 
-def git_root(folder: str) -> str | None:
+def find_git_root(folder: str) -> str | None:
     """Return the root of the working tree around an absolute path; None if there isn't any."""
     while not os.path.lexists(os.path.join(folder, _MARK)):
         parent = os.path.dirname(folder)
@@ -23,7 +23,7 @@ def git_root(folder: str) -> str | None:
     return folder
 
 
-def git_folder_of(root: str) -> str:
+def find_git_folder(root: str) -> str:
     """Return git's own folder for the working tree at `root`; "" if `root` isn't a working tree."""
     path = os.path.join(root, _MARK)
     if os.path.isdir(path):
@@ -35,13 +35,13 @@ def git_folder_of(root: str) -> str:
     return os.path.join(root, first_line.removeprefix("gitdir:").strip())
 
 
-def main_worktree(root: str) -> str:
+def find_main_worktree(root: str) -> str:
     """Return the main working tree of the repository that the working tree at `root` belongs to.
 
     Returns `root` if it isn't linked, or if the main repository doesn't confirm the link: it may be forged.
     A bare repository has no main working tree: its own folder is returned.
     """
-    git_folder = git_folder_of(root)
+    git_folder = find_git_folder(root)
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
     if not is_linked:
         return root
@@ -62,15 +62,15 @@ def main_worktree(root: str) -> str:
     return common_folder if is_bare else os.path.dirname(common_folder)
 
 
-def path_in_main_worktree(folder: str) -> str | None:
+def map_to_main_worktree(folder: str) -> str | None:
     """Map `folder` to the corresponding path in the main working tree.
 
     Returns None if `folder` isn't in a linked working tree.
     """
-    root = git_root(folder)
+    root = find_git_root(folder)
     if root is None or not os.path.isfile(os.path.join(root, _MARK)):
         return None
-    main_root = main_worktree(root)
+    main_root = find_main_worktree(root)
     if main_root == root:  # not linked, or the link is unconfirmed
         return None
     relative_path = os.path.relpath(folder, root)

@@ -285,7 +285,7 @@ def test_any_text_may_be_searched(
     plain = CollectionDocument(id="plain", title="", text="harbour\0lantern")
     with closing(SearchableCollection([odd, plain], profile)) as store:
         assert store.ranking("lantern", 10) == ["plain"]
-    monkeypatch.setattr(index_file, "available", lambda: False)
+    monkeypatch.setattr(index_file, "has_full_text_search", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
         SearchableCollection([], profile)
 

@@ -451,7 +451,7 @@ def indexed(store: MemoryStore) -> MemoryStore:
 
 def titles(store: MemoryStore) -> set[str]:
     """Return the titles in the index as it is, without bringing it up to date."""
-    path = index_file.path_of(str(store.root.resolve()))
+    path = index_file.find_index_file(str(store.root.resolve()))
     assert path is not None
     connection = sqlite3.connect(path)
     try:

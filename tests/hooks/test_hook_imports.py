@@ -147,11 +147,11 @@ def test_it_reads_and_writes_what_json_does(value: object) -> None:
     for text in (
         json.dumps(value),
         quickjson.dumps(value),
-        quickjson.written(value),
+        quickjson.dumps_ascii(value),
         f" \n{json.dumps(value)}\t",
     ):
         assert repr(quickjson.loads(text)) == repr(value)
-    assert json.loads(quickjson.written(value)) == value
+    assert json.loads(quickjson.dumps_ascii(value)) == value
 
 
 def test_what_is_no_json_is_a_value_error() -> None:
@@ -171,13 +171,13 @@ def test_text_can_be_printed_whatever_its_escapes_say() -> None:
 
 
 def test_bytes_of_a_path_that_is_not_utf_8_are_written_as_ascii() -> None:
-    assert quickjson.written({"cwd": "/tmp/\udcff"}).encode() == b'{"cwd":"/tmp/\\udcff"}'
+    assert quickjson.dumps_ascii({"cwd": "/tmp/\udcff"}).encode() == b'{"cwd":"/tmp/\\udcff"}'
 
 
 START = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
 ALONE = """
 from judgekit.retrieval import quickjson
-assert quickjson.loads('[1, {"a": null}]') == [1, {"a": None}] and quickjson.written("é") == '"\\\\u00e9"'
+assert quickjson.loads('[1, {"a": null}]') == [1, {"a": None}] and quickjson.dumps_ascii("é") == '"\\\\u00e9"'
 for broken in ("{", "NaN", "1 2", "[" * 50_000):
     try:
         sys.exit(f"read {quickjson.loads(broken)}")

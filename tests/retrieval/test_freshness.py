@@ -173,7 +173,7 @@ def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     def make(kind: str, tick: int) -> World:
         world = World(tmp_path_factory.mktemp("world") / "store", kind, tick)
         monkeypatch.setattr(index_file, "clock", lambda: world.now)
-        monkeypatch.setattr(index_file, "look", world.look)
+        monkeypatch.setattr(index_file, "read_stamp", world.look)
         return world
 
     return make
@@ -296,7 +296,7 @@ def test_a_spoiled_turn_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(index, "SLICE", 5)
     root = str(jwt_store(tmp_path, 20).root.resolve())
     opened(Path(root)).close()
-    turn = Path(f"{index_file.path_of(root)}.turn")
+    turn = Path(f"{index_file.find_index_file(root)}.turn")
     for text in ("", "1 2", "x y z", "1 2 3 4", "\0" * 40):
         turn.write_text(text)
         seen = []

@@ -238,7 +238,7 @@ def test_a_nested_status_is_not_the_pages_own(tmp_path: Path, header: str, key: 
 def test_sentences_between_two_rules_are_text(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
     [candidate] = find("ferry", tmp_path).candidates
-    assert api.body(candidate, None) == text
+    assert api.read_body(candidate, None) == text
     assert candidate.status == ""
 
 

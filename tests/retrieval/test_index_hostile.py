@@ -293,7 +293,7 @@ def test_an_edit_reaches_every_index_it_is_in(
         index.open_index(root, PROFILES).close()
     new.write_text('{"title": "Edited by the client"}')
     assert index.refresh_file(str(new), PROFILES) == roots
-    with closing(sqlite3.connect(Path(index_file.path_of(roots[0]) or ""))) as connection:
+    with closing(sqlite3.connect(Path(index_file.find_index_file(roots[0]) or ""))) as connection:
         titles = connection.execute(
             "SELECT title FROM file WHERE path = 'decisions/new.json'"
         ).fetchall()

@@ -113,7 +113,7 @@ def test_one_character_finds_the_runs_it_is_in(tmp_path: Path, character: str) -
 
 
 def test_runs_end_where_the_script_changes() -> None:
-    stems = terms.stems("服务器SSH端口", MARKDOWN.language)
+    stems = terms.stem_text("服务器SSH端口", MARKDOWN.language)
     assert stems == ["服务", "务器", "器", "ssh", "端口", "口"]
 
 
@@ -260,8 +260,8 @@ def test_a_new_language_is_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("character", ["的", "ア", "서", "ท", "🚀", ".", "#", "+", "é"])
 def test_a_long_run_of_one_script_is_cut_in_linear_work(character: str) -> None:
-    short = terms.stems(character * 1_000, MARKDOWN.language)
-    long = terms.stems(character * 100_000, MARKDOWN.language)
+    short = terms.stem_text(character * 1_000, MARKDOWN.language)
+    long = terms.stem_text(character * 100_000, MARKDOWN.language)
     assert len("".join(long)) <= 101 * max(len("".join(short)), 1)
 
 
@@ -404,9 +404,9 @@ def test_a_kill_in_between_loses_nothing(earlier: MemoryStore) -> None:
 def test_the_index_names_the_languages_of_a_store(tmp_path: Path) -> None:
     folder = write_notes(tmp_path, {"a.md": GERMAN, "b.md": FRENCH, "c.md": FRENCH + " Là aussi."})
     with closing(opened(folder)) as index:
-        about = index_file.about(index.connection)
+        about = index_file.read_facts(index.connection)
     assert index_file.read_counts(about["languages"]) == {"german": 1, "french": 2}
     (folder / "a.md").unlink()
     with closing(opened(folder)) as index:
-        about = index_file.about(index.connection)
+        about = index_file.read_facts(index.connection)
     assert index_file.read_counts(about["languages"]) == {"french": 2}

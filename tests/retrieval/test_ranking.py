@@ -47,7 +47,7 @@ class Oracle:
     @staticmethod
     def row(document: CollectionDocument) -> list[list[str]]:
         entry = Entry(document.id, document.title, "", body=document.text[: PROFILE.max_bytes])
-        return [column.split() for column in update.texts(entry, PROFILE.language)]
+        return [column.split() for column in update.stem_entry(entry, PROFILE.language)]
 
     def scores(self, terms: Sequence[Term], among: Iterable[str]) -> dict[str, float]:
         rarities = [self.rarity(term) for term in terms]
@@ -106,8 +106,8 @@ def agree(
     pool = len(documents) if everything else bm25.POOL
     compared = 0
     for text in texts:
-        wanted = parts.whole(text, PROFILE.language)
-        hits = confidence.unfold(bm25.match(store.index, wanted, pool))
+        wanted = parts.make_single_part(text, PROFILE.language)
+        hits = confidence.unfold_alike(bm25.match(store.index, wanted, pool))
         scores = {hit.id: hit.bm25 for hit in hits}
         expected = oracle.scores(
             [term for part in wanted for term in part.terms], oracle.rows if everything else scores
@@ -161,7 +161,7 @@ def match(
     documents: list[CollectionDocument], text: str, *, quick: bool = False
 ) -> list[Candidate]:
     store = SearchableCollection(documents, PROFILE)
-    hits = bm25.match(store.index, parts.whole(text, PROFILE.language), quick=quick)
+    hits = bm25.match(store.index, parts.make_single_part(text, PROFILE.language), quick=quick)
     store.close()
     return hits
 
@@ -183,11 +183,11 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     hits = match(documents, "jwt pancake", quick=quick)
     assert names(hits)[0] == "both"
     assert hits[0].matched == {0, 1}
-    assert len(confidence.unfold(hits)) == (bm25.QUICK_POOL if quick else bm25.POOL)
+    assert len(confidence.unfold_alike(hits)) == (bm25.QUICK_POOL if quick else bm25.POOL)
     assert all(0 in hit.matched for hit in hits), (
         "nothing was looked for by the frequent word alone"
     )
-    pancakes = confidence.unfold(match(fillers(250), "pancake", quick=quick))
+    pancakes = confidence.unfold_alike(match(fillers(250), "pancake", quick=quick))
     assert len(pancakes) > 3, "but without a rarer one it was"
 
 
@@ -254,7 +254,7 @@ def hit(
 
 
 def rated(*hits: Candidate, documents: int = 100, rarity: float = 4.0) -> list[dict[str, float]]:
-    confidence.rate(hits, terms(rarity), documents, PROFILE)
+    confidence.rate_hits(hits, terms(rarity), documents, PROFILE)
     return [each.features for each in hits]
 
 
@@ -334,10 +334,10 @@ def test_ties_go_by_category_then_by_recency() -> None:
 def test_confidences_never_rise_from_one_hit_to_the_next(
     confidences: list[float], levelled: list[float]
 ) -> None:
-    assert confidence.level(confidences) == pytest.approx(levelled)
+    assert confidence.smooth_confidences(confidences) == pytest.approx(levelled)
 
 
 def test_levelling_ten_thousand_confidences_takes_no_longer_than_reading_them() -> None:
-    assert confidence.level([number / 10_000 for number in range(10_000)])[0] == pytest.approx(
-        0.49995
-    )
+    assert confidence.smooth_confidences([number / 10_000 for number in range(10_000)])[
+        0
+    ] == pytest.approx(0.49995)

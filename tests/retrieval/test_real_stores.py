@@ -123,7 +123,7 @@ _STATUS_FORMS = [
 )
 def test_a_decision_says_whether_it_is_in_force(text: str, status: str) -> None:
     header = read_front_matter(text)
-    assert force.status_of(header.fields, header.body) == status
+    assert force.find_status(header.fields, header.body) == status
 
 
 @pytest.mark.parametrize("scorer", ["fts5", "keyword"])
@@ -203,14 +203,14 @@ def test_a_second_header_may_end_with_three_dots(tmp_path: Path) -> None:
     text = "---\nA line with three dots below it.\n...\nMore about tries."
     note(tmp_path, "n18.md", f"{first}{text}")
     [candidate] = find("how many tries?", tmp_path).candidates
-    assert api.body(candidate, None) == text
+    assert api.read_body(candidate, None) == text
 
 
 def test_a_header_that_never_ends_is_text(tmp_path: Path) -> None:
     text = "---\ntags: [a, b, c]\n\nWe retry five times, then give up."
     note(tmp_path, "n19.md", text)
     [candidate] = find("how often do we retry?", tmp_path).candidates
-    assert api.body(candidate, None) == text
+    assert api.read_body(candidate, None) == text
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_header_that_never_ends_is_text(tmp_path: Path) -> None:
     ],
 )
 def test_an_id_or_a_comment_is_no_part_of_a_heading(line: str, title: str) -> None:
-    assert markdown.heading(line) == title
+    assert markdown.find_title(line) == title
 
 
 def test_the_end_of_a_long_log_is_found_and_what_is_left_out_is_said(tmp_path: Path) -> None:

@@ -115,8 +115,8 @@ def test_a_folder_of_markdown_and_the_clients_own_memory(tmp_path: Path, isolate
     (candidate,) = search(tmp_path, QUESTION, "docs").candidates
     assert (candidate.id, candidate.path) == ("auth/refresh.md", "docs/auth/refresh.md")
     assert (candidate.title, candidate.category) == ("Refreshing a JWT", "document")
-    assert api.body(candidate, 1000).startswith("# Refreshing a JWT")
-    folder = Path(api.resolve("claude:auto", str(tmp_path)))
+    assert api.read_body(candidate, 1000).startswith("# Refreshing a JWT")
+    folder = Path(api.resolve_root("claude:auto", str(tmp_path)))
     assert folder.is_relative_to(isolated / ".claude" / "projects")
     write(folder / "MEMORY.md", "- [JWT refresh](jwt.md) - how\n")
     write(folder / "jwt.md", "---\nname: JWT refresh\ntype: project\n---\nRotating cookies.")
@@ -131,7 +131,7 @@ def test_a_folder_of_markdown_and_the_clients_own_memory(tmp_path: Path, isolate
 
 
 def test_roots_may_start_at_home_or_be_links_inside(store: MemoryStore, isolated: Path) -> None:
-    assert api.resolve("~/notes", "/p") == str(isolated / "notes")
+    assert api.resolve_root("~/notes", "/p") == str(isolated / "notes")
     (store.project / "linked").symlink_to(store.root)
     assert ids(search(store, QUESTION, "linked")) == ["jwt"]
     (isolated / "alias").symlink_to(store.project)
@@ -161,7 +161,7 @@ def test_roots_that_lead_out_need_trust(
 ) -> None:
     other, project = jwt_store(tmp_path / "clone-2"), tmp_path / "clone"
     (project / ".claude").mkdir(parents=True)
-    own = Path(api.resolve("claude:auto", str(project)))
+    own = Path(api.resolve_root("claude:auto", str(project)))
     own.parent.mkdir(parents=True)
     for link in (project / ROOT, project / "docs", own, isolated / "notes"):
         link.symlink_to(other.root)
@@ -205,17 +205,17 @@ def test_several_stores_are_merged(store: MemoryStore) -> None:
 
 def test_a_body_is_read_anew_and_checked_again(store: MemoryStore, tmp_path: Path) -> None:
     (candidate,) = search(store).candidates
-    assert api.body(candidate, 13) == "Access tokens"
+    assert api.read_body(candidate, 13) == "Access tokens"
     store.add("jwt", "JWT token refresh flow", "changed", listed=False)
-    assert api.body(candidate, 100) == "changed"
+    assert api.read_body(candidate, 100) == "changed"
     store.add("jwt", "JWT", "x", listed=False, record_status="retired")
-    assert api.body(candidate, 100) == ""
+    assert api.read_body(candidate, 100) == ""
     path = Path(candidate.file)
     path.unlink()
-    assert api.body(candidate, 100) == ""
+    assert api.read_body(candidate, 100) == ""
     write(tmp_path / "outside.json", json.dumps({"content": {"context": "secret"}}))
     path.symlink_to(tmp_path / "outside.json")
-    assert api.body(candidate, 100) == ""
+    assert api.read_body(candidate, 100) == ""
 
 
 def test_a_projects_profile_is_used_and_the_store_is_left_untouched(store: MemoryStore) -> None:
@@ -255,15 +255,19 @@ def test_a_passage_is_text_as_it_was_written_from_nowhere_outside_the_store(tmp_
     assert all(len(passage) <= api.SNIPPET_LIMIT for passage in passages.values())
     found = search(store, query).candidates  # they can be made later
     assert [candidate.snippet for candidate in found] == ["", ""]
-    made = api.passages(query, found)
+    made = api.list_passages(query, found)
     assert [passage for passage, _ in made] == [passages[candidate.id] for candidate in found]
-    assert all(text == api.body(hit, 10_000) for hit, (_, text) in zip(found, made, strict=True))
-    assert api.passages("", found)[0][0].startswith("Access tokens")  # without terms the beginning
+    assert all(
+        text == api.read_body(hit, 10_000) for hit, (_, text) in zip(found, made, strict=True)
+    )
+    assert api.list_passages("", found)[0][0].startswith(
+        "Access tokens"
+    )  # without terms the beginning
     (tmp_path / "outside.json").write_bytes((store.root / found[0].place).read_bytes())
     (store.root / "decisions" / "link.json").symlink_to(tmp_path / "outside.json")
     out = ("../../../outside.json", "decisions/../../../../outside.json")
     for found[0].place in (*out, "decisions/link.json", "decisions/gone.json"):
-        assert api.passages(query, found[:1]) == [("", "")]
+        assert api.list_passages(query, found[:1]) == [("", "")]
 
 
 @pytest.mark.usefixtures("later")
@@ -332,12 +336,12 @@ def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None
 def test_all_is_listed_anew_after_some_queries(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = index_file.look
+    look = index_file.read_stamp
 
     def unchanged(path: str, *, folder: bool = False) -> index_file.Stamp | None:
         return (1, 1, 1) if folder and Path(path).is_dir() else look(path)
 
-    monkeypatch.setattr(index_file, "look", unchanged)
+    monkeypatch.setattr(index_file, "read_stamp", unchanged)
     opened(store).close()
     store.add("new", "New memory", "about something")
     sizes = []

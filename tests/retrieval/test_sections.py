@@ -46,11 +46,11 @@ Ann: Show it to me on Sunday.
 
 
 def headings_of(text: str) -> list[str]:
-    return [section.heading for section in sections.cut(text)]
+    return [section.heading for section in sections.cut_sections(text)]
 
 
 def first_lines(text: str) -> list[str]:
-    found = sections.cut(text)
+    found = sections.cut_sections(text)
     return [text[section.start :].partition("\n")[0] for section in found]
 
 
@@ -84,7 +84,7 @@ def test_a_section_has_the_headings_above_it() -> None:
 
 
 def test_a_text_of_one_section_is_not_cut() -> None:
-    assert sections.cut("# Title\n\nA few words.\n") == []
+    assert sections.cut_sections("# Title\n\nA few words.\n") == []
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_long_text_below_one_heading_is_cut_at_a_paragraph() -> None:
 
 def test_sections_cover_a_text_to_its_end() -> None:
     text = "start\n" + "\n".join(f"line {number} {'x' * 90}" for number in range(500)) + "\nend"
-    found = sections.cut(text)
+    found = sections.cut_sections(text)
     assert "".join(text[section.start : section.end] for section in found) == text
 
 
 def test_three_turns_of_a_conversation_are_a_section() -> None:
     assert first_lines(TALK)[:2] == ["Ann: Good morning!", "Ben: Hello, did you sleep well?"]
-    assert sections.cut(TALK)[0].heading == "Date: 8 May 2023"
+    assert sections.cut_sections(TALK)[0].heading == "Date: 8 May 2023"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_three_turns_of_a_conversation_are_a_section() -> None:
     ],
 )
 def test_what_is_no_conversation(text: str) -> None:
-    assert len(sections.cut(text)) <= 1
+    assert len(sections.cut_sections(text)) <= 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_is_no_conversation(text: str) -> None:
     ids=range(10),
 )
 def test_hostile_texts_are_cut_in_linear_time(text: str) -> None:
-    assert len(sections.cut(text)) <= len(text)
+    assert len(sections.cut_sections(text)) <= len(text)
 
 
 def test_a_hit_names_its_section_and_the_line_of_the_file(notes: Path) -> None:
@@ -261,7 +261,7 @@ def test_sections_go_with_their_file(notes: Path) -> None:
     find(notes, "second data centre")
     (notes / "handbook.md").unlink()
     find(notes, "second data centre")
-    path = index_file.path_of(str(notes.resolve()))
+    path = index_file.find_index_file(str(notes.resolve()))
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
         left = connection.execute(
@@ -273,7 +273,7 @@ def test_sections_go_with_their_file(notes: Path) -> None:
 def test_an_index_of_the_version_before_answers_without_sections(notes: Path) -> None:
     find(notes, "second data centre")
     root = str(notes.resolve())
-    path = index_file.path_of(root)
+    path = index_file.find_index_file(root)
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE section")

@@ -21,8 +21,8 @@ from judgekit.retrieval.sources import (
     auto_folder,
     auto_memory,
     claude_memory,
-    contained,
     markdown,
+    resolve_inside,
 )
 
 
@@ -65,7 +65,7 @@ PROFILES = compiled.Profiles(compiled.bundled())
 
 
 def kind_of(root: Path) -> str:
-    return scan.kind_of(str(root), PROFILES)
+    return scan.detect_kind(str(root), PROFILES)
 
 
 def make(root: Path, *names: str) -> None:
@@ -223,10 +223,10 @@ def test_a_record_becomes_an_entry_and_its_body_is_the_categorys_fields(store: M
         assert entry(store, f"{path.parent.name}/other.json").body.split() == words.split(), content
     deep = {"a": ["one", {"x": ["two", ["three"]], "y": "four"}, 5, None], "b": "five"}
     assert (
-        claude_memory.body_text({"content": deep}, ["a", "b", "c"], 100)
+        claude_memory.read_body_text({"content": deep}, ["a", "b", "c"], 100)
         == "one\ntwo\nthree\nfour\nfive"
     )
-    assert claude_memory.body_text({"content": deep}, ["a", "b"], 9) == "one\ntwo\nt"
+    assert claude_memory.read_body_text({"content": deep}, ["a", "b"], 9) == "one\ntwo\nt"
 
 
 def test_only_active_records_come_out(store: MemoryStore) -> None:
@@ -452,15 +452,24 @@ def test_auto_memory_lies_where_the_client_keeps_it(
 ) -> None:
     name = "-home-me-my-app-v1-2"
     assert (
-        auto_folder.folder_of("/home/me/my_app.v1 2")
+        auto_folder.find_memory_folder("/home/me/my_app.v1 2")
         == f"{isolated}/.claude/projects/{name}/memory"
     )
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
-    assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
+    assert (
+        auto_folder.find_memory_folder("/home/me/my_app.v1 2")
+        == f"/elsewhere/projects/{name}/memory"
+    )
     monkeypatch.setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "team_box-1")
-    assert auto_folder.folder_of("/home/me/my_app.v1 2") == "/elsewhere/projects/team_box-1/memory"
+    assert (
+        auto_folder.find_memory_folder("/home/me/my_app.v1 2")
+        == "/elsewhere/projects/team_box-1/memory"
+    )
     monkeypatch.setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "../../etc")
-    assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
+    assert (
+        auto_folder.find_memory_folder("/home/me/my_app.v1 2")
+        == f"/elsewhere/projects/{name}/memory"
+    )
 
 
 # The names that version 2.1.330 of the client gave such folders, or the hash that its function computes.
@@ -474,7 +483,7 @@ def test_auto_memory_lies_where_the_client_keeps_it(
     ],
 )
 def test_a_folder_is_called_as_the_client_calls_it(path: str, name: str) -> None:
-    assert auto_folder.folder_name(path) == name
+    assert auto_folder.make_folder_name(path) == name
 
 
 def git(folder: Path, *words: str) -> None:
@@ -500,7 +509,9 @@ def test_the_memory_of_a_linked_worktree_is_that_of_the_main_one(
     package = linked / "packages" / "one"
     package.mkdir(parents=True)
     for place in (main, linked, package):
-        assert auto_folder.folder_of(str(place)) == auto_folder.folder_of(str(main))
+        assert auto_folder.find_memory_folder(str(place)) == auto_folder.find_memory_folder(
+            str(main)
+        )
 
 
 def test_a_file_that_only_poses_as_a_link_to_a_worktree_is_not_believed(
@@ -510,13 +521,13 @@ def test_a_file_that_only_poses_as_a_link_to_a_worktree_is_not_believed(
     archive = tmp_path / "archive"
     archive.mkdir()
     (archive / ".git").write_text((linked / ".git").read_text())
-    assert worktree.main_worktree(str(archive)) == str(archive)
-    assert worktree.main_worktree(str(linked)) == str(main)
+    assert worktree.find_main_worktree(str(archive)) == str(archive)
+    assert worktree.find_main_worktree(str(linked)) == str(main)
 
 
 def test_the_user_may_move_the_clients_memory(worktrees: tuple[Path, Path], isolated: Path) -> None:
     main, linked = worktrees
-    usual = auto_folder.folder_of(str(main))
+    usual = auto_folder.find_memory_folder(str(main))
     settings = isolated / ".claude" / "settings.json"
     settings.parent.mkdir()
     for value, folder in (
@@ -527,16 +538,16 @@ def test_the_user_may_move_the_clients_memory(worktrees: tuple[Path, Path], isol
         ("7", usual),
     ):
         settings.write_text(f'{{"autoMemoryDirectory": {value}}}')
-        assert auto_folder.folder_of(str(main)) == folder, value
+        assert auto_folder.find_memory_folder(str(main)) == folder, value
     local = main / ".claude" / "settings.local.json"
     local.parent.mkdir()
     local.write_text('{"autoMemoryDirectory": "/var/local"}')
-    assert auto_folder.folder_of(str(main)) == "/var/local"
-    assert auto_folder.folder_of(str(linked)) == usual
+    assert auto_folder.find_memory_folder(str(main)) == "/var/local"
+    assert auto_folder.find_memory_folder(str(linked)) == usual
     git(main, "add", ".claude")  # as a clone brings it
-    assert auto_folder.folder_of(str(main)) == usual
+    assert auto_folder.find_memory_folder(str(main)) == usual
     (main / ".claude" / "settings.json").write_text('{"autoMemoryDirectory": "/var/shared"}')
-    assert auto_folder.folder_of(str(main)) == usual
+    assert auto_folder.find_memory_folder(str(main)) == usual
 
 
 def make_clone(folder: Path, tracked: str = ".claude/settings.local.json") -> Path:
@@ -568,7 +579,7 @@ def test_settings_that_a_clone_brings_move_no_memory(
     (clone / ".claude" / "settings.local.json").write_text(
         '{"autoMemoryDirectory": "/var/private"}'
     )
-    assert auto_folder.folder_of(str(clone)) != "/var/private"
+    assert auto_folder.find_memory_folder(str(clone)) != "/var/private"
 
 
 @pytest.mark.parametrize("words", INDEX_FORMS, ids=" ".join)
@@ -579,7 +590,7 @@ def test_local_settings_of_the_user_count_in_any_form_of_gits_list(
     git(clone, *words)
     make(clone, ".claude/settings.local.json")
     (clone / ".claude" / "settings.local.json").write_text('{"autoMemoryDirectory": "/var/mine"}')
-    assert auto_folder.folder_of(str(clone)) == "/var/mine"
+    assert auto_folder.find_memory_folder(str(clone)) == "/var/mine"
 
 
 def test_settings_in_other_letters_are_those_that_a_clone_brings(tmp_path: Path) -> None:
@@ -589,7 +600,7 @@ def test_settings_in_other_letters_are_those_that_a_clone_brings(tmp_path: Path)
     (clone / ".claude" / "settings.local.json").write_text(
         '{"autoMemoryDirectory": "/var/private"}'
     )
-    assert auto_folder.folder_of(str(clone)) != "/var/private"
+    assert auto_folder.find_memory_folder(str(clone)) != "/var/private"
 
 
 def test_settings_in_a_submodule_are_those_that_a_clone_brings(tmp_path: Path) -> None:
@@ -597,12 +608,12 @@ def test_settings_in_a_submodule_are_those_that_a_clone_brings(tmp_path: Path) -
     inner = clone / ".claude"
     git(inner, "init", "-q")
     (inner / "settings.local.json").write_text('{"autoMemoryDirectory": "/var/private"}')
-    assert auto_folder.folder_of(str(clone)) != "/var/private"
+    assert auto_folder.find_memory_folder(str(clone)) != "/var/private"
 
 
 def test_nothing_outside_is_contained(tmp_path: Path) -> None:
     (tmp_path / "store-2").mkdir()
     root = tmp_path.resolve() / "store"
     for relative in ("../x", "a/../../x", "/etc/passwd", ".", "", "../store-2/x"):
-        assert contained(str(root), relative) is None, relative
-    assert contained(str(root), "a/../b") == str(root / "b")
+        assert resolve_inside(str(root), relative) is None, relative
+    assert resolve_inside(str(root), "a/../b") == str(root / "b")

@@ -58,7 +58,7 @@ def test_stems_are_those_of_the_reference() -> None:
     ]
     endings += ["ll", "ingly", "eedly", "ative"]
     words = {word + ending for word in WORDS.split() for ending in endings if word.isascii()}
-    assert {word: terms.stem(word) for word in words} == {
+    assert {word: terms.stem_english(word) for word in words} == {
         word: reference.stemWord(word) for word in words
     }
 
@@ -73,7 +73,7 @@ def store_of(document: str) -> SearchableCollection:
 
 def matches(store: SearchableCollection, prompt: str) -> bool:
     """Whether an index finds its document: FTS5 by its tokenizer, and the scoring by our own."""
-    hits = bm25.match(store.index, parts.whole(prompt, LANGUAGE))
+    hits = bm25.match(store.index, parts.make_single_part(prompt, LANGUAGE))
     assert all(hit.matched and hit.bm25 > 0 for hit in hits), "what finds and what rates must agree"
     return bool(hits)
 
@@ -215,7 +215,7 @@ def test_sentences_lines_items_and_clauses(prompt: str, found: list[str]) -> Non
 def test_a_long_sentence_is_read_through_windows() -> None:
     found = parts.parse(LONG, LANGUAGE)
     assert all(len(part.terms) <= parts.WHOLE for part in found)
-    (whole,) = parts.whole(LONG, LANGUAGE)
+    (whole,) = parts.make_single_part(LONG, LANGUAGE)
     assert {term.text for part in found for term in part.terms} == {
         term.text for term in whole.terms
     }
@@ -277,19 +277,21 @@ def test_pasted_code_and_logs_come_last() -> None:
 
 @pytest.mark.parametrize("space", [chr(code) for code in range(0x3001) if chr(code).isspace()])
 def test_a_dot_begins_a_word_behind_any_space(space: str) -> None:
-    (part,) = parts.whole(f"{space}.Net", LANGUAGE)
+    (part,) = parts.make_single_part(f"{space}.Net", LANGUAGE)
     assert part.terms[0].text == ".net"
 
 
 @pytest.mark.parametrize("prompt", ["\u5b57_\u0301", "\ud55c-\u0301", "\u0301.\u6587"])
 def test_a_mark_without_its_letter_is_no_word(prompt: str) -> None:
-    (part,) = parts.whole(prompt, LANGUAGE)
+    (part,) = parts.make_single_part(prompt, LANGUAGE)
     assert part.terms
 
 
 @given(st.text(max_size=300))
 def test_any_text_has_parts_with_terms_of_its_own(prompt: str) -> None:
-    of_whole = {term.text for part in parts.whole(prompt, LANGUAGE) for term in part.terms}
+    of_whole = {
+        term.text for part in parts.make_single_part(prompt, LANGUAGE) for term in part.terms
+    }
     found = parts.parse(prompt, LANGUAGE)
     assert all(part.terms for part in found)
     assert bool(found) <= bool(of_whole)

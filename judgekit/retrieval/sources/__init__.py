@@ -129,7 +129,7 @@ def read_time(value: object) -> float:
     return moment.timestamp()
 
 
-def contained(root: str, relative: str) -> str | None:
+def resolve_inside(root: str, relative: str) -> str | None:
     """Return the real path of `relative` in `root`, itself a real path; None if it leads outside `root`."""
     real_path = os.path.realpath(os.path.join(root, relative))
     if real_path.startswith(root.rstrip(os.sep) + os.sep):
@@ -167,11 +167,11 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     """
     raw, is_longer = read_bytes(root, relative, limit)
     if not is_longer:
-        text, note = as_text(raw, whole=True)
+        text, note = decode_file(raw, whole=True)
         return FileText(text, note)
 
     end_bytes = limit // 4
-    beginning, _ = as_text(raw[: limit - end_bytes], whole=False)
+    beginning, _ = decode_file(raw[: limit - end_bytes], whole=False)
     encoding = _detect_encoding(raw) or "utf-8"
     end_raw, size, line_breaks_above = _read_end(root, relative, end_bytes)
     ending = end_raw.decode(encoding, "replace").replace("\0", "")
@@ -252,13 +252,13 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
 
 def _resolve_path(root: str, relative: str) -> str:
     """Return the real path of a file in a store. Raises `Unreadable` if it's outside `root`."""
-    path = contained(root, relative)
+    path = resolve_inside(root, relative)
     if path is None:
         raise Unreadable("outside its store")
     return path
 
 
-def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
+def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     """Decode bytes. Returns the text, and a note on how many places couldn't be decoded, or None.
 
     `whole` means that `raw` is the complete file. Otherwise `raw` may end within a character, which isn't
@@ -289,7 +289,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     return text, f"not {encoding.upper()} in {places}; the rest is searched"
 
 
-def decode(raw: bytes) -> str:
+def decode_leniently(raw: bytes) -> str:
     """Decode UTF-8 or UTF-16, even if the text is cut. Invalid bytes are replaced."""
     encoding = _detect_encoding(raw) or "utf-8"
     return raw.decode(encoding, "replace").removeprefix(_MARK)
@@ -331,14 +331,14 @@ def _drop_cut_character(raw: bytes) -> bytes:
     return raw
 
 
-def words_of_name(relative: str, title: str) -> list[str]:
+def split_file_name(relative: str, title: str) -> list[str]:
     """Split a file name into words. Returns an empty list if the title contains all of them.
 
     For a file named `index` or `readme`, the folder's name is used. Numbers are dropped, because tools number
     copies.
     """
     folder, _, _ = relative.rpartition("/")
-    name = stem(relative)
+    name = strip_ending(relative)
     if name.lower() in _NAMES_OF_NO_SUBJECT and folder:
         _, _, name = folder.rpartition("/")
     title_words = _split_name(title.lower())
@@ -356,7 +356,7 @@ def _split_name(name: str) -> list[str]:
     return "".join(spaced).split()
 
 
-def stem(relative: str) -> str:
+def strip_ending(relative: str) -> str:
     """Return a file's name without its ending; "" if it has no ending."""
     _, _, name = relative.rpartition("/")
     name_without_ending, _, _ = name.rpartition(".")

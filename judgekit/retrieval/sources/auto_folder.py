@@ -26,7 +26,7 @@ _INDEX_EXTENSIONS = (b"link\0", b"sdir\0")  # of a split index, and of a sparse 
 _GIT_SECONDS = 2.0
 
 
-def folder_of(project: str) -> str:
+def find_memory_folder(project: str) -> str:
     """Return the folder where Claude Code keeps its memory of `project`. It may not exist.
 
     The absolute path comes from the client's settings, from a variable or from the project's path.
@@ -35,9 +35,9 @@ def folder_of(project: str) -> str:
     if configured_folder is not None:
         return configured_folder
 
-    root = worktree.git_root(project)
-    base = project if root is None else worktree.main_worktree(root)
-    usual_folder = _join_memory_path(folder_name(base))
+    root = worktree.find_git_root(project)
+    base = project if root is None else worktree.find_main_worktree(root)
+    usual_folder = _join_memory_path(make_folder_name(base))
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
     if not _is_name(own_name):
@@ -49,7 +49,7 @@ def folder_of(project: str) -> str:
     return usual_folder
 
 
-def folder_name(path: str) -> str:
+def make_folder_name(path: str) -> str:
     """Return Claude Code's folder name for the project at `path`."""
     units = _split_utf16(path)
     name = "".join(_replace_unit(unit) for unit in units)
@@ -149,15 +149,15 @@ def is_users_own(project: str) -> bool:
     If git lists a file of this name, the settings may have come with the clone. Outside a repository the
     result is False, because they may have come with an archive.
     """
-    root = worktree.git_root(project)
+    root = worktree.find_git_root(project)
     is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))
     if root is None or is_in_submodule:
         return False
     is_linked = os.path.isfile(os.path.join(root, ".git"))
-    if is_linked and worktree.main_worktree(root) == root:
+    if is_linked and worktree.find_main_worktree(root) == root:
         return False  # the main repository doesn't confirm the link, so it may be forged
 
-    git_folder = worktree.git_folder_of(root)
+    git_folder = worktree.find_git_folder(root)
     try:
         with open(os.path.join(git_folder, "index"), "rb") as file:
             raw = file.read(_MOST_INDEX + 1)

@@ -8,12 +8,12 @@ from judgekit.retrieval.sources import (
     Entry,
     Listed,
     Unreadable,
-    contained,
     force,
     markdown,
     read_text,
-    stem,
-    words_of_name,
+    resolve_inside,
+    split_file_name,
+    strip_ending,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
 from judgekit.text import lines_of
@@ -47,7 +47,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
     Returns None for a retired topic, and for a MEMORY.md without such text.
     """
-    name = stem(relative)
+    name = strip_ending(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
@@ -64,9 +64,9 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     if markdown.is_retired(fields):
         return None
 
-    title = markdown.one_line(fields.get("title", []) or fields.get("name", []))
+    title = markdown.join_to_line(fields.get("title", []) or fields.get("name", []))
     if not title:
-        title = markdown.heading(body) or name
+        title = markdown.find_title(body) or name
     # The client may put the type into a nested mapping, `metadata`.
     types = fields.get("type", []) or fields.get("metadata.type", [])
     category = " ".join(types).lower()
@@ -77,13 +77,13 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         name,
         title,
         category,
-        tags=markdown.tags_of(fields),
-        body=markdown.with_descriptions(fields, body),
-        updated=markdown.time_of(fields),
+        tags=markdown.read_tags(fields),
+        body=markdown.add_descriptions(fields, body),
+        updated=markdown.read_update_time(fields),
     )
-    entry.aliases = [*markdown.aliases_of(fields), *markdown.descriptions_as_titles(fields)]
-    entry.name = words_of_name(relative, entry.title)
-    entry.status = force.status_of(fields, body)
+    entry.aliases = [*markdown.read_aliases(fields), *markdown.list_description_titles(fields)]
+    entry.name = split_file_name(relative, entry.title)
+    entry.status = force.find_status(fields, body)
     entry.note = markdown.join_notes(file.note, header.problem)
     entry.lines_above = header.lines_above - markdown.count_added_lines(body, entry.body)
     entry.end_chars = file.end_chars
@@ -108,7 +108,7 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
     if not has_text:
         return None
 
-    name = stem(relative)
+    name = strip_ending(relative)
     entry_id = f"{folder}/{name}" if folder else name
     entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept_lines).strip())
     entry.note = note
@@ -125,7 +125,7 @@ def _leads_to_topic(root: str, folder: str, line: str) -> bool:
         is_to_topic = target.lower().endswith(markdown.ENDINGS)
         if not bracket or not is_to_topic:
             continue
-        path = contained(root, os.path.join(folder, target))
+        path = resolve_inside(root, os.path.join(folder, target))
         if path is not None and os.path.isfile(path):
             return True
     return False

@@ -12,14 +12,14 @@ from judgekit.retrieval.sources import (
     Entry,
     Listed,
     Unreadable,
-    as_text,
     auto_memory,
-    contained,
-    decode,
+    decode_file,
+    decode_leniently,
     force,
     read_bytes,
     read_time,
-    stem,
+    resolve_inside,
+    strip_ending,
 )
 from judgekit.text import lines_of
 
@@ -52,7 +52,7 @@ def is_store(root: str, profile: Profile) -> bool:
         return True
     for category in profile.categories.values():
         folder = category["folder"]
-        if folder and contained(root, folder) and _has_records(os.path.join(root, folder)):
+        if folder and resolve_inside(root, folder) and _has_records(os.path.join(root, folder)):
             return True
     if auto_memory.is_store(root, profile):  # the other kind of store, with its own index
         return False
@@ -62,7 +62,7 @@ def is_store(root: str, profile: Profile) -> bool:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
     except Unreadable:
         return False
-    for line in lines_of(decode(head)):
+    for line in lines_of(decode_leniently(head)):
         is_of_memory = line.startswith("- [") and "] " in line and " -> " in line
         if is_of_memory:
             return True
@@ -94,7 +94,7 @@ def listed(root: str, profile: Profile) -> Listed:
         listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
         return listing
 
-    lines = lines_of(decode(raw))
+    lines = lines_of(decode_leniently(raw))
     if is_longer or len(lines) > _MOST_LISTED:
         listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
 
@@ -114,7 +114,7 @@ def listed(root: str, profile: Profile) -> Listed:
         if folder in names_by_folder:
             exists = name in names_by_folder[folder]
         else:
-            is_inside = contained(root, path) is not None
+            is_inside = resolve_inside(root, path) is not None
             exists = is_inside and os.path.isfile(os.path.join(root, path))
         if not exists:
             missing_paths.append(path)
@@ -215,7 +215,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     A damaged record's entry has a `problem`, and the file's name as its title. Raises `Unreadable` if the
     record is too large, isn't an object, or is damaged and may be retired.
     """
-    name = stem(relative)
+    name = strip_ending(relative)
     folder, _, _ = relative.rpartition("/")
     category = _find_category(folder, profile)
     raw, is_longer = read_bytes(root, relative, MAX_RECORD)
@@ -223,7 +223,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
 
     try:
-        text, note = as_text(raw, whole=True)
+        text, note = decode_file(raw, whole=True)
         record = json.loads(text)
     except (Unreadable, ValueError, RecursionError) as error:
         if not _is_surely_active(raw):
@@ -264,10 +264,10 @@ def _make_entry(name: str, category: str, record: Mapping[str, object], profile:
         title,
         category,
         tags=[tag for tag in tags if isinstance(tag, str)],
-        body=body_text(record, body_fields, profile.max_bytes),
+        body=read_body_text(record, body_fields, profile.max_bytes),
         updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
-    entry.status = force.status_of(_collect_status_fields(record), body="")
+    entry.status = force.find_status(_collect_status_fields(record), body="")
     return entry
 
 
@@ -309,7 +309,7 @@ def _collect_status_fields(record: Mapping[str, object]) -> dict[str, list[str]]
     return fields
 
 
-def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
+def read_body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
     """Return the text in some fields of a record's content, one string a line, up to `limit` characters.
 
     A field can be a string, or a list or object that contains strings.

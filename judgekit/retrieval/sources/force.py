@@ -121,7 +121,7 @@ _SHORTEST_UNDERLINE = 3
 _MOST_LINES = 400  # of a text; its status must come early
 
 
-def status_of(fields: Mapping[str, list[str]], body: str) -> str:
+def find_status(fields: Mapping[str, list[str]], body: str) -> str:
     """Return the status that takes a document out of force: "superseded", "deprecated" or "rejected".
 
     Returns "" if neither the header nor the body has such a status.
@@ -138,7 +138,7 @@ def status_of(fields: Mapping[str, list[str]], body: str) -> str:
     return status
 
 
-def is_true(values: list[str]) -> bool:
+def means_yes(values: list[str]) -> bool:
     """Whether a flag's value means yes. A date does as well: some tools write when a flag was set."""
     text = " ".join(values).strip().lower()
     year = text[:4]
@@ -153,7 +153,7 @@ def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
         may_name_successor = key in _SUCCESSOR_NAMES or key in _SUCCESSOR_FLAGS
         if may_name_successor and _names_successor(" ".join(values)):
             return SUPERSEDED
-        if key in _FLAGS and is_true(values):
+        if key in _FLAGS and means_yes(values):
             return _STATUSES[key]
     return ""
 

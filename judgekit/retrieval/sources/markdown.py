@@ -13,8 +13,8 @@ from judgekit.retrieval.sources import (
     read_bytes,
     read_text,
     read_time,
-    stem,
-    words_of_name,
+    split_file_name,
+    strip_ending,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
 
@@ -53,7 +53,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
     If the file can't be read, the entry has a `problem`, and the file's name as its title.
     """
-    name = stem(relative)
+    name = strip_ending(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
@@ -67,18 +67,18 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     if is_retired(fields):
         return None
 
-    title = one_line(fields.get("title", [])) or heading(body) or name
+    title = join_to_line(fields.get("title", [])) or find_title(body) or name
     entry = Entry(
         relative,
         title,
         CATEGORY,
-        tags=tags_of(fields),
-        body=with_descriptions(fields, body),
-        updated=time_of(fields),
+        tags=read_tags(fields),
+        body=add_descriptions(fields, body),
+        updated=read_update_time(fields),
     )
-    entry.aliases = [*aliases_of(fields), *descriptions_as_titles(fields)]
-    entry.name = words_of_name(relative, entry.title)
-    entry.status = force.status_of(fields, body)
+    entry.aliases = [*read_aliases(fields), *list_description_titles(fields)]
+    entry.name = split_file_name(relative, entry.title)
+    entry.status = force.find_status(fields, body)
     entry.note = join_notes(file.note, header.problem)
     entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
     entry.end_chars = file.end_chars
@@ -86,24 +86,24 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     return entry
 
 
-def one_line(values: list[str]) -> str:
+def join_to_line(values: list[str]) -> str:
     return " ".join(" ".join(values).split())
 
 
-def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
+def add_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
     """Put the header's description and summary above the body, so that they're searched as well."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return "\n".join([*descriptions, body])
 
 
-def descriptions_as_titles(fields: Mapping[str, list[str]]) -> list[str]:
+def list_description_titles(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the start of the header's description and summary, which serve as further titles."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return [text[:_MOST_DESCRIPTION] for text in descriptions]
 
 
 def count_added_lines(body: str, described_body: str) -> int:
-    """Count the lines that `with_descriptions` put above a body."""
+    """Count the lines that `add_descriptions` put above a body."""
     added_chars = len(described_body) - len(body)
     return described_body.count("\n", 0, added_chars)
 
@@ -114,13 +114,13 @@ def join_notes(*notes: str | None) -> str | None:
     return "; ".join(given_notes) if given_notes else None
 
 
-def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
+def read_aliases(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the alternative titles that Obsidian keeps in front matter."""
     aliases = [*fields.get("aliases", []), *fields.get("alias", [])]
     return [alias[:_MOST_ALIAS] for alias in aliases[:_MOST_ALIASES]]
 
 
-def time_of(fields: Mapping[str, list[str]]) -> float:
+def read_update_time(fields: Mapping[str, list[str]]) -> float:
     """Return the time of the last change given in a header, in seconds since the epoch.
 
     Returns 0 if the header gives no time, or a time in the future.
@@ -134,7 +134,7 @@ def time_of(fields: Mapping[str, list[str]]) -> float:
     return 0.0
 
 
-def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
+def read_tags(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the tags and keywords in front matter. Each value can be a comma-separated list."""
     joined = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
     tags = [tag.strip() for tag in joined.split(",")]
@@ -157,15 +157,15 @@ def is_retired(fields: Mapping[str, list[str]]) -> bool:
     statuses = [*fields.get("record_status", []), *fields.get("status", [])]
     if any(status.lower() in ("retired", "archived") for status in statuses):
         return True
-    return any(force.is_true(fields.get(key, [])) for key in ("retired", "archived"))
+    return any(force.means_yes(fields.get(key, [])) for key in ("retired", "archived"))
 
 
-def heading(text: str) -> str | None:
+def find_title(text: str) -> str | None:
     """Return the first heading that can be a title: `# Retries`, or a line underlined with `=`.
 
     Returns None without such a heading.
     """
-    for section_heading in sections.headings(text):
+    for section_heading in sections.find_headings(text):
         if section_heading.is_title:
             return section_heading.text
     return None
