@@ -30,6 +30,7 @@ def print_estimate(
             json.dumps({**_build_record(estimate), "left_out": list(left_out)}, ensure_ascii=False)
         )
         return
+
     things = counted(estimate.subjects, "text", "texts")
     if rows:
         things = f"{rows}: {counted(estimate.subjects, 'row', 'rows')}"
@@ -40,6 +41,7 @@ def print_estimate(
         )
         say("  nothing was sent")
         return
+
     for model_line in _render_models(estimate):
         say(f"  {model_line}")
     calls = _format_range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))

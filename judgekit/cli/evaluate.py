@@ -160,11 +160,13 @@ def _check_combination(
             raise UsageError(
                 f"{option} asks models: name a --rubric, and a file without recorded answers"
             )
+
     has_no_names = models is not None and not names  # e.g. `--models ,`
     if has_no_names or (models is not None and model):
         raise UsageError(
             "--models: expected names of models with commas between them, and no --model"
         )
+
     # Noise is measured by having the configured models judge the same items repeatedly.
     if keep and (models is not None or repeat == 1):
         raise UsageError(

@@ -47,6 +47,7 @@ def gate(
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block cannot be combined")
+
     also_files = formats.read_also(also)
     mode: GateMode | None = None
     if advise:
@@ -71,6 +72,7 @@ def gate(
     )
     if report is None:
         return Exit.ACCEPTED
+
     _print_report(report, format_, base)
     formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
     # On a push, this would be noise. But with --base, the user asked for it.
@@ -78,6 +80,7 @@ def gate(
         note(
             f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}"
         )
+
     # This can take long, so do it after everything is printed.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
         _notify_and_open_issues(report, pre_push[1] if pre_push else "")

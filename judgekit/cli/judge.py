@@ -106,6 +106,7 @@ def judge(
     options.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
+
     request = _collect_request_fields(
         rubric=rubric[0] if rubric else None,
         mode=mode,
@@ -118,6 +119,7 @@ def judge(
     )
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and is_engine_wanted()
+
     dataset = row_options.DataOptions(
         data=data,
         map=map_,
@@ -143,12 +145,14 @@ def judge(
         until=until,
         run=run,
     )
+    # Several models or rubrics are judged as variants.
     variants = _name_variants(request, rubric or [], model or [], dataset)
     if variants and estimate:
         raise UsageError("--estimate is for one model and one rubric; estimate each by itself")
     if variants and show_prompt:
         raise UsageError("--show-prompt is for one model and one rubric; show each by itself")
 
+    # Judge rows.
     if not files or dataset.has_row_options:
         dataset.check(files, task_id)
         if until and exit_on:
@@ -159,6 +163,7 @@ def judge(
 
             choices = {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
             refuse_beside("--agree", choices)
+
         run_options = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=use_engine,
@@ -172,6 +177,7 @@ def judge(
         families = [author_family] if author_family else []
         return rows.judge_rows("judge", dataset, task, request, families, run_options)
 
+    # Judge files.
     if worst is not None:
         raise UsageError("--worst is for rows; name their file with --data")
     file_options = _FileOptions(
@@ -275,6 +281,7 @@ def _read_documents(
     task_id = file_options.task_id
     family = file_options.author_family
     task_files: list[File] = []
+
     for path in documents.expand(paths):
         if path in paths and path.endswith(_TEXTS_WITH_ROWS):
             note(f"{path}: judged as one document; --data judges each of its rows")
@@ -284,13 +291,16 @@ def _read_documents(
             warn(str(error))
             unreadable.append(error)
             continue
+
         if len(file.text) < file.total:
             cut = f"models see only {len(file.text):,} of {file.total:,} characters"
             warn(f"{file.path}: {cut}, so it can be rejected but not accepted; judge it in parts")
+
         if task_id is None:
             yield documents.document([file], task=task, family=family)
         else:
             task_files.append(file)
+
     if task_id is None:
         return
     if unreadable:
@@ -483,6 +493,8 @@ def compare(
         max_cost_usd=max_cost,
         cache=not no_cache,
     )
+
+    # Compare the pairs in rows.
     dataset = row_options.DataOptions.of_pairs(
         data,
         map=map_,
@@ -514,11 +526,13 @@ def compare(
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.judge_rows("compare", dataset, task, request, author_family or [], run)
 
+    # Compare the texts in files.
     if also or format_ not in (None, *formats.OF_COMPARISONS):
         known = ", ".join(formats.OF_COMPARISONS)
         raise UsageError(f"--format of two texts is one of {known}; rows (--data) have all formats")
     if out:
         output_files.write_results_to(Path(out))
+
     compared = _read_texts_to_compare(files, prompt or "", author_family or [])
     if estimate and not show_prompt:
         _print_estimate([compared], request, row_options.JOBS, format_)

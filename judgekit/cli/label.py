@@ -336,6 +336,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
         names.reverse()
     last_by_name: dict[str, VerdictLine] = {}
     verdicts_by_id: dict[str, VerdictLine] = {}  # those whose id starts with `task`
+
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
@@ -350,9 +351,11 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
             earlier = last_by_name.get(name)
             if earlier is None or record.timestamp >= earlier.timestamp:
                 last_by_name[name] = record
+
     for name in names:
         if name in last_by_name:
             return last_by_name[name]
+    # An abbreviated id must be long enough and mean a single verdict.
     if len(verdicts_by_id) == 1 and len(task) >= _LEAST_DIGITS:
         (verdict,) = verdicts_by_id.values()
         return verdict

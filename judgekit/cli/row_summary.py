@@ -42,6 +42,7 @@ def summarize_run(
         rows = f"{count:,} of {counted(count + sum(others.values()), 'row', 'rows')}"
     if interrupted:
         rows = f"interrupted: {rows}"
+
     parts = [
         f"{rows} in {name}: {_count_verdicts(run, _BEST_FIRST) or 'no verdict'}",
         f"{run.judged:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
@@ -53,6 +54,7 @@ def summarize_run(
     if others:
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
+
     end = ""
     is_complete = total == count  # all rows are done, whatever ended the run
     if not is_complete:

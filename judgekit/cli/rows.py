@@ -84,6 +84,8 @@ def judge_rows(
     condition = None
     if options.until is not None:
         condition = parse_condition(options.until, task, "--until")
+
+    # Open the dataset.
     columns = fields.parse_map(options.map or ())
     source = _open_source(options, columns)
     row_options = _build_row_options(task, options, columns, description, families)
@@ -93,6 +95,7 @@ def judge_rows(
     dataset, matched, remarks = open_dataset(source, row_options, project, request)
     id_columns = [dataset.id_column] if dataset.id_column else []
     note(*source.describe(matched, *id_columns), *remarks)
+
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
 
@@ -111,8 +114,9 @@ def judge_rows(
     if options.agree is not None:
         promised = _bind_promise(options, dataset, project, request)
         dataset = promised.bound
-    if condition is not None:  # rows are drawn at random, so all are needed
+    if condition is not None:  # rows are drawn at random, so read all of them
         dataset = replace(dataset, rows=list(dataset.rows))
+
     printer = run_options.printing.make_printer(options.out)
     work = runs.DatasetRun(
         dataset=dataset,
@@ -134,6 +138,7 @@ def judge_rows(
         condition=condition,
         variants=variants,
     )
+
     with printer.opened():
         outcome = _judge_on_ray(job) if options.on else _judge_here(job)
         if work.verdict_counts:

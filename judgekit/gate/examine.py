@@ -168,9 +168,11 @@ class _Examination:
     ) -> None:
         """Record each path without a change to judge as skipped, with its reason."""
         moved_paths = {path for path, _ in origins.moved_from}
+
         for path in paths:
             if path in changed_paths:
                 continue
+
             if path in moved_paths:
                 reason = MOVED
             elif path in tree.blobs:

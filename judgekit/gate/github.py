@@ -429,6 +429,7 @@ def ensure_issues(
     if not verdicts:
         return
     environ = environment.environ()
+
     repository = find_github_name(Repository(folder), environ, address)
     if repository is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"

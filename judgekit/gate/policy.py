@@ -149,6 +149,7 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
             rubric = _find_rubric_file(root)
             if rubric is not None:
                 _write_rules(repository, commit, (rubric,), root)
+
         try:
             yield root
         except ConfigError as error:

@@ -124,6 +124,7 @@ def read_changed_file(
     commit = change.commit
     path = encodable(change.path)
     file, reason = _decode_file(change, path, data, is_here=is_here)
+
     can_be_judged = not reason
     if can_be_judged:
         family = _name_families(change)
@@ -131,6 +132,7 @@ def read_changed_file(
     else:
         family = None
         digest = change.blob  # identifies the content at least by git's hash
+
     author = Author(name=encodable(commit.people[0]), family=family)
     task_id = f"{path}@{digest[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
@@ -277,12 +279,14 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
     """
     readable: list[_Rules] = []
     errors: list[ConfigError] = []
+
     for oid in oids or (None,):  # None checks out an empty folder
         try:
             folder = stack.enter_context(policy.check_out_rules(repository, oid))
             readable.append(_Rules(configuration.load(folder), folder))
         except ConfigError as error:
             errors.append(error)
+
     if errors and not readable:
         raise errors[0]
     return readable
@@ -379,6 +383,7 @@ def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Re
     for omission in pushed.unexamined:
         name = encodable(omission["name"])
         unexamined.append(Omission(name=name, reason=omission["reason"]))
+
     return Report(
         rows=[],
         mode=run.mode or settings.gate.mode,
@@ -564,6 +569,7 @@ class _Gatekeeper:
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})
         is_lost = False
+
         try:
             verdict = self.ledger.add_verdict(
                 verdict, decisions, push, text=self.settings.ledger.text

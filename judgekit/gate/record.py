@@ -59,6 +59,7 @@ def build_gate_record(report: Report) -> dict[str, Any]:
     for omission in report.not_examined:
         reason = encodable(omission["reason"])
         not_examined.append(OmissionRecord(name=omission["name"], reason=reason))
+
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,

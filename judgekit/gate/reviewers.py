@@ -73,12 +73,14 @@ class ReviewedOverrides:
         for override in self.overrides:
             if not is_override_of(override, document.task_id, hashes):
                 continue
+
             reason = self._find_objection(override, change, without_terminal=without_terminal)
             if not reason:
                 counting.append(override)
                 continue
             description = f"{override.decision} by {override.who} ({override.why})"
             self.notes.append(f"{document.task_id}: {description} doesn't count here: {reason}")
+
         return find_newest_override(
             counting,
             document.task_id,

@@ -158,6 +158,7 @@ def read_changed_files(
     recent_files = _list_recent_files(repository, Patterns(paths), since)
     committed_blobs = _read_committed_blobs(repository) if recent_files else {}
     files: list[File] = []
+
     for _, path in sorted(recent_files, reverse=True):
         if len(files) == most:
             break
@@ -190,6 +191,7 @@ def _list_recent_files(
                 continue
             if since is not None and status.st_mtime < since - _ROUNDING:
                 continue
+
             is_behind_link = os.path.realpath(path) != os.path.normpath(path)
             if not is_behind_link:
                 recent_files.append((status.st_mtime, name))

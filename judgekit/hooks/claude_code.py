@@ -80,15 +80,17 @@ def main(arguments: list[str] | None = None) -> int:
     """
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
-    unknown_option = ""
+    unknown_option = ""  # a warning about it
     try:
         if arguments is None:
             arguments = sys.argv[2:]  # after `judgekit hook`
+
         unknown_option = _find_unknown_option(arguments)
         text, notes = _respond(arguments)
         for note in (unknown_option, *notes):
             if note:
                 _warn(note)
+
         if text:
             _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
@@ -325,13 +327,16 @@ def _read_input() -> dict[str, Any]:
         raise BadInputError(
             "stdin: nothing to read; a coding agent runs this command with JSON on stdin"
         )
+
     raw = sys.stdin.buffer.read(MAX_INPUT)
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_FROM_AGENTS}")
+
     try:
         payload: Any = quickjson.loads(raw.removeprefix(_BOM).decode("utf-8", "replace"))
     except ValueError:
         raise BadInputError(f"stdin: not valid JSON; expected what {_FROM_AGENTS}") from None
+
     if not isinstance(payload, dict):
         raise BadInputError(f"stdin: expected a JSON object, as {_FROM_AGENTS}")
     return payload

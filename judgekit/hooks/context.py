@@ -163,6 +163,7 @@ def _render_head(
         if category in descriptions:
             description = short_line(descriptions[category], _DESCRIPTION)
             described_categories.append(f"{category}: {description}")
+
     name = escape(short_line(name_store(root, project), _PATH))
     if not described_categories:
         return f'<memory-context source="{name}">'
@@ -176,12 +177,14 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
     line_break = 1
     room -= len(head) + len(foot) + line_break
     lines = []
+
     for candidate, label in store_pairs:
         line = _render_memory(candidate, label)
         room -= len(line) + line_break
         if room < 0:  # this one doesn't fit
             break
         lines.append(line)
+
     if not lines:
         return ""
     return "\n".join([head, *lines, foot])
@@ -194,11 +197,13 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
     section = candidate.name_section()
     if section:
         title = f"{title}{JOINED}{short_line(section, _TITLE)}"
+
     path = escape(candidate.add_line(short_line(candidate.place, _PATH)))
     if candidate.status:
         title = f"{title} ({candidate.status})"
     if candidate.alike:
         title = f"{title} (and {len(candidate.alike)} alike)"
+
     attributes = f'category="{category}" confidence="{confidence}"'
     age = candidate.describe_age()
     if age:
@@ -343,11 +348,13 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
 
     if now is None:
         now = time.time()
+
     try:
         name = environment.file_name_for(project) + ".json"
         path = os.path.join(environment.NOTICES.make(), name)
         recent_times = _read_recent_times(path, now)
         due_notes = [note for note in dict.fromkeys(notes) if note not in recent_times]
+
         if due_notes:
             recent_times |= dict.fromkeys(due_notes, now)
             latest_items = list(recent_times.items())[-_MOST:]

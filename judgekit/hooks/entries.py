@@ -243,6 +243,7 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
     """Parse a settings file; raises `ConfigError` if it isn't a JSON object."""
     if not text.strip(_BLANKS):
         return {}
+
     try:
         settings = json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
@@ -250,6 +251,7 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
         raise ConfigError(problem, path=path, line=error.lineno) from None
     except (ValueError, RecursionError) as error:  # a number is too long, or nesting too deep
         raise ConfigError(f"not valid JSON: {error}; {_REMEDY}", path=path) from None
+
     if not isinstance(settings, dict):
         raise _build_shape_error(path, "", "an object of settings")
     return settings

@@ -119,6 +119,7 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
     """Summarize what the hook adds to the prompt, or why it adds nothing."""
     injected, mentioned = shown
     injected_count = len(ranked.pinned) + len(injected)
+
     if injected_count and mentioned:
         return f"added: {counted(injected_count, *_NOUNS)}, and a mention of {len(mentioned)} more"
     if injected_count:
@@ -202,6 +203,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
         ]
     lines = [f"log: {get_log_path()}"]
+
     beginning = short_line(prompt, PROMPT_CHARS)
     logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
     for line in logged[:_LOGGED]:
@@ -211,6 +213,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
         lines.append(
             f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
         )
+
     if not logged:
         lines.append("this prompt is not in the log")
     return lines
@@ -244,12 +247,15 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     obstacle = _explain_never_injected(candidate)
     if obstacle:
         return obstacle
+
     is_injected = outcome == "injected"
     is_mentioned = outcome == "mentioned"
     max_injected = configured["max_inject"]
+
     if configured["inject"] == "top_k":
         position = "among" if is_injected else "not among"
         return f"{position} the first {max_injected} (retrieval.inject is top_k)"
+
     if not candidate.rated:
         limit = "without a judge it is at most mentioned"
         if not is_mentioned:
@@ -261,6 +267,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     # Round down, so that 0.398 doesn't look like the 0.40 that it didn't reach.
     hundredths = int(candidate.confidence * 100)
     confidence = f"confidence {hundredths / 100:.2f}"
+
     if is_injected:
         return f"{confidence}: sure enough, since {labels['high']:.2f} is needed to inject it"
     if label == "high":
@@ -271,6 +278,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
         return f"{confidence}: not sure enough to inject it, but it is far ahead of all others"
     if candidate.worth_mentioning:
         return f"{confidence}: not sure enough, since {labels['high']:.2f} is needed to inject it"
+
     reason = f"not sure enough, since {labels['mention']:.2f} is needed to mention it"
     if is_mentioned:
         reason += "; but nothing else was found (retrieval.hint_on_zero)"
@@ -299,14 +307,17 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
     """List a candidate's matching words, and the numbers that docs/hook.md explains."""
     if not candidate.features:  # only a pin found it
         return []
+
     lines = []
     if has_several_parts and candidate.part is not None:
         lines.append(f"found by: {short_line(candidate.part.text, _PART)}")
     if candidate.part is not None:
         lines.append(_describe_words(candidate, candidate.part))
+
     if candidate.alike:
         places = [_name_place(hit, project) for hit in candidate.alike[:_ALIKE]]
         lines.append(f"says the same as {len(candidate.alike)} older: {', '.join(places)}")
+
     numbers = [f"bm25 {candidate.bm25:.2f}"]
     numbers += [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
     lines.append(f"numbers: {', '.join(numbers)}")
@@ -357,6 +368,7 @@ def add_to_log(
     }
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)
+
     line["pinned"] = _describe_memories(ranked.pinned)
     line["injected"] = _describe_memories(injected)
     line["mentioned"] = _describe_memories(mentioned)
@@ -367,6 +379,7 @@ def add_to_log(
     line["judged"] = ranked.judged
     line["dropped"] = ranked.dropped
     line["characters"], line["ms"] = cost
+
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
@@ -399,6 +412,7 @@ def read_log(project: str) -> list[dict[str, Any]]:
                 log_lines = lines_of(stream.read(2 * MAX_BYTES).decode("utf-8", "replace"))
         except OSError:
             continue
+
         for text in reversed(log_lines):
             try:
                 line = quickjson.loads(text)

@@ -163,6 +163,7 @@ def replace(
         for folder in reversed(missing_folders):
             folder.mkdir()
             new_folders.append(folder)
+
         check = partial(_check_unchanged, path, before)
         outputs.write_atomically(str(target), after, check=check)
     except BaseException as error:  # including an interruption by the user

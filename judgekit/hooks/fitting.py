@@ -158,6 +158,7 @@ def _try_thresholds(
         confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
     values = _round_down(confidences, also=labels[kind][HIGH])
     high_by_kind = {name: limits[HIGH] for name, limits in labels.items()}
+
     thresholds = []
     for value in values:
         high_by_kind[kind] = value

@@ -154,8 +154,10 @@ def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
         "BESIDE": BESIDE,
         "BLOCKED": str(pre_commit.BLOCKED),
     }
+
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
+
     # The checksum of the remaining lines shows later whether anyone edited the hook.
     head, _, body = os.fsencode(template).partition(b"@SUM@\n")
     return head + _compute_checksum(body) + b"\n" + body
@@ -229,6 +231,7 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
         )
         raise UsageError(f"{conflict}; remove one or combine both in one file, then run this again")
+
     lacks_run_bit = owner == "ours" and not os.access(path, os.X_OK)
     return FileChange(
         path,
@@ -323,12 +326,15 @@ def list_other_callers(folder: Path) -> Iterator[str]:
     hooks_folder = find_hooks(folder)
     if hooks_folder.is_off:
         return
+
     husky_file = husky.find_hook_file(hooks_folder.hooks)
     if husky_file is not None and husky.runs_gate(husky_file):
         yield f"{husky_file} still runs the gate; remove its line with judgekit"
+
     if hooks_folder.tree is not None and pre_commit.runs_gate(hooks_folder.tree):
         path = pre_commit.get_active_config_path(hooks_folder.tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
+
     lefthook = _find_lefthook(hooks_folder.tree)
     if lefthook is not None and files.mentions_in_code(files.read_content(lefthook), "judgekit"):
         yield f"{lefthook} still runs the gate; remove its lines with judgekit"
@@ -378,8 +384,10 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
         if not is_ignored:
             remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
             yield f"{hooks_folder.hooks} is inside the project; {remedy}"
+
     if hooks_folder.shared:
         yield f"all repositories with this core.hooksPath use {hooks_folder.hooks}"
+
     configuration = _find_lefthook(tree)
     if configuration is not None and not files.mentions_in_code(
         files.read_content(configuration), "judgekit"
@@ -414,6 +422,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         if hooks_folder.is_off:
             yield "note", f"{_describe_off(folder)}; judgekit install git says what to do"
             return
+
         path = _find_our_file(hooks_folder.hooks)
         content = files.read_content(path)
     except UsageError:  # there is no repository
@@ -428,6 +437,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
             if our_path != path:
                 remedy = "judgekit uninstall git removes it"
                 yield "note", f"{our_path} is judgekit's, but git doesn't run it itself; {remedy}"
+
     origin = _read_setting(folder, HOOKS_PATH, "--show-origin")
     if origin is not None:
         source, _, _ = origin.partition("\t")
@@ -441,6 +451,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         yield from _describe_foreign(hooks_folder, path, content)
     else:
         yield from _describe_ours(path, content)
+
     yield from _describe_configured_hooks(folder)
     for note in list_notes(hooks_folder):
         yield "note", note
@@ -477,6 +488,7 @@ def _describe_foreign(
             yield "note", f"{path} belongs to another program; {instead}"
         if not os.access(path, os.X_OK):
             yield "note", f"{path} is not executable: git skips it"
+
     earlier_hook = path.with_name(KEPT)
     if os.path.lexists(earlier_hook):
         reason = "it ran before judgekit's hook, but another program replaced that"
@@ -517,8 +529,10 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
     else:
         caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
         yield "ok", f"git runs {path}{caller}, which runs judgekit of {python}"
+
     if not python or not os.access(python, os.X_OK):
         yield _describe_missing_python(path, python)
+
     earlier_hook = path.with_name(KEPT)
     if os.access(earlier_hook, os.X_OK):
         yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"

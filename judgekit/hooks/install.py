@@ -95,6 +95,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
         line = (before or b"").count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
         raise ConfigError(problem, path=path, line=line) from None
+
     after = before
     if entries.list_our_entries(entries.parse_settings(text, str(path))):
         after = _remove_ours(path, before or b"", text)
@@ -152,10 +153,12 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
         if not file_hooks:
             continue
         prompt_hooks += file_hooks
+
         if client.alone:
             yield from _list_flaws(path, data, client)
         if client is CODEX:
             yield from _list_codex_states(path, project)
+
     yield from _list_switched_off(project, client, prompt_hooks)
 
 
@@ -221,12 +224,14 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     for key, state in states.items():
         if key.startswith(prefixes):
             hook_states[key] = state
+
     if not hook_states:
         yield f"{path}: not trusted yet; {CODEX.trust}"
     for key, state in hook_states.items():
         is_off = isinstance(state, dict) and state.get("enabled") is False
         if is_off and ":user_prompt_submit:" in key:
             yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
+
     is_users = not path.is_relative_to(project)
     if not is_users and _is_untrusted(project, general):
         yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
@@ -327,6 +332,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
     details: list[Finding] = []
     notes: list[Finding] = []
     places: list[str] = []
+
     for client in CLIENTS:
         findings = _check_client(client, project)
         problems += findings.problems
@@ -364,6 +370,7 @@ def _check_client(client: Client, project: Path) -> _ClientFindings:
         except JudgekitError as error:
             problem = str(error).removesuffix("; nothing was changed")
             findings.problems.append(("wrong", "prompt hook", problem))
+
         hooks = _map_first_hooks(path)
         if not hooks:
             continue
@@ -371,6 +378,7 @@ def _check_client(client: Client, project: Path) -> _ClientFindings:
         for state, text in _describe_hooks(client, scope, hooks):
             detail: Finding = (state, f"prompt hook, {scope}{of_client}", f"{path}: {text}")
             findings.details.append(detail)
+
     if findings.places or client is CLAUDE_CODE:
         for note in list_notes(project, client):
             findings.notes.append(("note", f"prompt hook{of_client}", note))
@@ -393,13 +401,16 @@ def check_agent_command() -> Finding:
     for name in ("HOME", "USER", "LOGNAME"):
         if name in os.environ:
             bare_environ[name] = os.environ[name]
+
     if _runs_without_error([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
+
     path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
     if _runs_without_error([path, "--version"], bare_environ):
         hint = f"hints to an agent may name {path}"
     else:
         hint = "hints to an agent name files to read"
+
     problem = f"a login shell does not find {context.PROGRAM}, so {hint}"
     remedy = "install it with `uv tool install .` or `pipx install .`, in your checkout, to have it there"
     return "note", subject, f"{problem}; {remedy}"
@@ -455,12 +466,14 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
     absence = _describe_absence(words[0])
     if absence:
         return absence
+
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
     environ = {}  # without the user's judgekit settings
     for name, value in os.environ.items():
         if not name.startswith("JUDGEKIT_"):
             environ[name] = value
+
     with tempfile.TemporaryDirectory(
         prefix="judgekit-doctor-", ignore_cleanup_errors=True
     ) as folder:
@@ -474,6 +487,7 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
             return f"it does not respond within {deadline:g} s"
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
+
     _, _, last_line = errors.strip().rpartition("\n")
     if not last_line:
         last_line = "it prints nothing"

@@ -118,6 +118,7 @@ def choose_decided(
             candidate.confidence_label = labels.get(id(candidate), JUDGED)
     if configured["inject"] == "top_k":
         return injected, []
+
     mentioned = []
     for hit in confidence.select_in_force(ranked.candidates):
         is_left_open = hit in undecided and hit not in injected
@@ -172,6 +173,7 @@ def _write_request(
         if candidate.kind == confidence.COMMAND:
             fields["text"] = candidate.text
         sent_candidates.append(fields)
+
     request = {
         **client.caller_fields(project),
         "prompt": prompt,
@@ -207,6 +209,7 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
         return f"not judged ({reason}); {_BM25}"
     if isinstance(reason, client.EngineOff):
         return ""
+
     try:
         is_starting = client.start_for_later() is not None
     except client.NoEngine as error:

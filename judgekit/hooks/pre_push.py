@@ -118,6 +118,7 @@ def check(
     try:
         if base is None:
             updates = _read_updates()
+
             variable = find_skip_variable()
             if variable is not None:
                 _record_skip(variable, url or remote, updates, warn)
@@ -144,6 +145,7 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
     if holds:
         mode = "blocking"
         warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
+
     return Report(
         rows=[],
         mode=mode,

@@ -34,11 +34,13 @@ class HookSession:
         self._prompts_ago = dict[str, int]()  # by the mark of a memory that was shown
         self.prompts = prompts
         self._is_new = False
+
         lines: list[str] = []
         try:
             lines = _read_latest_lines(path)
         except OSError:
             self._is_new = True
+
         latest_lines = lines[-prompts:] if prompts else []
         for ago, line in enumerate(reversed(latest_lines), start=1):
             for mark in line.split(" "):

@@ -142,6 +142,7 @@ def read_descriptions(root: str) -> dict[str, str]:
     is_inside = os.path.realpath(path).startswith(real_root)
     if not is_inside or not os.path.isfile(path):  # reading a device might never end
         return {}
+
     text_by_category = {}
     try:
         for name, category in quickjson.load(path)["categories"].items():
@@ -218,6 +219,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     values = compiled.bundled()["settings"]
     trusted: list[str] = []
     problem = ""
+
     for folder in (Path(project), None):  # None loads only the user's settings
         try:
             loaded = config.load(folder)
@@ -282,6 +284,7 @@ def _may_switch_off(source: str) -> bool:
         return True
     if source == environment.SETTINGS.path() and _FOLDERS in text:
         return True  # this project can be one of those folders
+
     switches = re.findall(_KEY, text)  # the values of all keys `enabled`
     if source.endswith(".json"):  # another tool's file, in which other sections also have `enabled`
         try:

@@ -60,6 +60,7 @@ class _DistinctiveTerms:
             is_searched = search.may_be_searched(root, folder, project_prefix, configured.trusted)
             if not is_searched or not os.path.isdir(folder):
                 continue
+
             profile, entries, _ = scan.read_entries(folder, configured.profiles)
             self._languages[profile.kind] = profile.language
             for place, entry in entries:
@@ -197,6 +198,7 @@ def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
         counts["measured_prompts"] += 1
         counts["characters"] += characters
         counts["milliseconds"] += milliseconds
+
     judged = line.get("judged")
     dropped = line.get("dropped")
     if isinstance(judged, int) and isinstance(dropped, int) and judged > 0:
@@ -239,17 +241,20 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
     file_by_digest = {
         environment.digest(file): file for file in _DistinctiveTerms(configured).files
     }
+
     for session, lines in lines_by_session.items():
         digests = []  # of the injected memories
         for line in lines:
             for mark in line.split():
                 if mark[0] == repeats.INJECTED:  # before the digest of the memory's file
                     digests.append(mark[1:])
+
         counts["prompts"] += len(lines)
         counts["injections"] += len(digests)
         counts["nudges"] += sum(repeats.MENTIONED in line for line in lines)
-        if session not in exchanges:
+        if session not in exchanges:  # the session has no transcript
             continue
+
         files = {file_by_digest[digest] for digest in digests if digest in file_by_digest}
         opened_files: set[str] = set()
         for exchange in exchanges[session]:
@@ -257,6 +262,7 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
             counts["searches"] += _count_searches(exchange)
         counts["opened"] += len(opened_files)
         counts["answered_injections"] += len(files)
+
     return {
         "source": "sessions",
         "sessions": len(lines_by_session),

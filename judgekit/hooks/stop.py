@@ -53,11 +53,13 @@ def judge_stop(
         document = _read_changes(payload, task, folder, session, configured["max_files"])
         if document is None:
             return "", []
+
         key = _digest_state(document, task)
         path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
         seen_keys, times_asked = _read_session(path)
         if key in seen_keys:  # this state was already judged
             return "", []
+
         seconds_left = max(0.1, ends_at - time.monotonic())  # a deadline must be positive
         request = JudgeRequest(deadline=seconds_left)
         verdict, notes = tasks.judge_task(document, folder, request)
@@ -71,6 +73,7 @@ def judge_stop(
     if verdict.verdict in ("accept", "improve", "reject"):
         seen_keys = [*seen_keys, key][-_MAX_SEEN:]
     _write_session(path, seen_keys, times_asked)
+
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     if not must_go_on:
@@ -102,9 +105,11 @@ def _read_changes(
         patterns = settings.load(folder).gate.paths
     path = payload.get("transcript_path")
     since = transcript.read_start_time(path) if isinstance(path, str) else None
+
     files = tasks.read_changed_files(folder, patterns, since=since, most=most)
     if not files:
         return None
+
     about = TaskDescription(task.description, task.acceptance)
     return documents.document(files, task.task or f"session:{session}", about)
 
@@ -160,6 +165,7 @@ def explain_verdict(verdict: Verdict) -> str:
     override = verdict.human_override
     if override is not None:
         return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON]
+
     lines = [_describe_finding(finding) for finding in _list_open_findings(verdict)[:MAX_FINDINGS]]
     findings = "\n".join(lines)[:MAX_REASON]
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())

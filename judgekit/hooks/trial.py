@@ -217,6 +217,7 @@ def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
     for selection in selections:
         usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
         rounds += [part.model_dump(mode="json") for part in selection.rounds]
+
     cost, source = add_up_costs(usages)
     is_complete = all(selection.cost_complete is not False for selection in selections)
     return {
@@ -301,6 +302,7 @@ def report_on_hook(
     prompts_with_mentions = 0
     labels: list[bool] = []
     covered_prompts = 0
+
     for trial in trials:
         shown = trial.plain
         if judged and trial.judged is not None:
@@ -310,10 +312,12 @@ def report_on_hook(
         mentions += len(mentioned)
         if mentioned:
             prompts_with_mentions += 1
+
         prompt_answers = [answers.get(trial.make_pair(hit)) for hit in injected]
         labels += [answer for answer in prompt_answers if answer is not None]
         if True in prompt_answers:
             covered_prompts += 1
+
     return HookReport(
         injected=injections,
         mentioned=mentions,
@@ -348,12 +352,14 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
     Usually these memories are notes with nearly the same content.
     """
     crowded = []
+
     for trial in trials:
         if not trial.hits or trial.list_injected():
             continue
         best_hit = trial.hits[0]
         if len(best_hit.matched) < SEVERAL_TERMS:  # a single word isn't enough evidence in any case
             continue
+
         rivals = []  # memories that match about equally well, including the best one
         for hit in trial.hits:
             is_of_same_part = hit.part is best_hit.part
@@ -378,6 +384,7 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
         is_injected_by_judge = None  # without a judge
         if trial.judged is not None:
             is_injected_by_judge = hit in trial.injected_by_judge
+
         row = {
             "prompt": trial.prompt,
             "memory": hit.path,
@@ -387,6 +394,7 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
             "plain": hit in trial.injected,
             "judged": is_injected_by_judge,
         }
+
         because = trial.because.get(hit.path)
         if because:
             row["because"] = because

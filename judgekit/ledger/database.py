@@ -94,9 +94,11 @@ class Database:
         except ImportError:
             how = files.install_extra("postgres")
             raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
+
         self._driver: ModuleType = psycopg
         self._parameters = _SETTINGS | _parse_address(psycopg, place)
         self._migrations = migrations
+
         raw = environment.table(__file__, "database.toml")
         self._tidy_statements: list[str] = raw.pop("tidy")
         self._sql = {name: _fill_templates(text, raw) for name, text in raw.items()}

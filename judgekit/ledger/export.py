@@ -74,6 +74,7 @@ def _make_cells(
     if override is not None:
         decision = override.decision
     scores = [f"{name}={value:g}" for name, value in (verdict.scores or {}).items()]
+
     return [
         verdict.timestamp.isoformat(),
         verdict.project,

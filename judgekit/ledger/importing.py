@@ -278,6 +278,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     known_lines = 0
     damaged_lines: list[Damage] = []
     new_records = []
+
     for path in store.list_files(places, damaged_lines.append):
         for number, raw in store.read_raw_lines(path, damaged_lines.append):
             record = _read_record(raw, text=text)
@@ -287,6 +288,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
             if record.id in ids:
                 known_lines += 1
                 continue
+
             ids.add(record.id)
             # Don't trust an imported override as if someone had typed it on this machine.
             if isinstance(record, OverrideLine):

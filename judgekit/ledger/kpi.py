@@ -207,12 +207,14 @@ def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Ev
     measured: dict[str, VerdictLine] = {}  # by content
     content_by_id = {}
     content_by_task = {}
+
     for record in records:
         if not isinstance(record, VerdictLine) or record.of_task:
             continue
         judged_content = identify_content(record)
         content_by_id[record.id] = judged_content
         content_by_task[record.task_id] = judged_content
+
         if is_reused(record) or not _is_under_rubric(record, rubric):
             continue
         if _outranks(record, measured.get(judged_content)):
@@ -462,6 +464,7 @@ def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     candidates = defaultdict[str, set[str]](set)  # possible configured names, by name in replies
     configured_names = set()
     names_in_replies = set()
+
     for verdict in verdicts:
         for name, configured_name in verdict.configured.items():
             candidates[name].add(configured_name)

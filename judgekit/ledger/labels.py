@@ -233,6 +233,7 @@ def triage_records(records: Iterable[Record]) -> Triage:
     sorted_out = Triage()
     newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
     once_unsettled_tasks = set()  # tasks with an earlier verdict that wasn't a GO
+
     for line in lines:
         if isinstance(line, OverrideLine):
             sorted_out.overrides.insert(0, line)  # newest first

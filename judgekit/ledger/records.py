@@ -250,6 +250,7 @@ def make_verdict_line(
         finding["quote_hash"] = quote_hash
     if not text:
         _drop_quoted_input(fields)
+
     fields["configured"] = verdict.configured
     return VerdictLine.model_validate({**fields, "gate": gate, "of_task": of_task})
 

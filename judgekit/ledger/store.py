@@ -209,12 +209,14 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
                 raw = file.readline(MAX_LINE)
                 if not raw:
                     return
+
                 is_too_long = len(raw) == MAX_LINE and not raw.endswith(b"\n")
                 if is_too_long:
                     on_damage(Damage(path, number, f"longer than {MAX_LINE} bytes"))
                     while raw and not raw.endswith(b"\n"):  # skip the remainder
                         raw = file.readline(MAX_LINE)
                     continue
+
                 text = raw.strip()
                 if text:
                     yield number, text
@@ -255,11 +257,13 @@ def parse_accepted(
     """
     accepted = []
     reasons = {}
+
     for index, raw in enumerate(lines):
         record = parse(raw)
         if isinstance(record, str):  # it can't be parsed, and this is the reason
             reasons[index] = record
             continue
+
         reason = why_not(record)
         if reason:
             reasons[index] = reason

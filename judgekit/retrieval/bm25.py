@@ -328,6 +328,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         leading_columns = row[:_LEADING_COLUMNS]
         number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
         columns = [title, tags, body, parts]
+
         hit = make_candidate(opened, row[_LEADING_COLUMNS:])
         hit.damaged = bool(is_damaged)
         hit.text = f"{title} {body}"
@@ -335,6 +336,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         hit.passage = " ".join(columns)
         # A column of three words contains two spaces, but an empty one has no words.
         hit.length = sum([column.count(" ") + 1 for column in columns if column])
+
         entry = _Entry(number, hit, columns)
         entries[number] = entry
         entry.has_stop_words = language != ""  # "" if the language isn't known

@@ -140,6 +140,7 @@ def _run_program(
         raise CommandError(str(error)) from None
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot be started ({error})") from None
+
     if code:
         filled_lines = [line for line in lines_of(errors) if line.strip()]
         message = filled_lines[0] if filled_lines else "no message"
@@ -261,13 +262,16 @@ def _find_problem(item: dict[str, Any]) -> str:
     for name in ("id", "title"):
         if not short_line(item.get(name) or "", _NAMES[name]):
             return f"{name}: missing"
+
     tags = item.get("tags") or []
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return "tags: expected a list of texts"
+
     score = item.get("score")
     is_valid_score = score is None or (_is_number(score) and abs(score) < _MOST)
     if not is_valid_score:
         return "score: expected a number"
+
     confidence = item.get("confidence")
     is_valid_confidence = confidence is None or (_is_number(confidence) and 0 <= confidence <= 1)
     if not is_valid_confidence:

@@ -483,6 +483,7 @@ def smooth_confidences(confidences: Iterable[float]) -> list[float]:
             total += total_before
             count += count_before
         pools.append((total, count))
+
     levelled = []
     for total, count in pools:
         levelled += [total / count] * count

@@ -109,6 +109,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             connection.close()
             connection = _open_read_only(path)
             facts = read_facts(connection)
+
         is_of_store = facts.get("root") == root
         has_same_rules = facts.get("read_by") == reading_fingerprint(profiles)
         if is_of_store and has_same_rules:

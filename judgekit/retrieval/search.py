@@ -332,11 +332,14 @@ class _Search:
             row = connection.execute(by_path, (path,)).fetchone()
             if row is not None:
                 return row
+
+        # Without a folder, the pin can be an id.
         if "/" not in pin:
             by_id = f"{_PINNED} id = ? ORDER BY path LIMIT 1"
             row = connection.execute(by_id, (pin,)).fetchone()
             if row is not None:
                 return row
+
         for path in _add_endings(paths):
             row = connection.execute(by_path, (path,)).fetchone()
             if row is not None:
@@ -413,6 +416,7 @@ def match_keywords(
         points = [_count_points(word, title, tags) for word in words]
         if not any(points):
             continue
+
         hit = _make_candidate(root, path, entry, profile)
         hit.bm25 = float(sum(points))
         hit.score = hit.bm25

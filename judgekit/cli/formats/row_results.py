@@ -68,6 +68,8 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
         "duration_ms": number_of(columns.get("duration_ms")) or 0.0,
         "cost_usd": number_of(columns.get("cost_usd")),
     }
+
+    # Our own results have a column with more details.
     judged = nested(columns.get("judged")) or {}
     if str(judged.get("schema")).startswith("judgekit/"):
         record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
@@ -75,6 +77,7 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
         record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
     if str(judged.get("schema")).startswith(_VERDICT):  # then it's a complete verdict record
         record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
+
     record["row"] = row.row_id
     record["task_id"] = row.row_id
     record["verdict"] = row.verdict

@@ -54,10 +54,12 @@ def is_store(root: str, profile: Profile) -> bool:
         folder = category["folder"]
         if folder and resolve_inside(root, folder) and _has_records(os.path.join(root, folder)):
             return True
+
     if auto_memory.is_store(root, profile):  # the other kind of store, with its own index
         return False
     if not os.path.isfile(os.path.join(root, INDEX)):  # reading from a device might never end
         return False
+
     try:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
     except Unreadable:
@@ -154,6 +156,7 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             path = f"{folder}/{name}" if folder else name
             if name.startswith(".") or os.path.islink(os.path.join(root, path)):
                 continue
+
             is_wanted_record = name in names and name.lower().endswith(ENDINGS)
             may_be_folder = "." not in name
             if folder and is_wanted_record:

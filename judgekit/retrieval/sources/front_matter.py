@@ -353,6 +353,7 @@ class _YamlReader:
             return []
         if depth >= _MOST_DEPTH:
             return []
+
         if is_item:
             return self._read_list(indent_below, depth + 1)
         if _split_pair(text) is not None:
