@@ -72,6 +72,7 @@ def build_application(command: str = "") -> Any:  # noqa: ANN401 - typer's own g
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
     app.callback()(lambda: None)  # otherwise typer wouldn't make a group of a single command
     for name in [command] if command in COMMANDS else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(".")
@@ -80,6 +81,7 @@ def build_application(command: str = "") -> Any:  # noqa: ANN401 - typer's own g
             app.add_typer(entry, name=name)
         else:
             app.command(name)(entry)
+
     group = typer.main.get_command(app)
     common.add_common_options(group)
     return group
@@ -131,6 +133,7 @@ def run(arguments: list[str] | None = None) -> int:
             code = Exit.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the one boundary: report our own faults in a line
             return _print_fault(error)
+
         if code == Exit.INTERRUPTED:  # also if typer has caught Ctrl-C itself
             kept_note = KEPT.get(command, "")
             if kept_note is not None:  # None: the command's own summary mentions the interruption
@@ -161,6 +164,7 @@ def _print_fault(error: Exception) -> Exit:
     if lacks_sqlite(error):
         warn(NO_SQLITE)
         return Exit.BAD_CONFIG
+
     if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
         sys.excepthook(type(error), error, error.__traceback__)
     warn(f"{problem_of(error)}; add -v to see where")
@@ -191,6 +195,7 @@ def interrupt_on_sigterm() -> Iterator[None]:
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
+
     is_terminated = False
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -83,11 +83,13 @@ def _build_promise(error: float | None, excess: float | None, confidence: float)
 
     if error is not None and excess is not None:
         raise UsageError("--error and --excess are two different promises; give one")
+
     rate = _DEFAULT_RATE if error is None else error
     reference: Literal["deep"] | None = None
     if excess is not None:  # errors beyond those of the deep tier
         rate = excess
         reference = "deep"
+
     for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
         if not 0 < value < 1:
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
@@ -132,6 +134,7 @@ def _learn(
         opinions = runner.ask(cases, named_inputs, loaded, mode, project, progress)
         left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
+
     if left_out.told():
         note(escaped(f"{labels}: left out: {left_out.told()}"))
 
@@ -142,6 +145,7 @@ def _learn(
     else:
         _say_agreement(opinions.cases, loaded, mode)
         _say_calibration(calibration)
+
     _write_if_useful(calibration, out)
     if unanswered is not None:
         return warn_unanswered(unanswered)
@@ -173,11 +177,13 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
         return
     if tiers[:1] == [_STRONG]:  # there's no cheaper tier
         return
+
     promise = agreement.Promise(_SHARE, strict=mode == "strict")
     case_samples = tasks.read_samples(cases, loaded.rubric, mode)
     share = agreement.foresee(case_samples, tiers[0], _STRONG, _ROWS, promise)
     if share is None:
         return
+
     decided = f"{tiers[0]} decide about {share:.0%} of {_ROWS:,} rows like these"
     say(f"Without labels, judge --data FILE --agree {_SHARE:g} would let {decided}")
     say("With these labels, a calibration says how often an opinion is right:\n")
@@ -195,6 +201,7 @@ def _accept(path: Path) -> int:
     if sys.stdin.isatty() and not typer.confirm(question):
         warn("not accepted; the rubric's own rules apply")
         return Exit.REJECTED
+
     calibration_files.accept(path)
     note(f"accepted: {path}; a changed file must be accepted again")
     return 0
@@ -213,6 +220,7 @@ def _say_calibration(calibration: Calibration) -> None:
         if refused.more is not None:
             reason = f"few labels; about {refused.more} more are needed"
         say(f"{_format_rule(refused, calibration)}; too {reason}")
+
     _say_left_out(calibration)
     _say_effect(calibration)
     for tier, curve in calibration.likelihoods.items():
@@ -322,6 +330,7 @@ def _describe_opinions(rule: CalibratedRule, *, is_of_comparisons: bool) -> str:
         return f"best of {rule.tier}{after}, ahead by {margin}"
     if rule.stands:
         return f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
+
     text = f"{rule.tier} {rule.outcome}"
     if rule.after:
         text = f"{text} after {rule.after}"

@@ -33,6 +33,7 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
             hidden=not top,
         )
         command.params.append(option)
+
     subcommands = getattr(command, "commands", {})
     if subcommands:
         command.format_commands = functools.partial(_write_commands, subcommands)
@@ -40,6 +41,7 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
     if groups:
         command.params.append(_build_whole_help_option())
         command.format_options = functools.partial(_write_options, command, groups)
+
     if not subcommands or command.invoke_without_command:
         command.format_epilog = _write_example
     for name, subcommand in subcommands.items():
@@ -87,11 +89,13 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
         record = parameter.get_help_record(ctx)
         if record is None:
             continue
+
         if parameter.param_type_name == "argument":
             arguments.append(record)
         else:
             long_name = max(parameter.opts, key=len)
             records[long_name] = record
+
     sections = {"Arguments": arguments}
     for title, names in groups.items():
         sections[title] = [records.pop(name) for name in names]
@@ -125,6 +129,7 @@ def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:
     if option.name == "version":
         output.say(f"judgekit {environment.__version__}")
         raise typer.Exit
+
     if option.name == "quiet":
         output.current.quiet = True
     if option.name == "verbose":

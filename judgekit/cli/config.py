@@ -51,6 +51,7 @@ def _read_settings() -> list[dict[str, Any]]:
         if value and name not in settings.VARIABLES:
             visible_value = "(set)" if _SECRET.search(name) else value
             all_settings.append(settings.Setting(name, visible_value, "environment"))
+
     records = [setting._asdict() | {"where": str(setting.where)} for setting in all_settings]
     rows: list[dict[str, Any]] = without_secrets(records)
     remove_login = TypeAdapter[str](Address).validate_python
@@ -69,10 +70,12 @@ def status(as_json: AsJson = False) -> None:
     if as_json:
         emit(json.dumps(state._asdict() | {"path": str(state.path)}))
         return
+
     say(str(state.path))
     if state.oldest is None or state.newest is None:
         say("    no replies are kept")
         return
+
     first = datetime.fromtimestamp(state.oldest, UTC).date()
     last = datetime.fromtimestamp(state.newest, UTC).date()
     replies = counted(state.replies, "reply", "replies")

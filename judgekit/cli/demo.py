@@ -100,6 +100,7 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
         check=False,
         timeout=60,
     )
+
     text = hook_run.stdout.decode().strip() or "(nothing added to the agent's context)"
     output_lines = lines_of(text + hook_run.stderr.decode())
     say("\n".join(f"    {line}" for line in output_lines) + "\n")

@@ -42,9 +42,11 @@ def doctor(
         state, subject, text = check
         if not as_json:
             say(f"{state:<5}  {subject}: {text}")
+
     if as_json:
         names = ("state", "subject", "text")
         emit(json.dumps([dict(zip(names, check, strict=True)) for check in checks]))
+
     if any(state == "wrong" for state, *_ in checks):
         return Exit.BAD_CONFIG
     return 0
@@ -80,6 +82,7 @@ def _check_storage() -> Iterator[Check]:
     else:
         consequence = "this Python's SQLite has no FTS5: search covers titles and tags only"
         yield "note", "search index", consequence
+
     folder = environment.cache_home()
     try:
         environment.private_folder(folder)
@@ -101,6 +104,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
     except JudgekitError as error:
         yield "wrong", "configuration", str(error)
         return
+
     files_there = [str(path) for path in settings.sources(project) if path.is_file()]
     yield "ok", "configuration", ", ".join(files_there) or "none; the defaults apply"
 
@@ -122,6 +126,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield from _report_errors(
             "retrieval.command", _check_search_command(search_command, deadline, project)
         )
+
     for root in config.retrieval.roots:
         yield from _report_errors(f"store {root}", _check_store(root, project))
     yield from _report_errors("retrieval.pin", _check_pins(config, project))
@@ -142,6 +147,7 @@ def _check_hooks(project: Path) -> Iterator[Check]:
         yield state, subject, text
         if (state, subject) == ("ok", "prompt hook"):
             is_installed = True
+
     if is_installed:
         yield install.check_agent_command()
     yield from git_hook.check_git_hook(project)
@@ -178,6 +184,7 @@ def _check_providers() -> Iterator[Check]:
         config = load(None).providers
     except ConfigError:  # another check reports this
         return
+
     for key, names in (("allow", config.allow), ("order", config.order)):
         for name in names or ():
             if registry.unaliased(name) not in known_providers:
@@ -196,13 +203,16 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
         if config.server.url is not None:
             lost = "search uses BM25 alone, and texts are not compared; documents go to the shared judge"
         yield "note", "models", f"{reason}. Until then {lost}"
+
     for tier, jury in panel.items():
         models = [f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury]
         yield "ok", f"models, {tier}", ", ".join(models)
+
     for family, tiers in by_author(config, project):
         if not family:  # unknown authors: that's the panel above
             continue
         yield "ok", f"texts by {family}", list_models(tiers)
+
     if not importlib.util.find_spec("xllamacpp"):
         remedy = f"to judge without a key: {files.install_extra('local')}"
         yield "note", "local model", f"not installed; {remedy}"
@@ -231,9 +241,11 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
     for jury in panel.values():
         for endpoint in jury:
             by_model[endpoint.model] = endpoint
+
     if not by_model:
         yield "note", "models, live", "no model is set up on this machine, so none is asked"
         return
+
     endpoints = list(by_model.values())
     yield "note", "models, live", trial.cost_in_words(endpoints)
     for model_trial in running.run(trial.try_models(endpoints)):
@@ -259,6 +271,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
     retrieval = config.retrieval
     if not retrieval.pin:
         return
+
     profiles = Profiles(compile_profiles(project))
     ranked = search.search(
         "judgekit",
@@ -269,6 +282,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
         profiles=profiles,
         pins=retrieval.pin,
     )
+
     notes = pins.suggest(
         list(ranked.pin_by_note), ranked.pin_by_note, ranked.searched_roots, profiles
     )
@@ -289,6 +303,7 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
             f"{missing_text}; create it, or name another in retrieval.roots",
         )
         return
+
     ranked = search.search(
         "judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ()
     )
@@ -296,5 +311,6 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
         yield "note", f"store {root}", index_file.describe_empty(folder)
     else:
         yield "ok", f"store {root}", folder
+
     for store_note in ranked.notes:
         yield "note", f"store {root}", store_note

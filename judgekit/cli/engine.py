@@ -58,6 +58,7 @@ def status(as_json: AsJson = False) -> None:
     if as_json:
         emit(json.dumps({"engines": [_build_engine_record(engine) for engine in engines]}))
         return
+
     for engine in engines:
         _print_engine(engine)
     if not engines:
@@ -90,6 +91,7 @@ def _print_engine(engine: process.Running) -> None:
             say("an engine does not answer; judgekit engine stop ends it")
         else:
             _print_health(health)
+
     say(f"    socket {engine.place.socket}")
     say(f"    log    {engine.place.log}")
 
@@ -102,6 +104,7 @@ def _print_health(health: dict[str, Any]) -> None:
         state = "ready"
     else:
         state = "starting"
+
     memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
     engine_name = f"engine {health['version']}, process {health['pid']}"
     say(f"{engine_name}: {state} since {health['since']}, {memory}")

@@ -69,6 +69,7 @@ def _render_models(estimate: Estimate) -> list[str]:
             usd,
         ]
         rows.append(cells)
+
     return render_grid(rows, width=get_terminal_width())
 
 

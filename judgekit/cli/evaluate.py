@@ -119,6 +119,7 @@ def measure_judges(
             models=names or (None,),
             at_once=jobs,
         )
+
         left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
         cases = opinions.cases
@@ -155,6 +156,7 @@ def _check_combination(
         "--models": models,
         "--repeat": repeat > 1,
     }
+
     for option, value in asking_options.items():
         if value and not can_ask:
             raise UsageError(
@@ -187,6 +189,7 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return
+
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{about}")
     left_out = report.left_out.told()
@@ -202,6 +205,7 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
     else:
         for judge in report.judges:
             _say_judge(judge)
+
     _say_resampling(report.bootstrap, "items")
 
 
@@ -218,6 +222,7 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
         if judge_report.judge == COURSE:
             spread = judge_report.spread
             break
+
     repeats = 0
     if spread is not None:
         repeats = spread.answers - spread.cases  # don't count each case's first answer
@@ -225,6 +230,7 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
         requirement = f"scores of documents, and {noise.LEAST} repeats or more in all"
         warn(f"noise not kept: it takes {requirement}")
         return Exit.HUMAN_NEEDED
+
     path = noise.keep(judge, spread.cases, spread.noise)
     note(f"Wrote {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
     return Exit.ACCEPTED
@@ -271,6 +277,7 @@ def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
         if has_row_options:
             raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
         return None
+
     rows = open_rows(str(file), sys.stdin.buffer, Reading(listener=note))
     if has_row_options or not source.has_cases or _has_labelled_rows(rows):
         return rows
@@ -317,6 +324,7 @@ def _say_judge(judge: JudgeReport) -> None:
     if judge.unanswered:
         kinds = ", ".join(f"{count} {kind}" for kind, count in judge.unanswered.items())
         say_line("not answered", escaped(kinds))
+
     say_figure("unreadable", judge.unreadable)
     for word in judge.classes:
         _say_word(word)
@@ -328,10 +336,12 @@ def _say_judge(judge: JudgeReport) -> None:
     if lift:
         say_figure(f"{short_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
         say_figure(pages.LIFT, lift.lift, f" of {lift.pairs}")
+
     probabilities = judge.probabilities
     if probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
         say_line("Brier and ECE of its probabilities", errors)
+
     cost = judge.cost
     usd = "" if cost.usd is None else f", ${cost.usd:.6f}"
     if usd and cost.known < judge.items:
@@ -385,6 +395,7 @@ def measure_retrieval(
     if run is not None:
         items = (*collection.queries, *collection.documents)
         retrieval.check_run(run, (item.id for item in items))
+
     compiled = Profiles(compile_profiles(get_project_path())).by_kind[profile]
     progress = count_to(len(collection.queries), "queries")
     answers = retrieval.search(collection, compiled, scoped=scope_prefix, progress=progress)
@@ -395,6 +406,7 @@ def measure_retrieval(
     if report.strays:
         strays = f"{report.strays} judgements name unknown queries or documents"
         warn(f"{folder / cases.QRELS}: {strays}; such a document counts as not found")
+
     if as_json:
         emit(report.model_dump_json())
     else:
@@ -434,6 +446,7 @@ def _say_confidence(measured: ConfidenceReport) -> None:
     if measured.brier is None or measured.ece is None:
         say("\nConfidence: no query had hits")
         return
+
     errors = f"Brier {measured.brier:.4f}, ECE {measured.ece:.4f}"
     say(f"\nConfidence of {measured.hits} hits: {errors}")
     say(f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}")

@@ -104,6 +104,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     if not report.fault:
         for omission in report.unexamined:
             warn(f"UNDETERMINED: {escaped(omission['name'])}: {omission['reason']}")
+
     warn(*report.notes)
     substitutes: list[str] = []
     for row in report.rows:
@@ -135,9 +136,11 @@ def _print_effect(report: Report, *, is_push: bool) -> None:
     if report.blocked:
         _print_block(report, is_push=is_push)
         return
+
     count = sum(row["word"] == STOPS for row in report.rows)
     if not count:
         return
+
     if report.mode == "advisory":
         note(f"advisory: {count} NO-GO; the push continues")
     else:
@@ -156,10 +159,12 @@ def _print_block(report: Report, *, is_push: bool) -> None:
         if is_push:
             note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
+
     if report.reviewers is not None:
         _print_reviewers(report.reviewers)
     if report.reviewers == []:  # nobody's overrides count
         return
+
     for row in report.stopping:
         verdict = row["verdict"]
         if all(subject["sha256"] for subject in verdict["subjects"]):
@@ -167,6 +172,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
             fits_into_command = escaped(task) == task and not task.startswith("-")
             name = shlex.quote(task) if fits_into_command else verdict["id"]
             note(f"or accept it: judgekit override {name} accept --why '...'")
+
     if is_push:
         note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
 

@@ -59,6 +59,7 @@ def init(
     if what is None:
         for name, subject in SUBJECTS.items():
             note(f"{name:<10} {subject.description}")
+
     what = _get_answer(what, "What do you judge?", _check_what, lambda: "answers")
     subject = SUBJECTS[what]
     model = _get_answer(model, "Which model?", _check_model, _find_usable_model)
@@ -156,6 +157,7 @@ def _find_column_options(path: str, subject: _Subject) -> str:
 
     if subject.task is None:
         return ""
+
     rows = open_rows(path, io.BytesIO())  # the path isn't `-`, so this stream is never read
     try:
         matched = match_columns(rows, RowOptions(subject.task))
@@ -164,6 +166,7 @@ def _find_column_options(path: str, subject: _Subject) -> str:
         if subject.task == "compare":
             return " --map a=COLUMN --map b=COLUMN"
         return " --map text=COLUMN"
+
     id_columns = [matched.id_column] if matched.id_column else []
     note(*rows.describe(matched.fields, *id_columns))
     return ""
@@ -179,6 +182,7 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
     if path.exists():
         note(f"{_make_relative(path)}: kept as it is")
         return path
+
     bundled = loader.find_rubric(subject.rubric, get_project_path())
     for file in loader.begin(name, folder, like=bundled):
         say(_make_relative(file))
@@ -194,6 +198,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     if path.exists():
         configured = yaml_text.parse_yaml(path.read_text(encoding="utf-8"), path) or {}
         configured_values = configured.get("judge") or {}
+
     new_values: dict[str, object] = {}
     if subject.task != "compare":  # `compare` takes its rubric as an option
         new_values["rubric"] = rubric
@@ -204,6 +209,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
             note(f"{_make_relative(path)}: judge.{key} is kept as it is")
         else:
             yaml_text.put_value(path, "judge", key, value)
+
     if path.exists():
         say(_make_relative(path))
 
@@ -219,6 +225,7 @@ def _list_commands(where: str, column_options: str, subject: _Subject, rubric: s
         named_rubric = ""
     if subject.task is None:
         return [f"judgekit judge {quoted_path}{named_rubric}"]
+
     row_options = f"--data {quoted_path}{column_options}{named_rubric}"
     command = f"judgekit {subject.task} {row_options} --out results.jsonl"
     return [command, "judgekit report results.jsonl --html report.html"]

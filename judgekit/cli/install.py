@@ -52,6 +52,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     if print_:
         _print_plan(change)
         return
+
     _install(change, ": git runs the gate before a push", is_program=True)
     earlier = change.path.with_name(git_hook.KEPT)
     if earlier.exists():
@@ -59,6 +60,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
         if os.access(earlier, os.X_OK):
             fate = "runs first"
         say(f"the earlier hook {fate}: {earlier}")
+
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     note(*git_hook.list_notes(hooks_folder))
 
@@ -88,10 +90,12 @@ def install_pre_commit(print_: _Print = False) -> None:
     if print_ and pre_commit.is_for_prek(project):
         say(pre_commit.PREK_ITEM)
         return
+
     change = pre_commit.plan_install(project)
     if print_:
         _print_plan(change)
         return
+
     _install(change, "\nrun once in each clone: pre-commit install --hook-type pre-push")
     toml = project / pre_commit.PREK_FILE
     if toml.exists() and toml != change.path:
@@ -139,6 +143,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     if print_:
         _print_plan(change)
         return
+
     files.install(change)
     effect = f"{client.title} runs judgekit on every prompt {_describe_reach(scope, project)}"
     if any(install.list_obstacles(project, client)):
@@ -187,6 +192,7 @@ def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
         _uninstall(skill_change, f"removed {skill_change.path}", "the skill", print_=print_)
     elif skill_path.exists():
         note(f"{skill_path} stays: judgekit did not write it so")
+
     if not print_:
         note(*install.list_left_hooks(project, client))
 
@@ -241,6 +247,7 @@ def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
         for engine in process.running():
             process.stop(engine, at_once=False)
         remains.purge(all_remains)
+
     for remain in all_remains:
         if not purge:
             note(f"stays: {remain.describe()}")
@@ -250,6 +257,7 @@ def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
             note(f"would delete {remain.describe()}")
         else:
             say(f"deleted {remain.describe()}")
+
     if not purge and any(remain.is_purged for remain in all_remains):
         note(f"judgekit uninstall {command} --purge deletes what can be made again, and logs")
 
@@ -263,6 +271,7 @@ def _print_plan(change: FileChange) -> None:
         note(f"no {change.path}")
     else:
         note(f"{change.path} would stay as it is")
+
     if change.after is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)

@@ -117,6 +117,7 @@ def judge(
         depth=depth or review,
         explain=explain,
     )
+
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and is_engine_wanted()
 
@@ -158,6 +159,7 @@ def judge(
         if until and exit_on:
             problem = "the exit code is the answer; leave --exit-on out"
             raise UsageError(f"--until and --exit-on do not go together: {problem}")
+
         if agree is not None:
             from judgekit.data.promised import refuse_beside
 
@@ -174,12 +176,14 @@ def judge(
             variants=variants,
             combination=combine,
         )
+
         families = [author_family] if author_family else []
         return rows.judge_rows("judge", dataset, task, request, families, run_options)
 
     # Judge files.
     if worst is not None:
         raise UsageError("--worst is for rows; name their file with --data")
+
     file_options = _FileOptions(
         request=request,
         task=task,
@@ -194,6 +198,7 @@ def judge(
         also_files=formats.read_also(also),
         exit_on=exit_on or _USUAL_EXIT,
     )
+
     if out:
         output_files.write_results_to(Path(out))
     return _judge_files(files, file_options)
@@ -232,6 +237,7 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
         if file_options.explains:
             _note_reasons(verdicts)
         words = {verdict["verdict"] for verdict in verdicts}
+
     code = row_options.choose_exit_code(words, file_options.exit_on)
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code
@@ -250,12 +256,14 @@ def _name_variants(
     """
     if len(rubrics) > 1 and len(models) > 1:
         raise UsageError("--rubric and --model are both given twice; vary one of the two")
+
     if len(rubrics) > 1:
         field, values = "rubric", rubrics
     elif len(models) > 1:
         field, values = "model", models
     else:
         return {}
+
     dataset.check_variants(f"--{field}")
     if len(set(values)) < len(values):
         raise UsageError(f"--{field}: the same value is given twice; give it once")
@@ -382,6 +390,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
     if not is_streamed:
         progress.clear()
         formats.print_verdicts(format_, verdicts)
+
     also_files = file_options.also_files
     formats.write_also(also_files, lambda renderer: renderer.render_verdicts(verdicts))
     return verdicts
@@ -400,6 +409,7 @@ def _print_notes(verdicts: Sequence[Record]) -> None:
     for verdict in verdicts:
         if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
             reasons.add(verdict["degraded"])
+
     for reason in sorted(reasons):
         warn(f"undetermined: {reason}")
 
@@ -410,6 +420,7 @@ def _print_notes(verdicts: Sequence[Record]) -> None:
         substitutes += verdict.get("substitutes") or ()
         secrets += verdict.get("redacted") or 0
         deciders.add(verdict)
+
     output.note_sent(substitutes, secrets)
     note(*deciders.notes("judge"))
 
@@ -514,6 +525,7 @@ def compare(
         trust_results=trust_results,
         until=until,
     )
+
     if not files or dataset.has_row_options:
         dataset.check(files)
         run = rows.RunOptions(
@@ -523,6 +535,7 @@ def compare(
             is_estimate=estimate,
             printing=Printing(format_, formats.read_also(also)),
         )
+
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.judge_rows("compare", dataset, task, request, author_family or [], run)
 
@@ -530,6 +543,7 @@ def compare(
     if also or format_ not in (None, *formats.OF_COMPARISONS):
         known = ", ".join(formats.OF_COMPARISONS)
         raise UsageError(f"--format of two texts is one of {known}; rows (--data) have all formats")
+
     if out:
         output_files.write_results_to(Path(out))
 
@@ -550,10 +564,12 @@ def _read_texts_to_compare(
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
+
     options.check_filled(*options.FAMILY, *author_families)
     for file in files:
         if file and documents.is_folder(file):
             raise InputError(f"{file}: a folder; compare takes files")
+
     authors = service.authors(author_families or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     return documents.ComparisonInput(prompt, texts, authors)

@@ -86,6 +86,7 @@ def label(
 
     if not labels.is_at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
+
     line_filter = LineFilter(since=store.parse_time(since) if since else None)
     warn_once = functools.cache(warn_damaged)  # the files are read twice
     readiness = None
@@ -110,10 +111,12 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
     if number > len(verdict.findings):
         findings = counted(len(verdict.findings), "finding", "findings")
         raise UsageError(f"--dismiss {number}: the verdict on {verdict.task_id} has {findings}")
+
     finding = verdict.findings[number - 1]
     if not finding.quote_hash:
         why = "it quotes nothing, so it cannot be recognised in other files"
         raise UsageError(f"--dismiss {number}: {why}; override the verdict, or change the file")
+
     dismissal = DismissalLine(
         of=verdict.id,
         rubric=verdict.rubric.id,
@@ -121,6 +124,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
         who=who,
         withdrawn=undo,
     )
+
     add_to_ledger(ledger, dismissal)
     effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     if undo:
@@ -154,10 +158,12 @@ def _ask_for_labels(
                 labelled.remove(position)
                 add_label(open_verdicts[position], "withdrawn")
             continue
+
         if key in _KEY_WORDS:
             add_label(verdict, _KEY_WORDS[key])
             labelled.add(position)
         position += 1
+
     return len(labelled)
 
 
@@ -191,6 +197,7 @@ def _print_texts(verdict: VerdictLine, most: int | None) -> None:
         left_out = len(lines) - len(first_lines)
         if left_out:
             say(f"  … {counted(left_out, 'more line', 'more lines')} (a shows them)")
+
     say("---")
 
 
@@ -211,17 +218,20 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
         is_header = number == 1 and row[:2] == ["id", "label"]
         if not row or is_header:
             continue
+
         try:
             verdict_id, word = _read_label(row, projects)
         except ValueError as problem:
             wrong += 1
             warn(f"{name}:{number}: {problem}")
             continue
+
         author = who
         has_author = len(row) > 2  # noqa: PLR2004 - the third cell
         if has_author and row[2]:
             author = row[2]
         labels.append(Label(of=verdict_id, label=word, who=author, project=projects[verdict_id]))
+
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
     return Exit.BAD_INPUT if wrong else 0
@@ -256,6 +266,7 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
     """
     if len(row) == 1:
         raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT)!r}")
+
     start, written_word, *_ = row
     matches = [verdict_id for verdict_id in ids if verdict_id.startswith(start)]
     if start in ids:
@@ -266,10 +277,12 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
             problem = f"{len(matches)} verdicts have an id that starts so"
         shown_start = short_line(start, _MAX_TEXT)
         raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
+
     word = _FILE_WORDS.get(written_word)
     if word is None:
         shown_word = short_line(written_word, _MAX_TEXT) or "nothing"
         raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
+
     (verdict_id,) = matches
     return verdict_id, word
 
@@ -290,11 +303,13 @@ def override(
 
     if not why.strip():
         raise UsageError("--why is empty; give a reason")
+
     ledger = TeamLedger() if team else find_ledger()
     verdict = _find_verdict(ledger, task)
     if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
         remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
+
     task_id = task
     project = ""
     subjects: list[str] = []
@@ -302,6 +317,7 @@ def override(
         task_id = verdict.task_id
         project = verdict.project
         subjects = [subject.sha256 for subject in verdict.subjects if subject.sha256]
+
     line = OverrideLine(
         task_id=task_id,
         decision=decision,
@@ -311,6 +327,7 @@ def override(
         subjects=subjects,
         project=project,
     )
+
     add_to_ledger(ledger, line)
 
     counts = line.terminal or settings.load(None).gate.override_without_terminal
@@ -319,6 +336,7 @@ def override(
         setting = f"{settings.user_file()} has gate.override_without_terminal: true"
         warn(f"this override was given without a terminal: it counts only if {setting}")
         return
+
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
     if verdict is None:
         warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
@@ -340,6 +358,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
+
         if record.id.startswith(task):
             verdicts_by_id[record.id] = record
         path, _, _ = record.task_id.rpartition("@")
@@ -392,6 +411,7 @@ def escalate(
             issue = issues.build_issue(verdict, with_text=settings.text)
             emit(f"{issue.title}\n\n{issue.body}\n", disarmed)
         return Exit.ACCEPTED
+
     done = 0
     # A person is waiting, so allow each issue the time that an unattended run has for all.
     seconds = github.SECONDS * len(verdicts)
@@ -402,6 +422,7 @@ def escalate(
     except github.GhError as error:
         warn(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED
+
     return Exit.ACCEPTED
 
 
@@ -418,6 +439,7 @@ def _choose_verdicts(
     if task is None:
         records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), warn_damaged)
         return github.list_unsettled(records, with_rejects=with_rejects)
+
     verdict = _find_verdict(ledger, task)
     if verdict is None:
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}")

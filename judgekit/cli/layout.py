@@ -36,6 +36,7 @@ def render_parts(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
         else:
             figures = [figure for figure in part if isinstance(figure, Figure)]
             page_lines += _render_figures(figures, width)
+
     return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in page_lines)
 
 
@@ -47,6 +48,7 @@ def _render_table(table: Table, most: int, width: int | None) -> list[str]:
     for number, name in enumerate(table.columns):
         if name in _TEXTS:
             least_widths[number] = _TEXTS[name]
+
     table_lines = render_grid([names, *rows], least_widths, width)
     total = max(table.total, len(table.rows))
     if total > most:
@@ -89,6 +91,7 @@ def render_grid(
     lengths = [max(map(cell_len, column)) for column in columns]
     if width is None:
         return _align_columns(rows, lengths)
+
     room = width - _INDENT
     widths = _shrink_columns(lengths, least_widths, room)
     total_width = sum(widths) + _GAP * (len(widths) - 1)
@@ -118,6 +121,7 @@ def _put_cells_below(
             if row[number]:
                 text = f"{' ' * _INDENT}{names[number]}: {row[number]}"
                 result += _align_columns([[text]], [min(cell_len(text), room)])
+
     return result
 
 
@@ -163,4 +167,5 @@ def _align_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list
             else:
                 cells.append(set_cell_size(cell, width))
         aligned_lines.append((" " * _GAP).join(cells).rstrip())
+
     return aligned_lines

@@ -109,6 +109,7 @@ def import_(
         store.list_files(sources, on_damage=warn_damaged)  # print the problems
         names = ", ".join(map(str, sources))
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
+
     set_kept("ledger", "the added lines stay; run the import again for the rest")
     ledger = find_ledger()
     imported = importing.import_lines(ledger, sources, text=settings.load(None).ledger.text)
@@ -117,6 +118,7 @@ def import_(
     if left_out > 0:
         more = counted(left_out, "more line", "more lines")
         warn(f"and {more} that cannot be read; are these ledgers?")
+
     known = ""
     if imported.known:
         known = f", {counted(imported.known, 'was', 'were')} already there"
@@ -140,6 +142,7 @@ def remove_lines(
     has_day = before is not None
     if has_day == all_:  # neither or both are given
         raise UsageError("say what to remove: --before WHEN, or --all")
+
     day = date.max if before is None else store.parse_time(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
 
@@ -148,12 +151,15 @@ def remove_lines(
         count = purge(preview=True)
         if count:
             counts[name] = count
+
     for name, count in counts.items():
         kinds = [f"{number} {kind}" for kind, number in sorted(count.items())]
         say(f"{name}: {', '.join(kinds)}")
+
     if not counts:
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return
+
     if not yes:
         of_days = "" if all_ else f" of days before {day}"
         confirm(f"Remove these lines{of_days}?", "remove these lines")
@@ -209,6 +215,7 @@ def send_lines(
         ledgers = [Ledger(folder, folder.name) for folder in _list_folders()]
     else:
         ledgers = [find_ledger()]
+
     total = 0
     for ledger in ledgers:
         count, remarks = send_unsent(ledger, connect_team().send)
@@ -291,12 +298,14 @@ def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
         file = Path(folder) / "fetched.jsonl"
         complaint = importing.fetch_lines(host, line_filter.since, file)
         yield from store.read_entries([file], line_filter, damages.append)
+
     if damages:
         count = counted(len(damages), "line", "lines")
         first_damage = damages[0]
         warn(
             f"{host}: {count} cannot be read; the first, line {first_damage.line}: {first_damage.why}"
         )
+
     if complaint:
         warn(f"{host}: {complaint}")
 
@@ -319,6 +328,7 @@ def read_lines(
     named_sources = [bool(ledgers), of_team, host is not None]
     if named_sources.count(True) > 1:
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
+
     if of_team:
         yield from _fetch_from_team(line_filter, warn_damaged)
     elif host is not None:
@@ -337,8 +347,10 @@ def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> li
     for ledger in ledgers or ():
         if not os.path.lexists(ledger):
             raise InputError(f"{ledger}: no such file or folder")
+
     if ledgers:
         return ledgers
+
     check_project(project)
     if project is None:
         return [find_ledger().folder]
@@ -384,12 +396,14 @@ def print_kpis(
         raise UsageError(
             "--plot: no such option any more; --html FILE.html writes a page that has the charts"
         )
+
     ledger_lines = read_lines(ledger, project, since, datetime.now(UTC), of_team=team)
     evidence = kpi.collect_evidence(line.record for line in ledger_lines)
     if html is not None:
         from judgekit.evaluation import pages
 
         write_file(html, pages.kpi_page(evidence, build_foot()))
+
     rubrics, models = kpi.split_by_rubric_and_model(evidence)
     if as_json:
         record = {
@@ -399,6 +413,7 @@ def print_kpis(
         }
         emit(json.dumps(record, indent=2, ensure_ascii=False))
         return
+
     _say_kpis("all", evidence)
     for group in (rubrics, models):
         if len(group) > 1:
@@ -416,6 +431,7 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
     for kpi in measure_kpis(evidence):
         mark = _MARKS.get(kpi.state, kpi.state)
         say(f"  {mark:<7} {kpi}")
+
     no_mark = " " * 7  # these have no limits
     for kpi in measure_reliance(evidence):
         say(f"  {no_mark} {kpi}")
@@ -448,6 +464,7 @@ def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
                 "high": kpi.limit.high,
                 "state": kpi.state,
             }
+
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     cost = sum_up_cost(evidence.verdicts)
     return {
@@ -488,6 +505,7 @@ def promote(
     for measured in readiness.kpis:
         if measured.state == "holds":
             say(f"  {measured.state:<7} {measured}")
+
     missing = list(readiness.missing)
     if is_dependent and not accept_dependence:
         missing.append(_DEPENDENT)
@@ -553,6 +571,7 @@ def measure_readiness(
         ledger_lines = _fetch_from_team(of_project, on_damage)
     else:
         ledger_lines = store.read_entries(choose_places(ledger, None), line_filter, on_damage)
+
     return kpi.assess_readiness((line.record for line in ledger_lines), rubric), rubric
 
 
@@ -611,6 +630,7 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
         record[name] = [
             record_in_group.model_dump(mode="json", by_alias=True) for record_in_group in records
         ]
+
     record["faults"] = []  # reasons why complete pushes weren't judged
     for problem, count in report.faults.most_common():
         record["faults"].append({"problem": problem, "count": count})
@@ -618,11 +638,13 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
     for (kind, model, message), count in report.failures.most_common():
         failure = {"kind": kind, "model": model, "message": message, "count": count}
         record["failures"].append(failure)
+
     record["settled"] = report.settled
     record["unjudged"] = []  # files pushed when no model answered
     for verdict in report.unjudged:
         pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
         record["unjudged"].append({**pushed, "command": _build_judge_command(verdict)})
+
     record["cost"] = sum_up_cost(report.verdicts).record()
     return record
 

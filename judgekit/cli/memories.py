@@ -77,6 +77,7 @@ def measure_memories(
     if configured["judge"] == "on":
         hook_with_judge = trial.report_on_hook(trials, answers, judged=True)
         judge_report = trial.report_on_judge(trial_run, answers)
+
     fits = _fit_thresholds(trials, answers, configured) if fit else []
     report: dict[str, Any] = {
         "prompts": len(texts),
@@ -88,6 +89,7 @@ def measure_memories(
         "fits": fits,
         "injections": trial.build_rows(pairs, answers),
     }
+
     is_silent = not any(prompt_trial.list_injected(mentions=fit) for prompt_trial in trials)
     if is_silent:  # in this case, the pairs are the prompts' best hits
         report["best_hits"] = _measure_best_hits(pairs, answers)
@@ -129,6 +131,7 @@ def _read_prompts(
         prompts = trial.choose_distinct(prompt_lines, limit)
     else:
         prompts = trial.read_prompts(source, project, limit)
+
     if not prompts:
         source_name = str(file or f"{source} of {project}")
         raise InputError(
@@ -164,12 +167,14 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
 
     if not configured["enabled"]:
         raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
+
     roots = configured["roots"]
     missing_stores = search.describe_missing_roots(roots, configured.project)  # a line for each
     has_store = any(Path(search.resolve_root(root, configured.project)).is_dir() for root in roots)
     if not has_store:
         problem, _, _ = missing_stores[0].partition(";")
         raise InputError(f"{problem}; run this in a project with memories")
+
     warn(*missing_stores)
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if fit and configured[key] == value:
@@ -206,6 +211,7 @@ def _ask_about(
             key = output.read_key()
         if key == "q":
             break
+
         answers[trial.make_pair(hit)] = _ANSWERS[key]
         store_answer(path, trial.make_pair(hit), relevant=_ANSWERS[key])
 
@@ -238,6 +244,7 @@ def _fit_stores(
             records.append(written_fit.model_dump())
         else:
             records.append(fit.model_dump())
+
     return records
 
 
@@ -269,10 +276,12 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     if judged is not None:
         _say_hook("With the judge", judged, report["prompts"])
         _say_effect_of_judge(report["judge"])
+
     say("\n[ ] = exact 95 % confidence interval (Clopper and Pearson)")
     if report["unanswered"]:
         pairs = counted(report["unanswered"], "pair has", "pairs have")
         warn(f"{pairs} no answer yet; run this in a terminal to answer them")
+
     say(_compare_with_bar((judged or hook).precision, report["bar"]))
     for fit in report["fits"]:
         _say_fit(fit)
@@ -299,6 +308,7 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
     if best_hits["relevant"]:
         relevant = Share(**best_hits["relevant"])
         labelled = f" of {relevant.of}"
+
     say_figure("relevant, share of the best hits", relevant, labelled)
     say("If most of them are relevant, --fit looks for a lower threshold")
 
@@ -315,6 +325,7 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
         if more:
             shown_paths.append(f"and {more} more")
         say(f"    {', '.join(shown_paths)}")
+
     say("If they say the same, merge them, or put `status: superseded` into the header of the old")
     say("ones. If they don't, give each a title that says what is special about it")
 
@@ -340,11 +351,13 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
     labelled = precision.of if precision else 0
     if precision is None or labelled < FEWEST:
         return f"Too few labels: {FEWEST - labelled} more are needed"
+
     value = f"The precision, {precision.value:.3f},"
     if precision.value < bar:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
+
     most_irrelevant = round(1 - bar, 9)  # without floating-point noise
     on_each_side = 0.025  # for a 95 % interval
     total = count_labels_needed(most_irrelevant, on_each_side, 1 - precision.value)
@@ -364,6 +377,7 @@ def _say_fit(fit: dict[str, Any]) -> None:
         bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"
         coverage = f"coverage {fit['coverage']['value']:.3f}"
         say(f"  best: precision {precision['value']:.3f} {bounds}, {coverage}")
+
     if fit["refused"]:
         more = f"; about {fit['more']} more labels would do" if fit["more"] else ""
         say(f"  not changed: {fit['refused']}{more}")

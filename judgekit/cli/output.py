@@ -80,6 +80,7 @@ def say(text: str = "") -> None:
     if current.file is not None:
         current.results.append(strip_colours(make_printable(text, "utf-8")))
         return
+
     has_colour: bool | None = None  # decided by typer: only on a terminal
     if os.environ.get("NO_COLOR"):
         has_colour = False
@@ -87,6 +88,7 @@ def say(text: str = "") -> None:
         has_colour = True
     elif os.environ.get("TERM") == "dumb":
         has_colour = False
+
     with _explain_output_errors():
         typer.echo(make_printable(text), color=has_colour)
 

@@ -69,11 +69,13 @@ def _count_words(path: Path, own_word: str = "") -> int:
         is_own_word = word in (own_word, f"--also={own_word}")
         if own_word and is_own_word:
             continue
+
         value = word
         if word.startswith("-"):  # `--option=value`
             _, _, value = word.rpartition("=")
         if Path(value).resolve() == path.resolve():
             count += 1
+
     return count
 
 

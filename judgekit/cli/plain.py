@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the boundary: report our own faults in a line
         _warn(problem_of(error))
         return Exit.INTERNAL
+
     _warn(f"the plugin has only `search` and `hook`; to install all of judgekit: {_INSTALL}")
     return Exit.BAD_CONFIG
 
@@ -68,6 +69,7 @@ def _search(arguments: Sequence[str]) -> int:
         if problem:
             _warn(problem)
             return Exit.USAGE
+
     roots = []
     for root in options.root:
         folder = _resolve_folder(root)
@@ -86,6 +88,7 @@ def _search(arguments: Sequence[str]) -> int:
         "snippets": True,
         "scorer": configured["scorer"],
     }
+
     users_command = None if roots else configured["command"]  # the command can't search named roots
     stores = roots or configured["roots"]
     ranked = command.search(
@@ -99,6 +102,7 @@ def _search(arguments: Sequence[str]) -> int:
     for note in (*notes, missing_judge):
         if note:
             _warn(note)
+
     if options.json:
         reasons = [reason for reason in (ranked.degraded, missing_judge) if reason]
         record = {
@@ -108,9 +112,11 @@ def _search(arguments: Sequence[str]) -> int:
             "results": [candidate.shown() for candidate in ranked.candidates],
             "duration_ms": round((time.perf_counter() - started) * 1000),
         }
+
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
         _print(disarmed_json(line))
         return Exit.ACCEPTED
+
     for candidate in ranked.candidates:
         _print_candidate(candidate)
     if not ranked.candidates:

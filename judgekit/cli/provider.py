@@ -38,6 +38,7 @@ def list_() -> None:
         mark = "usable" if state.usable else "-"
         details = f"{state.why}; {models}" if models else state.why
         say(f"{state.name:<{width}} {mark:<7} {details}")
+
     for family, tiers in panel.by_author(settings.load(project), project):
         title = f"texts by {family}" if family else "asked"  # without a family: about any text
         models = list_models(tiers)
@@ -82,6 +83,7 @@ def check(
             raise UsageError(f"{name} is not allowed: {remedy}")
         models = named_of(profile, request)
         request = replace(request, models=models, allow=[profile.provider])
+
     panel = resolve(request, os.environ)
     endpoints = {}
     for tier in panel.endpoints.values():
@@ -110,6 +112,7 @@ def check(
         endpoint = model_trial.endpoint
         outcome = describe_trial(model_trial)
         say(f"{endpoint.profile.provider:<18} {endpoint.model}: {outcome}")
+
     return code
 
 
@@ -137,11 +140,13 @@ def _check_shared_judge() -> Exit | None:
     server = shared.configured(settings.load(get_project_path()))
     if server is None:
         return None
+
     try:
         count = counted(server.check(), "rubric", "rubrics")
     except shared.SharedError as error:
         warn(str(error))
         return Exit.HUMAN_NEEDED
+
     answer = f"takes the token and has {count}"
     say(f"{'shared judge':<18} {server.url}: {answer}; documents are judged there")
     return Exit.ACCEPTED
@@ -157,6 +162,7 @@ def describe_trial(tried: Trial) -> str:
         line = f"answered in {tried.answer.latency_ms} ms"
         if usage.cost_usd is not None:
             line += f", ${usage.cost_usd:.6f}{describe_cost_source(usage.cost_source)}"
+
     if tried.observed:
         return f"{line}; {tried.observed}"
     return line

@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     usual_replay = config.getini("judge_replay")
     if record and replay:
         raise pytest.UsageError(f"{_RECORD} and {_REPLAY} exclude each other: give one of them")
+
     folder: Path | None = None
     if record or replay:
         folder = config.invocation_params.dir / (record or replay)
@@ -83,6 +84,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
             verdict = _judge_or_replay(request, text, rubric, options)
         except JudgekitError as error:
             raise error.with_traceback(None) from None
+
         has_recordings = request.config.stash[_FOLDER] is not None
         is_replayed = has_recordings and not request.config.getoption(_RECORD)
         if not is_replayed:
@@ -92,6 +94,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
             reason = (verdict.degraded or "").removeprefix("not judged: ")
             properties.append((_UNJUDGED, reason))
             pytest.skip(disarmed(f"not judged: {reason}"))
+
         properties.append((_VERDICT, verdict.verdict))
         if verdict.verdict != "accept":
             raise AssertionError(_describe_failure(verdict, text, loaded))
@@ -152,6 +155,7 @@ def _judge_or_replay(
     folder = request.config.stash[_FOLDER]
     if folder is None:
         return judge()
+
     file = folder / _name_recording(request.node.name, text, rubric, options)
     if request.config.getoption(_RECORD):
         return _record(file, judge)
@@ -165,6 +169,7 @@ def _judge_or_replay(
         missing = unrecorded.message
     else:
         missing = f"{_relative_folder(request.config) / file.name} is missing"
+
     remedy = f"run pytest {_RECORD} {_relative_folder(request.config)} where a model is set up"
     pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
@@ -222,6 +227,7 @@ def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variable
             text_options[name] = value
         else:
             request_options[name] = value
+
     with environment.OverrideEnviron({**os.environ, **variables}):
         texts = {"text": api.Text(text, **text_options)}
         (verdict,) = api.judge_texts(texts, rubric=rubric, **request_options)
@@ -259,6 +265,7 @@ def pytest_terminal_summary(
         terminalreporter.write_line(
             f"judgekit: {count}, {_describe_cost(properties, cost, config)}"
         )
+
     reasons = Counter(value for name, value in properties if name == _UNJUDGED)
     if reasons:
         texts = list(reasons)

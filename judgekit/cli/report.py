@@ -90,16 +90,19 @@ def report(
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
+
     columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     columns_of_data = columns
     if data is not None:
         if html is None:
             raise UsageError("--data takes texts for a page; name it with --html FILE.html")
         columns, columns_of_data = report_page.split_columns(columns)
+
     limits = _Limits(min_accept, max_reject, max_undetermined, fail_if_worse)
     limits.check(results[0], sample)
     if as_json and format_ not in ("table", "json"):
         raise UsageError(f"--json and --format {format_} do not go together; give one of the two")
+
     also_files = formats.read_also(also)
 
     first = files.results(_open_rows(results[0]), columns)
@@ -108,10 +111,12 @@ def report(
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
         return Exit.ACCEPTED
+
     if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
         if results[0] == STDIN:
             raise UsageError("--map label: standard input is read once; name the file, or --labels")
         labels = results[0]  # these rows contain both
+
     label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
@@ -127,6 +132,7 @@ def report(
             columns_of_data=columns_of_data,
         )
         page_rows = report_page.open_page_rows(source, _open_rows)
+
     second = _read_second(second_path, page_rows, columns)
     if by and f"row.{by}" in first.column_names:
         note(f"--by {by}: that column is judgekit's own; the rows' is row.{by}")
@@ -139,6 +145,7 @@ def report(
         left_out=label_sheet.left_out if label_sheet else None,
         page_rows=page_rows,
     )
+
     about = _describe_results(summary)
     sections = _build_sections(summary)
     if html is not None and page_rows is not None:
@@ -157,6 +164,7 @@ def report(
         has_limits=limits != _NO_LIMITS,
         worst=worst,
     )
+
     formats.write_also(also_files, lambda renderer: renderer.render_report(row_results))
     formats.print_report("json" if as_json else format_, row_results)
     for line in missed:
@@ -211,6 +219,7 @@ class _Limits(NamedTuple):
             if limit is not None and summary.task == "compare":
                 problem = "in these results texts were compared, and none is accepted"
                 raise UsageError(f"{option}: {problem}; leave it out")
+
         missed = describe_missed(self._conditions(), summary.verdicts, summary.file)
         if self.fail_if_worse is not None:
             base = read_base(self.fail_if_worse)
@@ -219,6 +228,7 @@ class _Limits(NamedTuple):
             worse = describe_worse(words, base_words, summary.file, base)
             if worse is not None:
                 missed.append(worse)
+
         return missed
 
     def _conditions(self) -> list[Condition]:
@@ -299,12 +309,14 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
 
     if path is None:
         return None
+
     sheet = read_labels(
         _open_rows(path),
         results.task,
         columns,
         results.texts,
     )
+
     if not sheet.words and not sheet.left_out.unknown:
         raise InputError(
             f"{path}: no row has a label; write accept, improve or reject into the column"
@@ -319,11 +331,13 @@ def _describe_results(results: ResultsReport) -> str:
     if results.undetermined:
         count = counted(results.undetermined, "without a verdict is", "without a verdict are")
         parts.append(f"{count} left out of all rates")
+
     if results.cost_usd is not None:
         at_least = "" if results.cost_complete else "at least "
         parts.append(f"{at_least}{results.cost_usd:.4f} USD")
     elif results.tiers:
         parts.append("cost unknown")
+
     return "; ".join(parts)
 
 
@@ -333,13 +347,16 @@ def _choose_page_sections(results: ResultsReport, sections: Sequence[Section]) -
     for section in sections:
         if section.title in _LISTS:
             continue
+
         parts = list(section.parts)
         if section.title == _RATES:
             figures, *_ = parts  # the notes go into the foot
             parts = [figures]
         elif section.title == f"By {results.column}":
             parts = [_build_group_figures(results.groups), *parts]
+
         chosen.append(section._replace(parts=parts))
+
     return chosen
 
 
@@ -350,12 +367,14 @@ def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
         rate = group.rate
         if rate is None:
             continue
+
         name = group.value or "(no value)"
         note = f"of {counted(group.rows, 'row', 'rows')}, as judged"
         figures.append(Figure(name, rate.judged, rate.judged_interval, note))
         if rate.corrected is not None:
             note = f"corrected, with {counted(rate.labels, 'label', 'labels')}"
             figures.append(Figure(name, rate.corrected, rate.interval, note))
+
     return figures
 
 
@@ -368,11 +387,13 @@ def _build_sections(results: ResultsReport) -> list[Section]:
     if results.matrix:
         title = "How often the text of the row is better than that of the column"
         sections.append(Section(title, [_build_win_table(results)]))
+
     if results.groups:
         columns = [results.column or "", "rows", "as judged", "corrected", *results.verdicts]
         group_rows = [_build_group_row(group, results.verdicts) for group in results.groups]
         group_table = Table(columns, group_rows, total=results.values)
         sections.append(Section(f"By {results.column}", [group_table]))
+
     if results.dimensions:
         sections.append(Section("Scores", [shares("dimension", results.dimensions)]))
     if results.tiers:
@@ -382,10 +403,12 @@ def _build_sections(results: ResultsReport) -> list[Section]:
     if labelled and labelled.wrong:
         wrong_rows = _build_row_table(labelled.wrong, labelled.differing)
         sections.append(Section(_WRONG, [wrong_rows]))
+
     difference = results.difference
     if difference and difference.rows_that_differ:
         changed_rows = _build_row_table(difference.rows_that_differ, difference.differing)
         sections.append(Section(_CHANGED, [changed_rows]))
+
     if results.worst:
         worst_rows = _build_row_table(results.worst, results.not_accepted)
         sections.append(Section(WORST_ROWS, [worst_rows]))
@@ -411,6 +434,7 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
         if rate.corrected is not None:
             note = f"with {counted(rate.labels, 'label', 'labels')}"
             figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
+
     for letter, win in results.win_rates.items():
         figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_count_wins(win)))
     if results.labelled:
@@ -419,6 +443,7 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
     if results.labelled_second and difference:
         _, second_name = report_page.shorten_names(results.file, difference.file)
         figures += _build_agreement_figures(results.labelled_second, f"{second_name}: ")
+
     if difference and difference.interval:
         note = f"of {counted(difference.rows, 'row', 'rows')} in both"
         figures.append(report_page.build_difference(results.file, difference, note))
@@ -459,6 +484,7 @@ def _write_notes(results: ResultsReport) -> list[str]:
     elif labelled and labelled.left_out:
         left_out = counted(labelled.left_out, "label", "labels")
         notes.append(f"{left_out} left out: no row with this id has a verdict.")
+
     difference = results.difference
     if difference and difference.unmatched:
         notes.append(_describe_mismatch(difference.unmatched, "second results"))
@@ -468,6 +494,7 @@ def _write_notes(results: ResultsReport) -> list[str]:
         notes.append(
             f"Left out of the difference: {only_first}, {difference.only_second} of the second."
         )
+
     for judge, count in results.judged_by.items():
         notes.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
     for error, count in results.errors.items():
@@ -517,6 +544,7 @@ def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
     for row in rows:
         scores_of_row = [f"{name} {score:g}" for name, score in row.scores.items()]
         scores.append(", ".join(scores_of_row))
+
     columns: dict[str, list[str | float | None]] = {
         "id": [row.id for row in rows],
         "label": [row.label for row in rows],
@@ -526,6 +554,7 @@ def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
         "reasoning": [row.reasoning for row in rows],
         "text": [row.text for row in rows],
     }
+
     filled_columns = {name: cells for name, cells in columns.items() if any(cells)}
     table_rows = list(zip(*filled_columns.values(), strict=True))
     return Table(list(filled_columns), table_rows, total=total, is_in_list=True)

@@ -66,6 +66,7 @@ def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> Page
         others = results(open_rows(source.second), source.columns)
         name, second_name = shorten_names(source.results.name, others.name)
         second_results = page_rows.set_beside(others, second_name)
+
     texts = None
     if source.data is not None:
         rows = open_rows(source.data)
@@ -107,11 +108,13 @@ def describe_headline(summary: ResultsReport) -> str:
         parts.append(_describe_rate(rate))
     elif summary.win_rates:
         parts.append(_describe_wins(summary.win_rates))
+
     difference = summary.difference
     if difference is not None and difference.interval is not None:
         figure = build_difference(summary.file, difference)
         low, high = map(points, difference.interval.bounds)
         parts.append(f"{figure.name}: {points(figure.value)} points ({low} to {high})")
+
     if summary.undetermined:
         parts.append(f"{summary.undetermined:,} undetermined")
     return "; ".join(parts) or counted(summary.rows, "row", "rows")

@@ -257,10 +257,12 @@ class DataOptions(NamedTuple):
             # Without quotes, the shell takes `>= 0.9` as a redirection to the file `=`, and a path.
             problem = "put the condition in quotes, and leave paths out"
             raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
+
         others = {"a path": files, "--task-id": task_id}
         for name, value in others.items():
             if value:
                 raise UsageError(f"--data and {name} do not go together; give one of the two")
+
         self._check_results()
         self._check_batch()
         self._check_ray()
@@ -270,6 +272,7 @@ class DataOptions(NamedTuple):
             raise UsageError(
                 "--run names the rows of an --out, without --on ray; give a name and a file"
             )
+
         self._check_agreement()
         self._check_until()
         if self.on and self.batch:
@@ -322,12 +325,14 @@ class DataOptions(NamedTuple):
             raise UsageError(
                 f"{given_twice} is given twice: that is for rows; name them with --data"
             )
+
         others = {
             "--agree": self.agree,
             "--until": self.until,
             "--batch": self.batch,
             "--on": self.on,
         }
+
         for name, value in others.items():
             if value:
                 raise UsageError(f"{name} goes with one {given_twice}; leave one of the two out")
@@ -353,6 +358,7 @@ class DataOptions(NamedTuple):
         """Raise `UsageError` for options that don't go with --until."""
         if self.until is None:
             return
+
         conflicts = (
             ("--agree", self.agree, "a promise is about all rows, and --until leaves rows out"),
             ("--batch", self.batch, "a batch is paid for as a whole"),

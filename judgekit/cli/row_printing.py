@@ -102,8 +102,10 @@ class RowPrinter:
             if not self._kept.tell():  # nothing was written
                 return None
             path = self._kept.name
+
         if path is None:
             return None
+
         no_stdin = io.BytesIO()  # results don't come from standard input
         rows = open_rows(lines_behind(path), no_stdin)
         rows.name = name

@@ -49,6 +49,7 @@ def summarize_run(
         describe_cost(run),
         *_describe_labels(run),
     ]
+
     if run.thoughts:
         parts.append(f"{counted(run.thoughts, '<think> block', '<think> blocks')} left out")
     if others:
@@ -96,6 +97,7 @@ def _describe_labels(run: DatasetRun) -> list[str]:
         agreed, compared, left_out = agreement(run.labels)
     except UsageError as error:  # the verdicts are still valid, and `report` has more options
         return [f"labels not compared: {error}"]
+
     parts = []
     if compared:
         parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
@@ -127,6 +129,7 @@ def describe_progress(run: DatasetRun, total: int | None, started: float) -> str
     verdicts = _count_verdicts(run, _WORST_FIRST) or "no verdict yet"
     if run.waits_for:
         return f"{rows}: {verdicts}, {describe_cost(run)}; waiting for {run.waits_for}"
+
     seconds = max(time.monotonic() - started, 0.001)  # never divide by 0
     rows_a_second = run.judged / seconds
     time_left = ""

@@ -81,6 +81,7 @@ def judge_rows(
     request = JudgeRequest(**request_fields)
     if options.batch and request.deadline is not None:
         raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
+
     condition = None
     if options.until is not None:
         condition = parse_condition(options.until, task, "--until")
@@ -92,6 +93,7 @@ def judge_rows(
     if options.on and not source.can_split:
         problem = "--on ray cannot have several machines read such a file"
         raise UsageError(f"{source.name}: {problem}; leave --on out")
+
     dataset, matched, remarks = open_dataset(source, row_options, project, request)
     id_columns = [dataset.id_column] if dataset.id_column else []
     note(*source.describe(matched, *id_columns), *remarks)
@@ -103,6 +105,7 @@ def judge_rows(
     if run_options.variants:
         variants = Variants.of(run_options.variants, run_options.combination)
         dataset = variants.bind(dataset, row_options, matched, project)
+
     if options.run is not None:
         dataset = replace(dataset, taken=dataset.taken.with_names([results.RUN]))
     if run_options.is_estimate:
@@ -114,6 +117,7 @@ def judge_rows(
     if options.agree is not None:
         promised = _bind_promise(options, dataset, project, request)
         dataset = promised.bound
+
     if condition is not None:  # rows are drawn at random, so read all of them
         dataset = replace(dataset, rows=list(dataset.rows))
 
@@ -125,6 +129,7 @@ def judge_rows(
         run=options.run,
         expected=partial(row_options.expected, matched),
     )
+
     job = _Job(
         task=task,
         options=options,
@@ -288,10 +293,12 @@ def _judge_here(job: _Job) -> _Outcome:
         source=source,
         run=options.run,
     )
+
     with results:
         work.results = results
         if job.condition is not None:
             return _judge_until(job, results)
+
         promised_run = _make_promised_run(job)
         if promised_run is not None:
             runner: Runner = promised_run
@@ -299,12 +306,14 @@ def _judge_here(job: _Job) -> _Outcome:
             # If the total is unknown, count no rows as new.
             new_rows = (total or 0) - results.count_earlier()
             runner = _make_runner(job, new_rows)
+
         judge = partial(runner, work.pending(), work.on_record)
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
         outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
         if promised_run is None:
             return outcome
+
         agreement = promised_run.tally().sum_up()
         if agreement is None:  # no rows were judged under the promise
             return outcome
@@ -327,6 +336,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
         out=job.options.out,
         is_fresh=job.options.fresh,
     )
+
     run = UntilRun(until_job, job.work)
     # The number of rows that it takes isn't known in advance.
     is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
@@ -358,6 +368,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
         others=outcome.others,
         is_settled=outcome.answer is not None and outcome.answer.holds is not None,
     )
+
     if sys.stderr is not None and not output.current.quiet:
         for line in (summary, *outcome.lines):
             sys.stderr.write(f"{output.make_printable(line)}\n")
@@ -379,6 +390,7 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
         warn(escaped(f"{work.failed}{more}"))
+
     if work.problem:
         warn(escaped(str(work.problem)))
     if work.gave_up:
@@ -401,6 +413,7 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
     """Build the run under a promise of agreement, or None without a promise."""
     if job.promised is None:
         return None
+
     from judgekit.data.promised import PromisedJob, PromisedRun
 
     promised_job = PromisedJob(
@@ -488,6 +501,7 @@ def _judge_on_ray(job: _Job) -> _Outcome:
         from judgekit.data import on_ray
     except ImportError as error:
         raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
+
     options = job.options
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - `check` made sure
     jobs = job.run_options.jobs
@@ -501,6 +515,7 @@ def _judge_on_ray(job: _Job) -> _Outcome:
         total = ray_run.check(job.source.schema)
         is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.work, total)
         ray_run.finish()
+
     return _Outcome(options.out, total, is_interrupted, seconds)
 
 
@@ -566,6 +581,7 @@ class _NewSubjects:
         for row in self._dataset:
             if isinstance(row, UnreadableRow):
                 raise unreadable_error(self._dataset.name, row, 0)
+
             if row.subject is None:
                 self._unjudgeable += 1
             elif results.kept(row.row_id, row.fingerprint) is not None:

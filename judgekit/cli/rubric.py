@@ -118,8 +118,10 @@ def check(
     for option, value in needing_run.items():
         if value and not run:
             raise UsageError(f"{option} is for the cases of --run; add --run")
+
     if keep and repeat == 1:
         raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
+
     if not references:
         references = [str(path) for _, path in search_path.rubric_files(get_project_path())]
 
@@ -129,13 +131,16 @@ def check(
         if checked is None:
             codes.append(Exit.BAD_CONFIG)
             continue
+
         loaded, cases, wrong = checked
         if not as_json:
             count = counted(len(cases), "labelled case", "labelled cases")
             summary = f"is valid, {count}, SHA-256 {loaded.sha256}"
             say(f"{loaded.path}: {loaded.rubric.ref} {summary}")
+
         if not run:
             continue
+
         modes = (mode,) if mode else MODES
         codes += _judge_cases(loaded, cases, modes, at_least, as_json=as_json)
         for one_mode in modes:
@@ -146,6 +151,7 @@ def check(
                     loaded, cases, one_mode, repeat, keep=keep, as_json=as_json
                 )
                 codes.append(code)
+
     return max(codes, key=_BY_BADNESS.index)
 
 
@@ -170,6 +176,7 @@ def _read_if_sound(reference: str) -> _SoundRubric | None:
     except ConfigError as error:
         warn(str(error))
         return None
+
     return _SoundRubric(loaded, cases, wrong) if is_sound else None
 
 
@@ -230,11 +237,13 @@ def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> 
         reason = f": {reasons[0]}" if reasons else ""
         warn(f"{mode}: no case was decided{reason}")
         return Exit.HUMAN_NEEDED
+
     code = Exit.ACCEPTED
     undecided = ""
     if agreement.undecided:
         code = Exit.HUMAN_NEEDED
         undecided = f", {agreement.undecided} undecided"
+
     if agreement.share.value < at_least:
         code = Exit.REJECTED
     count = f"{agreement.right} of {agreement.decided} as labelled"
@@ -263,6 +272,7 @@ def _judge_wrong_texts(
             record = {"mode": mode, "judge": judge, "accepted_wrong": shares}
             emit(json.dumps(record, ensure_ascii=False))
             continue
+
         parts = []
         for kind, accepted in kinds.items():
             count = f"{accepted.right} of {accepted.decided} {kind}"
@@ -333,6 +343,7 @@ def diff(
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
     if model and not run:
         raise UsageError("--model is for the cases of --run; add --run")
+
     from judgekit.rubric.lint import list_changes
 
     old = _load_rubric(before)
@@ -341,6 +352,7 @@ def diff(
         old_task = f"{old.rubric.ref} is for {old.rubric.task!r}"
         tasks = f"{old_task}, {new.rubric.ref} for {new.rubric.task!r}"
         raise UsageError(f"{tasks}; rubrics of one task can be compared")
+
     say("\n".join(map(str, list_changes(old.rubric, new.rubric))) or "no difference")
     if run:
         _compare_verdicts(old, new, mode)
@@ -354,6 +366,7 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     cases = read_cases(new) or read_cases(old)
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
+
     modes = (mode,) if mode else MODES
     old_trials = runner.judge_cases(old, cases, get_project_path(), modes=modes)
     new_trials = runner.judge_cases(new, cases, get_project_path(), modes=modes)
@@ -365,6 +378,7 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
             effect = "worse"
         else:
             effect = "still not right"
+
         flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {effect})"
         say(f"{tried.mode:<8} {tried.case:<28} {flip}")
 
@@ -392,6 +406,7 @@ def begin_rubric(
 
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
+
     folder = get_project_path() / ".judgekit" / "rubrics"
     if user:
         folder = Path(environment.RUBRICS.path())

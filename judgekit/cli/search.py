@@ -42,8 +42,10 @@ def search(
         problem = plain.explain_refusal(root or (), judge=judge)
         if problem:
             raise UsageError(problem)
+
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
+
     options.check_filled("QUERY", "words to search for", query)
     search_options: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
 
@@ -62,6 +64,7 @@ def search(
     if use_engine:
         # Other roots, such as claude:auto, depend on the current folder.
         use_engine = all(Path(name).is_dir() for name in root or ())
+
     selection = client.call(
         "search", write_body, answers.value, search_here, use=use_engine, warn=note
     )
@@ -70,6 +73,7 @@ def search(
     for line in selection.pop("notes"):
         warn(line)
         degraded = degraded.removeprefix(line).removeprefix("; ")  # don't print it twice
+
     if degraded:
         warn(f"no model decided, so BM25 did: {degraded}")
     if as_json:
@@ -87,6 +91,7 @@ def _print_results(results: list[dict[str, Any]]) -> None:
         title = typer.style(" ".join(result["title"].split()), bold=True)
         say(f"{rank:>2}. {title}{_count_alike(result)}")
         _print_details(result)
+
     if len(in_force) < len(results):
         say("Not in force any more:")
     for result in results:
@@ -149,6 +154,7 @@ def status(root: Roots = None, as_json: options.AsJson = False) -> None:
         if state["updated"] is not None:
             updated = datetime.fromtimestamp(state["updated"], UTC)
             state["updated"] = updated.isoformat(timespec="seconds")
+
     if as_json:
         emit(json.dumps({"roots": states}))
         return
@@ -162,6 +168,7 @@ def _print_state(state: dict[str, Any]) -> None:
     if state["path"] is None:
         say("    no index yet; the first query builds it")
         return
+
     freshness = "stale; the next query updates it" if state["stale"] else "up to date"
     entries = counted(state["entries"], "entry", "entries")
     files = counted(state["files"], "file", "files")
@@ -171,6 +178,7 @@ def _print_state(state: dict[str, Any]) -> None:
     if state["pending"]:
         pending = counted(state["pending"], "file", "files")
         say(f"    {pending} not read yet; the next query continues")
+
     for problem in state["problems"]:
         say(f"    problem: {problem}")
 
@@ -185,6 +193,7 @@ def rebuild(root: Roots = None) -> None:
             "this Python's SQLite has no full-text search (FTS5), so there is no index to build; "
             "install judgekit with another Python"
         )
+
     stores, profiles = _find_stores(root)
     for store in stores:
         started = time.perf_counter()
@@ -224,6 +233,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
             stores[str(folder)] = None
         else:
             warn(f"{root}: outside the project; only your own configuration may name such a root")
+
     if not stores:
         warn("no store found; name one with --root")
     return list(stores), Profiles(compile_profiles(Path(project)))

@@ -144,12 +144,14 @@ def parse_updates(text: str) -> list[RefUpdate]:
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
+
         update = _parse_update(line)
         if update is None:
             raise InputError(
                 f"stdin:{number}: expected <local ref> <local oid> <remote ref> <remote oid>"
             )
         updates.append(update)
+
     return updates
 
 
@@ -201,6 +203,7 @@ def count_changed_lines(
             counts[path] = max(
                 changed_lines, counts.get(path, 0)
             )  # keep another update's higher count
+
     return counts
 
 

@@ -45,6 +45,7 @@ def examine_push(
     for update in updates:
         if update.local_oid in commit_by_name:
             tips[commit_by_name[update.local_oid]] = None
+
     histories: dict[str, History] = {}
     if tips:
         histories = history.read_histories(repository, list(tips), remote_commits)
@@ -113,6 +114,7 @@ class _Examination:
         if tree is None:
             self._add_omission(PARTIAL)
             return
+
         old_tree = None
         if self.old_tip is not None:
             old_tree = self._read_tree(self.old_tip, is_needed)
@@ -181,6 +183,7 @@ class _Examination:
                 reason = NO_FILE
             else:
                 reason = GONE
+
             self.pushed.skipped.add(reason, path)
 
     def _find_unexplained_changes(
@@ -224,8 +227,10 @@ class _Examination:
                 if blob in moved_blobs:
                     self.pushed.skipped.add(MOVED, path)
                     continue
+
                 commit = commit_finder.find_commit(path, blob)
                 changes.append(ChangedFile(commit, path, blob, attributed=False))
+
         return changes
 
     def _note_gap(self, gap: str) -> None:
@@ -331,10 +336,12 @@ class _Origins:
             was_judged = earlier_path is not None and wanted(change._replace(path=earlier_path))
             if was_judged:
                 continue
+
             self.moved_from.pop(file, None)
             commits = dict.fromkeys(self.commits_by_path[change.path])  # without duplicates
             earlier_commits = tuple(commit for commit in commits if commit != change.commit)
             changes.append(change._replace(earlier=earlier_commits))
+
         return changes
 
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:

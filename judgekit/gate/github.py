@@ -137,6 +137,7 @@ def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
     mark = issues.read_mark(fields["body"] or "")
     if mark is None:
         return None
+
     token, fingerprint = mark
     return ListedIssue(
         number=fields["number"],
@@ -285,6 +286,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
             # Skip a verdict that was sent before, or that another process is sending now.
             if not _claim_notice(folder, notice_key):
                 continue
+
             is_sent = False
             try:
                 seconds_left = deadline - time.monotonic()
@@ -292,12 +294,14 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
                 is_sent = failure is None
             finally:
                 _release_notice(folder, notice_key, is_sent=is_sent)
+
             if failure is not None:
                 return failure
     except programs.Unfinished:
         return f"not done after {SECONDS:g} s"
     except (OSError, ValueError) as error:
         return str(error)
+
     return None
 
 
@@ -386,12 +390,14 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
         is_earlier = line.timestamp <= verdict.timestamp
         if is_same_task and is_earlier and line.id != verdict.id:
             earlier_verdicts.append(line)
+
     earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
 
     count = 0
     for judged in (verdict, *earlier_verdicts):
         if judged.verdict != "improve":  # this one breaks the series
             break
+
         improve_rounds = 0
         for judged_round in judged.rounds:
             opinion = judged_round.opinion
@@ -399,6 +405,7 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
                 improve_rounds += 1
         # A verdict can be `improve` although no single round was.
         count += max(1, improve_rounds)
+
     return count
 
 

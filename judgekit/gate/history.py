@@ -83,8 +83,10 @@ def read_histories(
             oids_by_tip = _list_new_commits(repository, tips, remote_commits)
             revisions = list(dict.fromkeys(chain.from_iterable(oids_by_tip.values())))
             limit = "--no-walk=unsorted"
+
         if not revisions:
             return {}
+
         lines = "\n".join([*revisions, ""])  # "" adds a newline at the end
         raw = repository.ask(*_LOG, limit, stdin=lines.encode())
     except GitError:
@@ -150,6 +152,7 @@ def _list_new_commits(
                 if rank is not None and rank not in seen_ranks:
                     seen_ranks.add(rank)
                     heapq.heappush(waiting_ranks, rank)
+
     return oids_by_tip
 
 
@@ -222,6 +225,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
             step = _parse_step(commit, entry.split(" "), parents, fields)
             if step is not None:
                 steps.append(step)
+
     if commit is not None:
         yield commit, steps
 

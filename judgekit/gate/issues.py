@@ -140,6 +140,7 @@ def _write_finding_lines(verdict: VerdictLine) -> list[str]:
             lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT, indent, indent))
         if finding.suggestion:
             lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT, indent, indent))
+
     return lines
 
 

@@ -228,11 +228,13 @@ def _list_regular_files(
         path = entry.path
         if not _is_safe(path):
             continue
+
         if entry.mode.startswith(FILE):
             files.append(entry)
         elif _is_deciding(path, paths):
             problem = "not a regular file, and the gate follows no links; replace it with the file"
             raise ConfigError(problem, path=_name_in_commit(commit, path))
+
     return files
 
 
@@ -324,6 +326,7 @@ def store_selection(
     # The selections of multiple commits can't be stored as one.
     if len(commits) > 1:
         return
+
     selection = {
         "key": _make_selection_key(repository, commits),
         "paths": patterns,

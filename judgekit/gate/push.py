@@ -229,6 +229,7 @@ def judge_push(
                 changes.updates_with_commits,
                 remote_commits,
             )
+
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
             in_ci = base is not None and reviewers.is_ci()
             return _judge_changes(
@@ -371,6 +372,7 @@ def _judge_changes(
     if reviewed is not None:
         notes += reviewed.notes
         reviewer_names = [reviewer.token for reviewer in reviewed.reviewers]
+
     rows = [gatekeeper.rows[change.path, change.blob] for change in changes]
     return report_of_nothing._replace(
         rows=rows, mode=mode, notes=list(dict.fromkeys(notes)), reviewers=reviewer_names
@@ -403,6 +405,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
     reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
     if not reasons:
         return "blocking"
+
     for reason in reasons:
         notes.append(f"blocking is suspended until the KPIs recover: {reason}")
     if not is_recorded:
@@ -410,6 +413,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
             ledger.add(ModeChange(mode="advisory", why=reasons))
         except LedgerError as error:
             notes.append(str(error))
+
     return "advisory"
 
 
@@ -468,6 +472,7 @@ class _Gatekeeper:
             )
             if not is_decided:
                 for_models.append((file.change, file.document))
+
         if not for_models:
             return
 
@@ -590,5 +595,6 @@ class _Gatekeeper:
             lost=is_lost,
             verdict=verdict.record(),
         )
+
         self.rows[change.path, change.blob] = row
         self.run.on_verdict(row)

@@ -177,6 +177,7 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
         is_upstream = not remote_addresses.isdisjoint(upstream_addresses)
         if is_upstream:
             oids += [ref.oid for ref in refs.get(name, [])]
+
     return list(dict.fromkeys(oids))
 
 
@@ -237,12 +238,14 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
         raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
     except GitError:  # none is configured
         return {}
+
     refspecs: defaultdict[str, list[Refspec]] = defaultdict(list)
     for entry in os.fsdecode(raw).split("\0"):
         if entry:  # remote.NAME.fetch, a line break, and the refspec
             key, _, value = entry.partition("\n")
             name = key.removeprefix("remote.").removesuffix(".fetch")
             refspecs[name].append(Refspec.parse(value))
+
     return dict(refspecs)
 
 
@@ -269,6 +272,7 @@ def _select_refs(
         source = _find_source(ref, folder, refspecs)
         if source is not None and not _is_excluded(source, refspecs):
             tracked_refs.append(ref._replace(source=source))
+
     has_branches = any(ref.source != "HEAD" for ref in tracked_refs)
     if has_branches:
         return tracked_refs

@@ -142,6 +142,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
         server = shared.configured(settings)
         if server is None:
             return ReviewedOverrides(notes=notes)
+
         return ReviewedOverrides(
             reviewers=_read_reviewers(repository, notes),
             overrides=list(_fetch_overrides(server, project)),
@@ -149,6 +150,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
         )
     except JudgekitError as error:
         notes.append(f"overrides are not known: {error}")
+
     return ReviewedOverrides(notes=notes)
 
 

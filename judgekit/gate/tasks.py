@@ -77,6 +77,7 @@ def judge_task(
         [file.sha256 for file in document.files],
         without_terminal=settings.gate.override_without_terminal,
     )
+
     if override is not None:
         loaded = service.rubric(settings, project, request)
         mode = request.mode or settings.judge.mode
@@ -90,6 +91,7 @@ def judge_task(
             verdict = ledger.add_verdict(verdict, decisions, text=settings.ledger.text)
         except LedgerError as error:
             return verdict, [str(error)]
+
     return verdict, []
 
 
@@ -127,6 +129,7 @@ def decide_without_models(
             why=override.why,
             who=override.who,
         )
+
     subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
 
     return Verdict(
@@ -184,6 +187,7 @@ def _list_recent_files(
     for name in dict.fromkeys(output.split("\0")):
         if not name or not wanted.match(name):
             continue
+
         path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
         with suppress(OSError):
             status = os.lstat(path)
@@ -195,6 +199,7 @@ def _list_recent_files(
             is_behind_link = os.path.realpath(path) != os.path.normpath(path)
             if not is_behind_link:
                 recent_files.append((status.st_mtime, name))
+
     return recent_files
 
 

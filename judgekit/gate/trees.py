@@ -26,12 +26,14 @@ class Tree:
         for entry in repository.entries(commit):
             if not is_needed(entry.path):
                 continue
+
             if entry.mode.startswith(FILE):
                 blobs = tree.blobs.setdefault(entry.path, [])
                 if entry.oid not in blobs:
                     blobs.append(entry.oid)
             else:
                 tree.no_files.add(entry.path)
+
         return tree
 
     def has(self, path: str, blob: str) -> bool:

@@ -80,6 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
+
     unknown_option = ""  # a warning about it
     try:
         if arguments is None:
@@ -99,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         _warn("interrupted; nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
         _warn(f"internal error; nothing added to the prompt: {type(error).__name__}: {error}")
+
     return 0
 
 
@@ -127,6 +129,7 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return answer_prompt(payload)
     if event in ("Stop", "AfterAgent"):
         return _answer_stop(payload)
+
     if event == "PostCompact":
         _forget_session(payload)
     elif event == "PreCompress":
@@ -139,6 +142,7 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         _start_engine(_find_project(payload))
     elif event in ("PostToolUse", "AfterTool"):
         _refresh_indexes(payload)
+
     return "", []
 
 

@@ -60,6 +60,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
         "pool": confidence.PROMPT_POOL,
         "patience": PATIENCE,
     }
+
     if configured["command"]:
         from judgekit.retrieval import command  # noqa: PLC0415 - starts a program, if the user names one
 
@@ -143,6 +144,7 @@ def render_context(
         if block:
             blocks.append(block)
             room -= len(block) + line_break
+
     if nudge:
         blocks.append(nudge)
     return "\n".join(blocks)

@@ -96,6 +96,7 @@ def get_argument_vector(hook: object) -> list[str]:
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
+
     line = hook.get("command")
     arguments = hook.get("args")
     if not isinstance(line, str) or len(line) > _LONGEST:
@@ -158,6 +159,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
         seconds = TIMEOUTS.get(event, TIMEOUT)
         timed_hook = hook | {"timeout": seconds * client.per_second}
         new_entries.append((event, tools, timed_hook))
+
     settings = parse_settings(text, path)
 
     # Compare strings, since dicts can't be sorted.
@@ -169,12 +171,14 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise _build_shape_error(path, "hooks", "an object of events")
+
     for event, tools, timed_hook in new_entries:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)
         group: dict[str, Any] = {} if tools is None else {"matcher": tools}
         group["hooks"] = [timed_hook]
         groups.append(group)
+
     return _format_like(settings, text)
 
 

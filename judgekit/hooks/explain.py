@@ -65,6 +65,7 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
     for part in prompt_parts:
         for term in part.terms:
             words[term.text] = None
+
     listed_words = ", ".join(words) if words else _NO_WORDS
     lines.append(f"words: {listed_words}")
     has_several_parts = len(prompt_parts) > 1
@@ -108,10 +109,12 @@ def _explain_candidates(
             reason = _describe_repeat(candidate, repeats.MENTIONED, session)
         else:
             outcome, reason = _describe_outcome(candidate, without_repeats, configured)
+
         title = short_line(candidate.title, _TITLE)
         place = _name_place(candidate, project)
         lines += [f"{outcome:<10} {title} -> {place}", f"           {reason}"]
         lines += _describe_evidence(candidate, project, has_several_parts=has_several_parts)
+
     return lines
 
 
@@ -189,6 +192,7 @@ def _list_judge_warning(project: str) -> list[str]:
         from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only for people
     except ImportError:  # the plugin by itself, without packages
         return []
+
     try:
         warning = describe_judge_without_effect(Path(project))
     except ConfigError:  # the caller already reported problems in the configuration
@@ -202,6 +206,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
         ]
+
     lines = [f"log: {get_log_path()}"]
 
     beginning = short_line(prompt, PROMPT_CHARS)
@@ -400,6 +405,7 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
             "label": hit.confidence_label,
         }
         memories.append(memory)
+
     return memories
 
 

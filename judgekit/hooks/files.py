@@ -57,6 +57,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
     """
     if not change.changes or change.after is None:
         return
+
     if change.backup:
         _move(change.path, change.backup, is_users=change.is_users)  # another program's file
     try:
@@ -83,6 +84,7 @@ def uninstall(change: FileChange) -> None:
     """
     if not change.changes:
         return
+
     if change.backup:
         _move(change.backup, change.path, is_users=change.is_users)
     else:
@@ -173,6 +175,7 @@ def replace(
         if isinstance(error, OSError):
             raise _input_error(path, error, "cannot be written") from None
         raise
+
     return new_folders
 
 
@@ -247,6 +250,7 @@ def _write_records(folders: list[str], records: dict[str, Record]) -> None:
     for name, (before, sha256) in records.items():
         text = None if before is None else before.decode()
         files[name] = (text, sha256)
+
     with contextlib.suppress(OSError, InputError):
         if not folders and not records:
             path.unlink(missing_ok=True)

@@ -142,6 +142,7 @@ def _choose_threshold(
         result["more"] = estimate_more_labels(precision)
     else:
         result["after"] = unchanged.before | {name: best_threshold.value}
+
     return unchanged.model_copy(update=result)
 
 
@@ -210,6 +211,7 @@ def _measure_threshold(
             pair = trial.make_pair(hit)
             if pair not in answers:
                 return None
+
             answer = answers[pair]  # None if the person couldn't tell
             if answer is True:
                 relevant += 1
@@ -275,6 +277,7 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         copy = users_file.with_name(f"{users_file.name}.{moment}")  # the backup
         written.append(str(copy))
+
     try:
         outputs.make_folder(str(users_file.parent), private=True)
         outputs.write_atomically(str(copy), source.read_bytes(), private=True)

@@ -114,6 +114,7 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
         _refuse_if_off(repository_folder, folder)
         if repository_folder.shared:
             return repository_folder
+
     remedy = "set one with git config --global core.hooksPath FOLDER"
     effect = "which replaces the hooks of every repository"
     raise UsageError(f"no shared hooks folder is set up; {remedy}, {effect}")
@@ -481,11 +482,13 @@ def _describe_foreign(
         if not runs_gate and hooks_folder.tree is not None:
             with contextlib.suppress(InputError):  # not a regular file: its owner will report that
                 runs_gate = _manager_runs_gate(content, hooks_folder.tree)
+
         if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:
             instead = "judgekit install git runs it first, then the gate"
             yield "note", f"{path} belongs to another program; {instead}"
+
         if not os.access(path, os.X_OK):
             yield "note", f"{path} is not executable: git skips it"
 

@@ -75,6 +75,7 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
         hook = entries.build_portable_entry(client)
     else:
         hook = entries.build_fastest_entry(client=client)
+
     text = (removal.before or b"").decode()
     with_hook = entries.add_hook(text, hook, str(path), client)
     after = removal.before if with_hook == text else _encode(with_hook)
@@ -152,6 +153,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
         ]
         if not file_hooks:
             continue
+
         prompt_hooks += file_hooks
 
         if client.alone:
@@ -267,6 +269,7 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
             states = _get_value(general, "hooks.state")
             if isinstance(states, dict) and any(key.startswith(f"{path}:") for key in states):
                 yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
+
     if client is CLAUDE_CODE and is_plugin_enabled(project):
         yield "the plugin still answers prompts; /plugin in Claude Code removes it"
 

@@ -50,10 +50,12 @@ def choose_by_judge(
     candidates = list_judged(ranked)
     if not candidates:
         return None
+
     try:
         judged = _judge(prompt, candidates, payload, configured)
     except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
         judged = f"not judged ({type(error).__name__}: {error}); {_BM25}"
+
     if isinstance(judged, str):
         notes.append(judged)
         return None

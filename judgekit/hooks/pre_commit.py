@@ -85,6 +85,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
         text = (before or b"").decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+
     record = files.find_record(path)
     if record is not None and files.is_unchanged(path, before):
         return FileChange(path, before, after=record.before)
@@ -210,6 +211,7 @@ def _remove_lines(text: str) -> str | None:
     lines = text.split("\n")
     if not lines[start].lstrip().startswith("- "):
         return None
+
     end = _find_end(lines, start)
     other_lines = [*lines[:start], *lines[end:]]
     # Remove the item from the parsed data as well, to compare both results.
@@ -217,6 +219,7 @@ def _remove_lines(text: str) -> str | None:
     if not repos:
         key_line, _ = data.lc.key("repos")
         other_lines[key_line] = other_lines[key_line].replace("repos:", "repos: []", 1)
+
     changed = "\n".join(other_lines)
     # In an unusual layout, that can change something else. So check that the text has the expected data.
     try:
@@ -236,6 +239,7 @@ def _find_end(lines: Sequence[str], start: int) -> int:
         if line.strip() and not is_indented_more:
             break
         end += 1
+
     while not lines[end - 1].strip():
         end -= 1
     return end

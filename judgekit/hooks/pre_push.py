@@ -66,6 +66,7 @@ def finish_early(words: Sequence[str]) -> int | None:
     """
     if "--pre-push" not in words:
         return None
+
     ended_child = watchdog.split(PREPARATION)
     if ended_child is not None:  # this is the parent
         code, code_if_late = ended_child
@@ -88,8 +89,10 @@ def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
         pushed = policy.find_skips_if_none_judged(repository, updates, *remote_and_url)
     except Exception:  # noqa: BLE001 - the full run will meet and report the same problem
         return None
+
     if pushed is None:  # something is judged
         return None
+
     if updates:
         _warn(describe_run([], pushed.skipped.group_by_reason(), []))
     return Exit.ACCEPTED
@@ -127,6 +130,7 @@ def check(
                 return None
             if all(update.deletes for update in updates):
                 return _report_deletions(run, updates)
+
         return _judge(run, updates, remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
@@ -234,6 +238,7 @@ def _read_report(response: client.Response, run: Run) -> Report:
                 return Report(**event)
     except JudgekitError as error:  # judging in this process will meet and report the same problem
         raise client.EngineOff(str(error)) from None
+
     raise client.EngineLost("lost the engine: its response ended too early")
 
 
@@ -264,6 +269,7 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
     tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
         return None
+
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
     sources = {ref.source for ref in remote.pushed_refs}
@@ -285,6 +291,7 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
         user = getpass.getuser()
     except (OSError, KeyError):  # the user has no name
         user = ""
+
     has_terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
     skip = Skip(variable=variable, who=user, terminal=has_terminal, remote=remote, refs=refs)

@@ -57,7 +57,9 @@ def read_answers(path: Path, project: str) -> Answers:
                 error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
             )
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
+
         answers[_read_pair(line, project)] = line.relevant
+
     return answers
 
 

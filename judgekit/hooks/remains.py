@@ -59,6 +59,7 @@ def purge(remains: list[Remain]) -> None:
                 shutil.rmtree(part)
             else:
                 part.unlink(missing_ok=True)
+
     for home in (environment.cache_home(), environment.state_home()):
         with suppress(OSError):  # it isn't empty
             Path(home, "logs").rmdir()

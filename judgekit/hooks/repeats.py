@@ -66,6 +66,7 @@ class HookSession:
                 repeated_hits.append(hit)
             else:
                 new_candidates.append(hit)
+
         ranked.repeated = repeated_hits
         ranked.candidates[:] = new_candidates
 
@@ -173,4 +174,5 @@ def _sort_newest_first(folder: str) -> list[str]:
                     continue
     except OSError:
         return []
+
     return [path for _, path in sorted(files, reverse=True)]

@@ -153,6 +153,7 @@ def read_descriptions(root: str) -> dict[str, str]:
                 text_by_category[name] = text
     except (KeyError, TypeError, AttributeError):
         return {}
+
     return text_by_category
 
 
@@ -231,9 +232,11 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
         except ConfigError as error:
             problem = problem or str(error).replace("\n", "; ")  # keep the project's problem
             continue
+
         if problem:  # the project's file was invalid
             problem = f"{problem}; ignoring the project's settings"
         return values, trusted, problem
+
     return values, trusted, f"{problem}; using the defaults"
 
 
@@ -249,6 +252,7 @@ def describe_off(project: str) -> str:
         from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
     except ImportError:  # it's the plugin, without packages
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
+
     try:
         reason = explain_off(Path(project))
     except ConfigError:  # the caller reports this
@@ -276,12 +280,14 @@ def _may_switch_off(source: str) -> bool:
 
     if not os.path.isfile(source):  # reading a device might never end
         return True
+
     try:
         with open(source, encoding="utf-8-sig", errors="replace") as file:
             # UTF-16 has a NUL next to each ASCII letter. Without the NULs, the keys are readable.
             text = file.read(_MOST).replace("\0", "")
     except OSError:
         return True
+
     if source == environment.SETTINGS.path() and _FOLDERS in text:
         return True  # this project can be one of those folders
 
@@ -293,4 +299,5 @@ def _may_switch_off(source: str) -> bool:
             switches = []
         except ValueError:  # it isn't clear which section each `enabled` belongs to
             pass
+
     return not all(switch.lower() in _TRUE for switch in switches)

@@ -94,6 +94,7 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
         figures = _count_logged(logged, configured)
     else:
         figures = _count_remembered(configured)
+
     if as_json:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
 
@@ -101,11 +102,13 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
     for memory in figures.get("memories", ())[:_LISTED]:
         title = short_line(memory["title"], _TITLE)
         descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
+
     if configured["log"]:
         log_state = "on"
     else:
         path = environment.SETTINGS.path()
         log_state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
+
     template = _TEXTS["logged" if logged else "remembered"]
     text = template.format(**figures, state=log_state, listed="; ".join(descriptions))
     has_enough_prompts = figures.get("judged_prompts", 0) >= _SURE
@@ -151,11 +154,13 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         exchange = _take_exchange(exchanges.get(str(session), []), line.get("prompt"))
         if exchange is None:
             continue
+
         counts["answered_prompts"] += 1
         if mentioned:
             counts["answered_nudges"] += 1
             if _count_searches(exchange) or _find_opened(mentioned, exchange):
                 counts["nudges_followed"] += 1
+
         if injected:
             counts["answered_injections"] += len(injected)
             # The agent didn't get these, so they show how often such words appear by chance.

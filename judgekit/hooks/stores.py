@@ -48,6 +48,7 @@ def describe_stores(project: str) -> Iterator[str]:
             at_least = "" if is_whole else "at least "
             memories = counted(count, "memory", "memories")
             yield f"it reads {path} ({root}): {at_least}{memories}"
+
     if not total:
         yield from _propose_roots(configured.project, configured["roots"])
 

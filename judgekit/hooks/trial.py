@@ -181,8 +181,10 @@ def try_prompts(
                 model=choice.model,
                 sureness=choice.sureness,
             )
+
         tried.trials.append(trial)
         progress(done_count)
+
     return tried
 
 
@@ -259,6 +261,7 @@ def _choose_by_judge(
     if ranked.fallback is not None:  # without full-text search, the hook doesn't ask models
         tried.unjudged.append(search.NO_FULL_TEXT)
         return _Choice()
+
     parts = judged.list_parts(candidates)
     reply = search.judged_hook(prompt, candidates, parts, payload={}, project=configured.project)
     if isinstance(reply, str):
@@ -401,4 +404,5 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
         if hit.path in trial.sureness:
             row["probability"] = trial.sureness[hit.path]
         pair_rows.append(row)
+
     return pair_rows

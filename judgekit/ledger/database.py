@@ -124,10 +124,12 @@ class Database:
             with suppress(IndexError, self._driver.OperationalError):
                 connection = self._idle.pop()
                 connection.execute("")
+
             if connection is None or connection.closed:
                 connection = self._driver.connect(
                     **self._parameters, autocommit=True, prepare_threshold=None
                 )
+
             with connection.transaction():
                 yield connection
         except self._driver.Error as error:
@@ -387,6 +389,7 @@ class Database:
                     raise UsageError(
                         "this Idempotency-Key came with another request; use a new key"
                     )
+
             if answer is None:
                 raise StoreError(
                     "this request is being judged; ask again for its verdict", 1, wire_name="busy"

@@ -49,6 +49,7 @@ def make_csv(records: Iterable[Record]) -> str:
             labels.append(record)
         elif isinstance(record, OverrideLine):
             overrides.append(record)
+
     label_by_id = kpi.find_majority_labels(labels)
 
     table = io.StringIO()
@@ -60,6 +61,7 @@ def make_csv(records: Iterable[Record]) -> str:
             if isinstance(cell, str):
                 cells[index] = defuse_cell(cell)
         writer.writerow(cells)
+
     return table.getvalue().removesuffix("\n")
 
 
@@ -131,6 +133,7 @@ def send_unsent(
         raise JudgekitError(
             f"{ledger.folder}: cannot be sent ({error.strerror or error})"
         ) from None
+
     return sent_lines, remarks
 
 

@@ -102,6 +102,7 @@ def _convert_push(older: Fields) -> Fields:
         if not isinstance(finding, dict):
             finding = {"issue": finding}  # noqa: PLW2901 - the oldest lines have only the issue
         findings.append({key: _to_text(finding.get(key)) for key in _FINDING_KEYS})
+
     findings += _read_suggestions(older.get("revision_suggestions"))
 
     author = older.get("author")
@@ -188,6 +189,7 @@ def _read_override(older: Fields) -> Fields | None:
     decision = override.get("decision")
     if decision not in ("accept", "reject"):
         return None
+
     at = _read_time(override.get("at") or older.get("timestamp"), "human_override.at")
     return {
         "decision": decision,
@@ -297,6 +299,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
             if len(new_records) == _BATCH_LINES:
                 ledger.add(*new_records)
                 new_records.clear()
+
     ledger.add(*new_records)
     return Imported(len(ids) - len(old_ids), known_lines, damaged_lines)
 
@@ -307,6 +310,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         fields = json.loads(raw)
     except (ValueError, RecursionError):
         return "not JSON"
+
     if not isinstance(fields, dict):
         return "not an object"
 
@@ -315,6 +319,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
             record = store.parse(raw)
         else:
             record = convert_verdict(fields, text=text)
+
         if isinstance(record, str):
             return record
 
@@ -327,6 +332,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         return _OUT_OF_RANGE
     except ValueError as error:
         return str(error)
+
     if isinstance(copy, str):
         return _OUT_OF_RANGE
     return record

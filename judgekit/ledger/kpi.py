@@ -211,6 +211,7 @@ def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Ev
     for record in records:
         if not isinstance(record, VerdictLine) or record.of_task:
             continue
+
         judged_content = identify_content(record)
         content_by_id[record.id] = judged_content
         content_by_task[record.task_id] = judged_content
@@ -469,6 +470,7 @@ def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
         for name, configured_name in verdict.configured.items():
             candidates[name].add(configured_name)
             configured_names.add(configured_name)
+
         for round_ in verdict.rounds:
             if round_.opinion is not None:
                 names_in_replies.add(round_.model)
@@ -559,8 +561,10 @@ def assess_readiness(
             # The same labels can help two rates, so take the larger count instead of adding them up.
             for word_to_label, count in (wanted_labels or {}).items():
                 labels[word_to_label] = max(count, labels.get(word_to_label, 0))
+
         if kpi.state != "holds":
             unmet_needs.append(f"{kpi}{remedy}")
+
     return Readiness(kpis, unmet_needs, recent_evidence, labels)
 
 

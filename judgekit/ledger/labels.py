@@ -89,6 +89,7 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
             labels.append(record)
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
+
     label_by_id = kpi.find_majority_labels(labels)
 
     # The last verdict on each content wins below. So sort the one that error rates use to the end: prefer
@@ -157,6 +158,7 @@ def _sign_verdict(verdict: VerdictLine, name: str) -> VerdictLine:
         if dismissed:
             dismissed = dismissed.model_copy(update=signature)
         findings.append(finding.model_copy(update={"dismissed": dismissed}))
+
     return verdict.model_copy(update={"human_override": override, "findings": findings})
 
 
@@ -263,6 +265,7 @@ def triage_records(records: Iterable[Record]) -> Triage:
             sorted_out.nogo.append(verdict)
         else:
             sorted_out.unclear.append(verdict)
+
     return sorted_out
 
 

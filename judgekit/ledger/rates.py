@@ -197,6 +197,7 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
         if share is None:
             return nothing_known
         shares.append((stratum.verdicts / verdicts_with_word, share))
+
     if not shares:
         return nothing_known
 

@@ -265,6 +265,7 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
         if opinion:
             opinion.pop("reasoning", None)
             findings += opinion.get("findings") or []
+
         may_quote = failure and failure["kind"] in _QUOTING
         if may_quote and failure["message"]:
             # `degraded` can repeat the message of a failure, so remove it there as well.
@@ -272,6 +273,7 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
                 quoted_message = f" ({failure['message']})"
                 fields["degraded"] = fields["degraded"].replace(quoted_message, "")
             failure["message"] = ""
+
     for finding in findings:
         finding["quote"] = ""
         finding.pop("evidence", None)
@@ -312,6 +314,7 @@ def find_newest_override(
             continue
         if newest_line is None or record.timestamp > newest_line.timestamp:
             newest_line = record
+
     return newest_line
 
 

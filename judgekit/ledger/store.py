@@ -286,6 +286,7 @@ def list_files(
             paths.update(_find_files(place, on_damage))
         elif _may_exist(place):
             paths.add(place)
+
     days = {}
     for path in sorted(paths, key=_sort_key):
         day, _ = _parse_name(path)
@@ -304,6 +305,7 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
         for name in [*subfolders, *names]:
             if not name.endswith(_SUFFIX):
                 continue
+
             path = Path(parent, name)
             if os.path.isfile(path):  # noqa: PTH113
                 yield path
@@ -365,6 +367,7 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
         while unwritten:
             written_bytes = os.write(descriptor, unwritten)
             unwritten = unwritten[written_bytes:]
+
         if durable:
             os.fsync(descriptor)
     except OSError:
@@ -599,6 +602,7 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     )
     except OSError as error:
         raise LedgerError(folder, error) from None
+
     return +counts  # `+` drops kinds with a count of 0
 
 

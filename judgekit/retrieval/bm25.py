@@ -133,6 +133,7 @@ def match_parts(
     for part in parts:
         for term in part.terms:
             term_by_text[term.text] = term
+
     terms = list(term_by_text.values())
     for number, term in enumerate(terms):
         _set_rarity(opened, number, term)
@@ -223,6 +224,7 @@ def _rate_entries(
         pairs = list(zip(hits, entries, strict=True))
         pairs.sort(key=lambda pair: -pair[0].bm25)
         _add_likeness(opened, pairs)
+
     prompt_part = part if quick else None  # only a prompt can be mere talk
     return confidence.rank_hits(hits, part.terms, opened.size, opened.profile, prompt_part)
 
@@ -247,6 +249,7 @@ def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
         hit.bm25 += term.rarity * frequency * saturation / (frequency + entry.damping)
         if term.number in entry.title_terms:
             hit.titled.add(index)
+
     return hit
 
 
@@ -300,12 +303,15 @@ def _weigh_entries(
             break
         if not term.count:  # it doesn't occur at all
             continue
+
         occurrences += term.count
         if term.number not in postings:
             (joined_numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
             postings[term.number] = joined_numbers.split(",") if joined_numbers else []
+
         for entry in postings[term.number]:
             weight_by_entry[entry] = weight_by_entry.get(entry, 0.0) + term.rarity
+
     return weight_by_entry
 
 
@@ -353,6 +359,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         for term in terms:
             for (number,) in execute(query, (term.expression,)).fetchall():
                 entries[number].indexed_terms.add(term.number)
+
     return entries
 
 
@@ -406,6 +413,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
         number, needle, _ = pattern
         if needle not in text:  # true of most patterns, and quicker than the call
             continue
+
         for position, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
             if position >= body_start:
                 weighted = weights["body"] * weight
@@ -421,6 +429,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
                 frequency_before = entry.title_frequencies.get(number, 0.0)
                 entry.title_frequencies[number] = frequency_before + weighted
                 entry.title_terms.add(number)
+
             frequencies[number] = frequencies.get(number, 0.0) + weighted
 
     # FTS5 found these terms in the unread rest of the body.
@@ -445,6 +454,7 @@ def _add_passages(
     for hit, entry in zip(hits, entries, strict=True):
         if entry.section_count:
             long_pairs.append((hit, entry))
+
     if not long_pairs:
         return
 
@@ -462,6 +472,7 @@ def _add_passages(
     for hit, entry in other_pairs:
         hit.bm25 /= 1 + PASSAGE  # as if the best section's score were 0
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
+
     for hit, entry in leading_pairs:
         _add_best_passage(hit, entry, part, opened.profile, average_length)
 
@@ -471,6 +482,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
     unread_entries = [entry for entry in entries if entry.passages is None]
     if not unread_entries:
         return
+
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
     numbers = [entry.number for entry in unread_entries]
@@ -483,6 +495,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
             entry.indexed_terms.clear()
             _count_in_entry(entry, patterns, opened.profile)
             entry.is_cut = False
+
         entry.passages = passages_by_entry.get(entry.number, [])
         # The body contains the headings, so terms that aren't in the body aren't in headings either.
         body_patterns = []
@@ -511,6 +524,7 @@ def _add_best_passage(
     numbers = [number for number, section in enumerate(sections) if section.frequencies]
     if not numbers:
         return
+
     numbers.sort(key=lambda number: -scores[number])
     best_number, *other_numbers = numbers
     best_section = sections[best_number]
@@ -530,6 +544,7 @@ def _add_best_passage(
             hit.matched.add(index)
         if term.number in best_section.title_terms:
             hit.headed.add(index)
+
     hit.passage_length = best_section.length
     hit.passage = _join_columns(entry, best_section.start, best_section.end, best_section.titles)
 
@@ -569,6 +584,7 @@ def _score_passages(
             frequency = passage.frequencies.get(number, 0.0) + title_frequency
             score += rarity * frequency * (k1 + 1) / (frequency + damping)
         scores.append(score)
+
     return scores
 
 
@@ -582,6 +598,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     best_pairs = ranked[:best_count]
     if not best_pairs:
         return
+
     first_hit, _ = best_pairs[0]
     if not first_hit.bm25:
         return
@@ -594,6 +611,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
         words = set(" ".join(entry.columns).split())
         weight = sum([weight for word, weight in typical_words.items() if word in words])
         likenesses.append(weight / (1 + entry.damping))
+
     highest_likeness = max(likenesses)
     if not highest_likeness:
         return

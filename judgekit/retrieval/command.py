@@ -174,10 +174,12 @@ def _parse_items(text: str) -> list[Any]:
     """Parse a program's candidates, given as one JSON object or as JSON lines; raises `CommandError`."""
     if not text.strip():
         return []
+
     try:
         data = quickjson.loads(text)
     except ValueError:
         return _parse_lines(text)
+
     items = None
     if isinstance(data, dict):
         items = data.get("candidates", [data])  # by default, it's a single candidate
@@ -211,6 +213,7 @@ def _build_candidate(
     """
     if not isinstance(item, dict):
         raise CommandError(f"{item_name}: expected an object")
+
     problem = _find_problem(item)
     if problem:
         raise CommandError(f"{item_name}: {problem}")
@@ -222,6 +225,7 @@ def _build_candidate(
     for name, most_chars in _TEXTS.items():
         text = item.get(name) or ""
         texts[name] = visible(text[:most_chars])
+
     all_tags = item.get("tags") or []
     tags = tuple([short_line(tag, _TAG) for tag in all_tags[:_MAX_TAGS]])
     hit = Candidate(
@@ -234,6 +238,7 @@ def _build_candidate(
         place=names["path"] or names["id"],
         kind=COMMAND,
     )
+
     hit.path = hit.place
     hit.text = texts["text"] or texts["snippet"]
     hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_LIMIT]

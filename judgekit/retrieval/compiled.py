@@ -98,6 +98,7 @@ class Languages:
                     is_latin_letter = len(word) == 1 and word.isascii()
                     if not is_latin_letter:
                         self._names_by_word.setdefault(word, []).append(name)
+
         counts: dict[str, int] = {}
         for word in words:
             for name in self._names_by_word.get(word, ()):

@@ -199,6 +199,7 @@ class Candidate:
             "confidence_label": self.confidence_label,
             "kept_by": COMMAND if is_from_program else "bm25",
         }
+
         if self.status:
             fields["status"] = self.status
         age = self.describe_age()
@@ -207,11 +208,13 @@ class Candidate:
         if self.alike:
             fields["alike"] = len(self.alike)
             fields["alike_paths"] = [encodable(hit.path) for hit in self.alike]
+
         if self.sections:
             best_section, *other_sections = [section.shown() for section in self.sections]
             fields |= best_section
             if other_sections:
                 fields["also"] = other_sections
+
         return fields
 
     def describe_age(self, now: float | None = None) -> str:
@@ -303,6 +306,7 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
     # A single word has no neighbour.
     if len(words) <= 1:
         return 0.0
+
     number_by_word = {word: number for number, word in enumerate(words)}
     last_positions: dict[int, int] = {}  # in `tokens`, by the word's number
     near_pairs = set()  # pairs by the number of the first word
@@ -314,6 +318,7 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
         for neighbour in (number - 1, number + 1):
             if neighbour in last_positions and position - last_positions[neighbour] <= NEAR:
                 near_pairs.add(min(number, neighbour))
+
     pair_count = min(len(words) - 1, PAIRS)
     return min(len(near_pairs) / pair_count, 1.0)
 
@@ -393,11 +398,13 @@ def rate_hits(
             "near": 0.0,
             "alone": 1 / as_good_count,
         }
+
         if titles_weight:
             features["titled"] = _weigh_titles(hit, rarities) / titles_weight
         if has_several_terms:
             text = hit.passage or hit.text
             features["near"] = measure_nearness(words, text[:NEAR_CHARS].split())
+
         features["coverage"] = _add_rarities(rarities, hit.matched) / query_weight
         hit.features = features
         _set_confidence(hit, compute_probability(profile.confidence, features), profile)
@@ -482,6 +489,7 @@ def smooth_confidences(confidences: Iterable[float]) -> list[float]:
             pools.pop()
             total += total_before
             count += count_before
+
         pools.append((total, count))
 
     levelled = []
@@ -579,6 +587,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     for hit in newest_first:
         if hit.part is None or hit.damaged:  # the hit's text isn't known
             continue
+
         terms = {hit.part.terms[number].text for number in hit.matched}
         for newer, newer_terms in kept_hits:
             if newer.status != hit.status or not terms <= newer_terms:
@@ -589,6 +598,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
                 break
         else:  # no newer hit says the same
             kept_hits.append((hit, terms))
+
     return [hit for hit in hits if id(hit) not in folded_ids]
 
 
@@ -661,6 +671,7 @@ class Wording:
             return _NO_OVERLAP
         if not self.words:
             return _NO_OVERLAP
+
         in_both = len(self.words & older.words)
         in_either = len(self.words) + len(older.words) - in_both
         keeps_all_words = in_both == len(older.words)

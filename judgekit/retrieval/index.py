@@ -50,6 +50,7 @@ def open_index(
     """
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
+
     try:
         index = _open_or_replace(root, profiles, patience, anew=anew)
         if index is None:  # no index file can be kept
@@ -67,6 +68,7 @@ def open_index(
         if "no such module" in str(error):
             raise NoFullTextError("its SQLite was built without FTS5") from None
         raise
+
     return earlier_index
 
 
@@ -85,8 +87,10 @@ def _open_or_replace(
 
                 update.replace(root, profiles, path)
                 path = find_index_file(root)
+
             if path is None:
                 return None
+
             index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
@@ -94,6 +98,7 @@ def _open_or_replace(
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
         # The folder isn't writable, the disk is full, or a damaged file can't be replaced.
         return None
+
     return None
 
 
@@ -126,6 +131,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
         if not index_file.is_damage(error):
             connection.close()
             raise
+
     connection.close()
     return None
 
@@ -159,6 +165,7 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
             return earlier
     except (index_file.sqlite.DatabaseError, *SPOILT):
         pass  # answer from the new index, with the entries it has so far
+
     if connection is not None:
         connection.close()
     return None
@@ -220,6 +227,7 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
     execute = index.connection.execute
     if index.folders <= FOLDERS:
         return execute(_WATCH).fetchall(), last
+
     rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()  # files and the root
     query = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
     folder_rows = execute(query, (last, FOLDERS)).fetchall()
@@ -227,6 +235,7 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
     is_end = len(folder_rows) < FOLDERS
     if is_end:
         return rows, 0
+
     *_, number = folder_rows[-1]
     return rows, number
 
@@ -310,6 +319,7 @@ def recheck(index: Index, file_paths: Iterable[str]) -> bool:
     changed_rows = _list_differing(rows, index.root)
     if not changed_rows:
         return False
+
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
 
     folders = _find_folders_of_missing(index, changed_rows)
@@ -327,6 +337,7 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
     roots: list[str] = []
     if index_file.sqlite is None:
         return roots
+
     real_path = os.path.realpath(path)
     folder = os.path.dirname(real_path)
     while True:
@@ -344,6 +355,7 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     index = _open_or_replace(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False
+
     is_whole = not index.pending
     relative_path = os.path.relpath(real_path, root).replace(os.sep, "/")
     try:
@@ -353,6 +365,7 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
         return False  # the next prompt will rebuild the index
     finally:
         index.close()
+
     return is_whole
 
 
@@ -376,6 +389,7 @@ def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
         "updated": None,
         "stale": True,
     }
+
     if path is None or index_file.sqlite is None:
         return facts
 
@@ -396,6 +410,7 @@ def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
             watched = connection.execute(_WATCH).fetchall()
         finally:
             connection.close()
+
         has_same_rules = own_facts["read_by"] == reading_fingerprint(profiles)
         is_ours = own_facts["root"] == root and has_same_rules
         is_stale = (

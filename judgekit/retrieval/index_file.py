@@ -171,9 +171,11 @@ class Index:
             if self.is_earlier:
                 problem = f"{problem}, and until then the index of an earlier version answers"
             notes.append(f"{self.root}: {problem}")
+
         if self.left_out:
             limit = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {limit}")
+
         if self.trouble is not None:
             notes.append(self.trouble)
         return notes + [text for (text,) in self.connection.execute(PROBLEMS).fetchall()]
@@ -319,12 +321,14 @@ def find_index_file(root: str, version: int = VERSION) -> str | None:
         names = os.listdir(folder)
     except OSError:
         return None
+
     generations = []
     for name in names:
         generation_text = name[len(name_start) : -len(name_end)]
         is_index = name.startswith(name_start) and name.endswith(name_end)
         if is_index and generation_text.isdecimal():
             generations.append(int(generation_text))
+
     if not generations:
         return None
     return f"{folder}/{name_start}{max(generations)}{name_end}"

@@ -101,6 +101,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
             key = tuple([term.text for term in part.terms])
             if key not in part_by_terms:  # the same terms would have the same results
                 part_by_terms[key] = part
+
         if len(vocabulary.terms) >= MAX_TERMS:
             break
 
@@ -138,6 +139,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
         parts.append(Part(" ".join(pieces), _list_terms(sentence), is_statement=is_statement))
     else:
         passages = _list_windows(sentence)
+
     for clause in clauses:
         is_whole_sentence = len(clause) == len(sentence)
         if len(clause) < CLAUSE or is_whole_sentence:
@@ -152,6 +154,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
         end = passage[-1].place + 1
         text = " ".join(pieces[start:end])
         parts.append(Part(text, _list_terms(passage), is_statement=is_statement))
+
     return parts
 
 
@@ -170,8 +173,10 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
                 clauses[-1].append(_Word(piece_number, token_terms))
             elif token.lower() in vocabulary.languages[0].joiners:
                 clauses.append([])
+
         if piece.rstrip(_CLOSING).endswith(_PAUSES):
             clauses.append([])
+
     return clauses
 
 
@@ -227,16 +232,19 @@ def _split_sentences(text: str) -> Iterator[str]:
         text = text.translate(
             _SPACED
         )  # add spaces after marks, so that `split` separates sentences
+
     pasted_lines = []
     is_fenced = False
     for line in text.split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             is_fenced = not is_fenced
             continue
+
         is_indented = line.startswith(("    ", "\t"))
         if is_fenced or is_indented or _is_code(line):
             pasted_lines.append(line)
             continue
+
         sentence_words: list[str] = []
         for word in line.split():
             is_item_mark_or_dash = word in _MARKS
@@ -245,7 +253,9 @@ def _split_sentences(text: str) -> Iterator[str]:
             if is_item_mark_or_dash or word.rstrip(_CLOSING).endswith(_ENDS):
                 yield " ".join(sentence_words)
                 sentence_words = []
+
         yield " ".join(sentence_words)
+
     yield from pasted_lines
 
 

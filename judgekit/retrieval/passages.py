@@ -63,6 +63,7 @@ def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passa
         if number not in passages:
             passages[number] = []
         passages[number].append(Passage(line, start, end, words, heading, titles))
+
     return passages
 
 

@@ -45,6 +45,7 @@ def suggest(
             if nearest_name is not None:
                 line = f"{note}; did you mean {path_by_name[nearest_name]!r}?"
         lines.append(line)
+
     return lines
 
 
@@ -91,6 +92,7 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
         _, entries, _ = scan.read_entries(root, profiles)
     except sqlite.DatabaseError:  # the search will report it
         return []
+
     memories = []
     for path, entry in entries:
         if entry.problem is None:

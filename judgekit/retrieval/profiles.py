@@ -197,11 +197,13 @@ def _is_language(path: Path) -> bool:
     """Whether a file starts with the keys of a language file. Links and devices aren't read."""
     if path.is_symlink() or not path.is_file():
         return False
+
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             beginning = file.read(_HEAD)
     except OSError:
         return False
+
     keys = set()
     for line in lines_of(beginning):
         key, _, _ = line.partition(":")
@@ -215,6 +217,7 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
     for base, forms in file.irregular.items():
         for form in forms.split():
             pairs.append((fold(form), fold(base)))
+
     steps = None
     if file.endings is not None:
         steps = [_compile_step(step) for step in file.endings]
@@ -272,8 +275,10 @@ def find(name: str, project: Path | None) -> Path:
             exists = yamlfile.is_project_file(path, project_root)
         else:
             exists = path.is_file()
+
         if exists:
             return path
+
     raise ConfigError(
         f"no file {name}.yaml in any retrieval folder; name one that exists", key="language"
     )

@@ -114,6 +114,7 @@ class Store:
             listing.problems += self._read_own_list().problems
         elif os.path.islink(path) and not self._leads_inside(relative, listing):
             return listing
+
         try:
             with os.scandir(path) as directory_entries:
                 for directory_entry in directory_entries:
@@ -123,6 +124,7 @@ class Store:
             listing.problems.append(f"{relative or self.root}: {problem}")
         except OSError:  # the folder doesn't exist
             pass
+
         return listing
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
@@ -131,6 +133,7 @@ class Store:
         is_unprintable = any("\ud800" <= char <= "\udfff" for char in entry.name)
         if is_unprintable or entry.name.startswith("."):
             return
+
         name = f"{relative}/{entry.name}" if relative else entry.name
         is_folder = self._is_folder(name, entry, listing)
         if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
@@ -139,6 +142,7 @@ class Store:
             if self._may_lead_to_entries(name):
                 listing.folders.append(name)
             return
+
         can_be_entry = self.source.BELOW if relative else self.source.IN_ROOT
         if can_be_entry and entry.name.lower().endswith(self.source.ENDINGS):
             self._add_file(name, entry, listing)
@@ -177,11 +181,14 @@ class Store:
             is_link = entry.is_symlink()
         except OSError:  # e.g. a link to itself
             return
+
         if not is_file or (is_link and not self._leads_inside(name, listing)):
             return
+
         stamp = index_file.read_stamp(entry.path)
         if stamp is None:  # it was just deleted
             return
+
         self.room -= 1
         if self.room >= 0:
             listing.files[name] = stamp
@@ -251,4 +258,5 @@ def read_entries(
             problems.append(f"{path}: {problem}")
         if entry is not None:
             entries_with_paths.append((path, entry))
+
     return profile, entries_with_paths, problems

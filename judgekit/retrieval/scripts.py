@@ -85,6 +85,7 @@ class _WordTable(dict[int, str]):
             replacement = char
         else:
             replacement = " "
+
         self[code] = replacement
         return replacement
 
@@ -136,6 +137,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     has_no_signs = marked is text  # then `_keep_signs` returns the same object
     if has_no_signs:
         return pieces
+
     signs = "".join(_MARKS)
     words = []
     for piece in pieces:
@@ -143,6 +145,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
         bare = piece.strip(signs)
         if len(bare) > 1 and bare != piece:
             words.append(bare)
+
     return words
 
 
@@ -193,11 +196,13 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
         _mark_before_words(text, before_dot, mark_by_position)
     if not mark_by_position:
         return text
+
     pieces: list[str] = []
     end = 0
     for position in sorted(mark_by_position):
         pieces += (text[end:position], mark_by_position[position])
         end = position + 1
+
     pieces.append(text[end:])
     return "".join(pieces)
 
@@ -254,10 +259,12 @@ def split_runs(word: str) -> list[tuple[int, str]]:
     """Split a word into runs of a single script. Returns pairs of script and run."""
     if not word:  # e.g. a combining mark without a letter
         return []
+
     starts = [0]
     for position in range(1, len(word)):
         if _SCRIPT_OF[word[position]] != _SCRIPT_OF[word[position - 1]]:
             starts.append(position)
+
     ends = [*starts[1:], len(word)]
     runs = []
     for start, end in zip(starts, ends, strict=True):

@@ -92,10 +92,12 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         folder = resolve_root(root, project)
         if not os.path.isdir(folder):
             continue
+
         folder = os.path.realpath(folder)
         if not may_be_searched(root, folder, project_prefix, trusted):
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
+
         ranked.searched_roots.append(folder)
         hits = None  # without a full-text search
         if scorer != _KEYWORD:
@@ -106,6 +108,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
             texts = list_passages(query, hits, profiles)
             for candidate, (passage, _) in zip(hits, texts, strict=True):
                 candidate.snippet = passage
+
         ranked.candidates += hits
 
     if len(roots) > 1:
@@ -174,9 +177,11 @@ def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
             missing_roots.append(f"{root}: {folder}")  # people don't know this folder
         else:
             missing_roots.append(root)
+
     has_store = len(missing_roots) < len(unique_roots)
     if has_store:
         return [f"{root}: no such folder, so it is not searched" for root in missing_roots]
+
     listed_roots = ", ".join(missing_roots) if missing_roots else "no root is set"
     return [f"no store found ({listed_roots}); name one with --root"]
 
@@ -290,6 +295,7 @@ class _Search:
             query_parts = parts.parse(self.text, *languages)
         else:
             query_parts = parts.make_single_part(self.text, *languages)
+
         if not query_parts and not self.pins:
             return []
 
@@ -307,6 +313,7 @@ class _Search:
             is_new = pin not in self.pinned  # the first store with the memory counts
             if is_new and candidate.place not in opened.outdated:
                 self.pinned[pin] = candidate
+
         self._add_notes(opened.notes())
         if opened.is_empty():
             self.ranked.empty_roots.append(opened.root)
@@ -370,6 +377,7 @@ class _Search:
         for pin in self.pins:
             if pin in self.pinned:  # the first store with the memory counts
                 continue
+
             possible_paths = self._list_paths(pin, root)
             possible_paths += _add_endings(possible_paths)
             for path, entry in entries:
@@ -435,6 +443,7 @@ def match_keywords(
             count, len(entries), profile.background, common=term.common
         )
         query_terms.append(term)
+
     return confidence.rank_hits(hits, query_terms, len(entries), profile)
 
 
@@ -500,6 +509,7 @@ def list_passages(
             pairs.append((passage, whole_text))
     finally:
         connection.close()
+
     return pairs
 
 
@@ -541,6 +551,7 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
         if row:
             (snippet,) = row
             passage = terms.remove_gaps(snippet)
+
     return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 
@@ -552,6 +563,7 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
     row = connection.execute(_MARKED, (expression,)).fetchone()
     if not row:
         return len(text)
+
     (marked_text,) = row
     text_before, *pieces = marked_text.split("\1")
     end = len(text_before)
@@ -563,4 +575,5 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
             # A match can be a long run of many words, so keep only part of it.
             return end + max(len(match) * _MOST // word_count, 1)
         end += len(match) + len(text_behind)
+
     return len(text)

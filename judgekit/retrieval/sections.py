@@ -198,6 +198,7 @@ def _is_underline(line: str, line_before: str) -> bool:
     sign = line[:1]
     if not title or not sign or sign not in _UNDERLINES:
         return False
+
     has_other_signs = underline.strip(sign) != ""
     if has_other_signs:
         return False
@@ -213,6 +214,7 @@ def strip_links(text: str) -> str:
     """Replace links by their texts: `[Retries](retries.md)` becomes Retries."""
     if "](" not in text:
         return text
+
     converted = ""
     remaining = text
     while True:
@@ -222,6 +224,7 @@ def strip_links(text: str) -> str:
         is_link = opening != "" and middle != "" and closing != ""
         if not is_link or "[" in name:
             return converted + remaining
+
         converted += before + name
         remaining = after
 
@@ -300,7 +303,9 @@ def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
             name = "" if is_fenced else _find_speaker(line)  # code has lines such as `key: value`
             if name:
                 named_turns.append((name, Section(start, len(text), number, "")))
+
         start += len(line) + 1
+
     return named_turns, filled_lines
 
 

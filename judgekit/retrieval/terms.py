@@ -62,6 +62,7 @@ def stem_text(text: str, language: Language) -> list[str]:
             forms = _list_indexed_forms(word, language)
             forms_by_word[word] = forms
         text_stems += forms
+
     return text_stems
 
 
@@ -84,6 +85,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
             word_stem = stem_word(run, language)
             if word_stem:
                 forms.append(word_stem)
+
     return tuple(forms)
 
 
@@ -264,11 +266,13 @@ def _strip_plural(word: str) -> str:
     if word.endswith(("ied", "ies")):
         is_short = len(word) <= len("ties")  # short words keep their `e`
         return word[:-1] if is_short else word[:-2]
+
     if word[-1] == "s" and not word.endswith(("us", "ss")):
         shape = word.translate(_SHAPE)
         has_earlier_vowel = "v" in shape[:-2]  # a vowel right before the `s` isn't enough: `gas`
         if has_earlier_vowel:
             return word[:-1]
+
     return word
 
 
@@ -497,6 +501,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
             part_words = [part]
         for word in part_words:
             terms.append(_make_word(word.lower(), languages))
+
     return [term for term in terms if term is not None]
 
 
@@ -562,6 +567,7 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
         weight = prefix_weight if is_longer else 1.0
         matches.append((position + 1, weight))  # skip the space before the word
         position = text.find(needle, position + step)
+
     return matches
 
 
@@ -570,18 +576,22 @@ def split_camel_case(word: str) -> list[str]:
     is_in_one_case = word.islower() or word.isupper()
     if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD:
         return []
+
     starts = [0]
     for position in range(1, len(word)):
         if not word[position].isupper():
             continue
+
         follows_capital = word[position - 1].isupper()
         text_after = word[position + 1 :]
         # In `HTTPServer`, the S starts a word; in `URLs`, the L doesn't.
         is_last_capital = text_after[:1].islower() and text_after != "s"
         if not follows_capital or is_last_capital:
             starts.append(position)
+
     if len(starts) == 1:
         return []
+
     ends = [*starts[1:], len(word)]
     return [word[start:end] for start, end in zip(starts, ends, strict=True)]
 
@@ -670,6 +680,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
         phrases.append(stem_word(folded, other_language))
         if folded in other_language.common:
             is_common = True
+
     for form in long_forms:
         for any_language in languages:
             phrases.append(" ".join(stem_text(form, any_language)))
@@ -679,6 +690,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
     elif word_stem in phrases:
         phrases.remove(word_stem)
+
     return Term(
         word, [word_stem, *phrases], [word, *long_forms], prefix=is_prefix, common=is_common
     )

@@ -71,8 +71,10 @@ def list_typed_prompts(project: str, most: int, wanted: Callable[[str], bool]) -
             latest_times = sorted(last_typed.values())[-most:]
             if changed < latest_times[0]:
                 break  # everything in this file and the rest is older
+
         if not _was_held_in(project, path):
             continue
+
         for entry in _read_entries(path, _WHOLE_BYTES):
             text = _read_typed_text(entry)
             if text is None or not wanted(text):
@@ -81,6 +83,7 @@ def list_typed_prompts(project: str, most: int, wanted: Callable[[str], bool]) -
             if moment is None:
                 moment = changed
             last_typed[text] = max(last_typed.get(text, 0.0), moment)
+
     return sorted(last_typed, key=last_typed.__getitem__, reverse=True)[:most]
 
 
@@ -121,6 +124,7 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
     about = entry.get("payload", entry)  # Codex wraps its facts in a `payload`
     if not isinstance(about, dict):
         return None
+
     is_codex_agent = isinstance(about.get("source"), dict)
     is_gemini_agent = about.get("kind") == "subagent"
     if is_codex_agent or is_gemini_agent:
@@ -161,6 +165,7 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
     exchanges: dict[str, list[Exchange]] = {}
     if not digests:
         return exchanges
+
     for path in _list_transcripts():
         digest = environment.digest(_read_session_id(path))
         if digest not in digests:
@@ -168,6 +173,7 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
         if digest not in exchanges:
             exchanges[digest] = []
         exchanges[digest] += _read_exchanges(path)
+
     return exchanges
 
 
@@ -195,6 +201,7 @@ def _read_exchanges(path: str) -> list[Exchange]:
             if text:
                 current.answer.append(text)
             current.calls.extend(_describe_calls(entry))
+
     return exchanges
 
 
@@ -271,6 +278,7 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
         )  # a link is refused, and a pipe may never end
         if not (path.endswith(".jsonl") and is_of_client and is_regular):
             return
+
         with file.open("rb") as stream:
             if from_end:
                 whole_size = stream.seek(0, os.SEEK_END)
@@ -299,6 +307,7 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
         role = message.get("role")
     else:
         role = entry.get("type")
+
     if role == "gemini":
         role = "assistant"
     if role not in ("user", "assistant"):
@@ -312,6 +321,7 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
             if block.get("type") in _TEXT_BLOCKS:
                 block_texts.append(str(block.get("text", "")))
         content = " ".join(block_texts)
+
     text = content.strip() if isinstance(content, str) else ""
     is_added_by_client = text.startswith("<")  # clients put tags around the text they add
     if not text or is_added_by_client:

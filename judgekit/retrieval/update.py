@@ -208,6 +208,7 @@ class Plan:
         if watched_paths is not None and not is_whole:
             pending = [path for path in watched_paths if self._may_be_folder(path)]
             pending.sort(reverse=True)
+
         subfolders_by_folder = self._compare_folders(store, pending, is_whole=is_whole)
 
         self._note_gone_folders(subfolders_by_folder)
@@ -247,6 +248,7 @@ class Plan:
             if stamp is not None:
                 _, changed_at, _ = stamp
                 stamp_is_sure = is_sure(changed_at, read_at)
+
             unknown_file = (is_folder, None, True)
             _, known_stamp, was_sure = self._known.get(name, unknown_file)
             watched = (is_folder, stamp, stamp_is_sure)
@@ -257,6 +259,7 @@ class Plan:
                 # Some of these files are entries as well.
                 for (number,) in self._read_rows("SELECT number FROM file WHERE path = ?", name):
                     self.changed.append(number)
+
         return changed_names
 
     def _may_be_folder(self, watched_path: str) -> bool:
@@ -314,6 +317,7 @@ class Plan:
         if stamp is not None:
             ctime, mtime, _ = stamp
             stamp_is_sure = is_sure(ctime, listing.read) and is_sure(mtime, listing.read)
+
         watched = (True, stamp, stamp_is_sure)
         if watched != known_folder:
             self.watched[folder] = watched
@@ -325,6 +329,7 @@ class Plan:
                 self.lost.append(number)
             elif file_stamp != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)
+
         self.new.update(dict.fromkeys(unknown_files, folder))
         self.stamps.update(unknown_files)
         self.notes[folder] = listing.problems
@@ -334,6 +339,7 @@ class Plan:
         if known_folder is not None:
             _, known_stamp, _ = known_folder
             is_same_folder = _read_inode(known_stamp) == _read_inode(stamp)
+
         if is_whole or not is_same_folder:
             return listing.folders
         return [subfolder for subfolder in listing.folders if subfolder not in self._known]
@@ -371,6 +377,7 @@ class ReadFile:
         if not updated and self.stamp:
             _, changed_at, _ = self.stamp
             updated = changed_at / 1e9  # in seconds
+
         clean_problem = None if problem is None else _clean(problem)
         self.row = (clean_problem, *map(_clean, fields), updated)
         self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
@@ -500,6 +507,7 @@ def _cut_body(
             pieces.append(piece)
             stems_length += len(piece) + 1  # with the space after it
             word_count += len(piece_stems)
+
         position_in_stems[end] = stems_length
         words_before[end] = word_count
 
@@ -514,9 +522,11 @@ def _cut_body(
             last_heading = section.heading
             heading = _clean(section.heading)
             titles = _clean(" ".join(stem_text(section.heading, language)))
+
         start = position_in_stems[section.start]
         end = position_in_stems[section.end]
         rows.append((number, line, start, end, words, heading, titles))
+
     return " ".join(pieces), rows
 
 
@@ -571,6 +581,7 @@ class IndexWriter:
             (number_or_none,) = row or (None,)  # for None, SQLite chooses a new number
             x, y, z = stamp or (None, None, None)
             self.execute(_ADD_WATCH, (number_or_none, path, is_folder, x, y, z, sure))
+
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             note_rows = [(place, _clean(text)) for text in notes]
@@ -600,9 +611,11 @@ class IndexWriter:
         if file.stamp is None:
             self.drop(number)
             return True
+
         row = self.execute("SELECT digest FROM file WHERE number = ?", (number,)).fetchone()
         if row is None:  # another process has dropped the file since
             return False
+
         (digest,) = row
         if digest == file.digest:
             self.execute(_TOUCH_FILE, (*file.stamp, file.read, number))
@@ -686,6 +699,7 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
             index.connection.execute("PRAGMA busy_timeout = 0")  # wait only once per query
             raise _Passed from None
         raise
+
     try:
         writer = IndexWriter(index.connection)
         yield writer
@@ -695,6 +709,7 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
         if index.connection.in_transaction:
             index.connection.execute("ROLLBACK")
         raise
+
     index.load(writer.about)
 
 
@@ -720,6 +735,7 @@ def refresh(
             seconds = time.monotonic() - started
             if patience is not None and seconds > patience:
                 break
+
     if not index.kind:  # another process is still listing the files, and nothing is known yet
         index.load(
             read_facts(index.connection) | {"kind": scan.detect_kind(index.root, index.profiles)}
@@ -790,6 +806,7 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
         _, changed_at, _ = file.stamp
         if is_sure(changed_at, file.read):
             files[number] = file
+
     if not files:
         return False
 
@@ -800,6 +817,7 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
         if index_file.is_damage(error):
             raise
         return False
+
     return any(changed)
 
 

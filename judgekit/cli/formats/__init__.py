@@ -123,11 +123,14 @@ def read_also(words: Sequence[str] | None) -> list[AlsoFile]:
         if name not in FORMATS or not path:
             choices = ", ".join(FORMATS)
             raise UsageError(f"--also {word}: expected FORMAT=FILE, FORMAT one of {choices}")
+
         file = Path(path)
         if any(file.resolve() == earlier_file.path.resolve() for earlier_file in files):
             raise UsageError(f"--also {word}: two formats go to this file; name another one")
+
         output_files.check_also(file, word)
         files.append(AlsoFile(name, file))
+
     return files
 
 

@@ -32,11 +32,13 @@ def render_gate(report: Report) -> str:
     for row in report.rows:
         judged_paths.add(row["path"])
         rows.append({**_convert_to_row(row["verdict"]), "verdict": row["word"]})
+
     for omission in report.not_examined:
         if omission["name"] not in judged_paths:
             word = "UNDETERMINED"
             error = f"not examined: {omission['reason']}"
             rows.append({"id": omission["name"], "verdict": word, "error": error})
+
     for group in report.skipped:
         rows.append(
             {"id": "", "verdict": "skipped", "error": f"{group['count']} {group['reason']}"}

@@ -65,6 +65,7 @@ def render_gate(report: Report) -> str:
         if omission["name"] not in judged_names:  # judged files have their annotations already
             message = f"{omission['name']}: {omission['reason']}"
             annotations.append(_annotate(level, message, title="not examined"))
+
     summary = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
     annotations.append(_annotate("notice", summary, title="judgekit gate"))
     return "\n".join(annotations)
@@ -85,9 +86,11 @@ def render_rows(results: RowResults) -> str:
         title = f"{row.verdict}: {row.id}"
         level = _LEVELS.get(row.verdict, "warning")
         annotations.append(_annotate(level, reasons or row.verdict, **file_property, title=title))
+
     for error, count in results.summary.errors.items():
         message = f"{counted(count, 'row', 'rows')} without a verdict: {without_secrets(error)}"
         annotations.append(_annotate("warning", message, **file_property, title="undetermined"))
+
     annotations.append(
         _annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit")
     )
@@ -109,6 +112,7 @@ def _annotate_verdicts(
         word = verdict["verdict"]
         if word == "accept":
             continue
+
         level = levels.get(word, "warning")
         title = f"{word}: {name_rubric(verdict)}"
         whole_file, places = find_places(verdict, checkout)
@@ -120,10 +124,12 @@ def _annotate_verdicts(
             texts = [text for text in (finding["issue"], finding["suggestion"]) if text]
             position = _build_position(place, checkout)
             annotations.append(_annotate(level, "\n".join(texts), **position, title=title))
+
         if not has_findings:
             message = summarize_verdict(verdict) or word
             position = _build_position(whole_file, checkout)
             annotations.append(_annotate(level, message, **position, title=title))
+
     return annotations
 
 

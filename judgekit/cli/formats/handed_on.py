@@ -147,9 +147,11 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
     """Find the region of a quote in text, or None. Lines and columns start at 1, and the end is exclusive."""
     if not passage.strip():
         return None
+
     offsets = _find_offsets(passage, text)
     if offsets is None:
         return None
+
     start, end = offsets
     start_line, start_column = _find_line_and_column(text, start)
     end_line, end_column = _find_line_and_column(text, end)
@@ -172,6 +174,7 @@ def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
     flat_start = flat_text.find(flat_passage)
     if flat_start < 0:
         return None
+
     flat_last = flat_start + len(flat_passage) - 1  # the last character
     start = _find_original_offset(text, flat_text, flat_start)
     end = _find_original_offset(text, flat_text, flat_last) + 1

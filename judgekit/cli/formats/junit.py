@@ -55,6 +55,7 @@ def render_gate(report: Report) -> str:
         case = _add_case(suite, omission["name"], "gate")
         reason = omission["reason"]
         _add_undecided(case, f"not examined: {reason}", reason, holds=run["holds"])
+
     return _write_suite(suite)
 
 
@@ -67,11 +68,13 @@ def render_rows(results: RowResults) -> str:
             text = "\n".join(without_secrets(list(results.missed)))
             failure = ET.SubElement(case, "failure", message="limits missed")
             failure.text = _make_xml_safe(text)
+
     for verdict in results.verdicts():
         verdict_without_rounds = {
             name: value for name, value in verdict.items() if name != "rounds"
         }
         _add_verdict(suite, without_secrets(verdict_without_rounds))
+
     return _write_suite(suite)
 
 

@@ -71,6 +71,7 @@ def render_gate(report: Report) -> str:
         verdict_lines.append(
             _Line(row["word"], task_name(verdict["task_id"]), verdict, row["commit"][:7])
         )
+
     order = (STOPS, UNKNOWN, PASSES)
     verdict_lines.sort(key=lambda line: order.index(line.word))
     title = f"judgekit gate: {run['verdict'] or 'nothing to judge'}"
@@ -96,6 +97,7 @@ def render_rows(results: RowResults) -> str:
         accepted = summary.verdicts.get("accept", 0)
         rows = counted(summary.rows, "row", "rows")
         headline = f"judgekit: {accepted:,} of {rows} accepted"
+
     paragraphs = [escape_prose(f"{summary.file}: {results.about}")]
     for missed_limit in without_secrets(list(results.missed)):
         paragraphs.append(f"❌ {escape_prose(missed_limit)}")
@@ -114,6 +116,7 @@ def render_rows(results: RowResults) -> str:
             paragraphs += [f"#### {title}", *rendered_parts]
         else:
             paragraphs += [f"<details><summary>{title}</summary>", *rendered_parts, "</details>"]
+
     return _write_comment("report", headline, paragraphs, name=_choose_stable_name(summary.file))
 
 
@@ -154,6 +157,7 @@ def _write_comment(
             left_out += 1
         else:
             text += f"\n\n{details}"
+
     if left_out:
         text += (
             f"\n\nFindings of {counted(left_out, 'more document', 'more documents')} are left out."
@@ -173,6 +177,7 @@ def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
     """Build a table of the worst verdicts, and a line that counts the others."""
     if not lines:
         return []
+
     has_commits = any(line.commit for line in lines)
     commit_header = ["commit"] if has_commits else []
     header = ["", "verdict", "document", *commit_header, "scores", "why"]
@@ -180,6 +185,7 @@ def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
     table = _write_table(header, rows)
     if len(lines) <= _MOST_ROWS:
         return [table]
+
     words = Counter(line.word for line in lines[_MOST_ROWS:])
     counts = ", ".join(f"{count} {word}" for word, count in words.items())
     return [table, f"and {counts} more"]
@@ -209,6 +215,7 @@ def _write_details(line: _Line) -> str:
     verdict = line.verdict
     if not verdict["findings"]:
         return ""
+
     finding_texts = []
     for finding in verdict["findings"]:
         for text in render_finding(finding):
@@ -217,6 +224,7 @@ def _write_details(line: _Line) -> str:
         dismissed = finding.get("dismissed")
         if dismissed:
             finding_texts.append(f"  dismissed by {dismissed['who']}")
+
     count = counted(len(verdict["findings"]), "finding", "findings")
     name = escape_prose(line.name)
     summary = f"<summary>{name}: {count} ({escape_prose(name_rubric(verdict))})</summary>"
@@ -235,6 +243,7 @@ def _render_part(part: Part, most: int) -> list[str]:
         if total > most:
             paragraphs.append(f"and {total - most:,} more")
         return paragraphs
+
     rows = []
     for figure in part:
         if isinstance(figure, Figure):

@@ -75,6 +75,7 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
         record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
         record["mode"] = judged.get("mode") or ""
         record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
+
     if str(judged.get("schema")).startswith(_VERDICT):  # then it's a complete verdict record
         record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
 

@@ -83,6 +83,7 @@ def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]
     if any("suppressions" in result for result in results):
         for result in results:  # the standard requires it for all results or none
             result.setdefault("suppressions", [])
+
     names = sorted({name_rubric(verdict) for verdict in verdicts})
     rules = [{"id": name} for name in names]
     driver = {"name": "judgekit", "version": __version__, "rules": rules}
@@ -108,12 +109,14 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
         for name in ("issue", "suggestion", "quote"):
             if finding[name]:
                 properties[name] = finding[name]
+
         result["properties"] = properties
         dismissed = finding.get("dismissed")
         if dismissed:
             reason = f"dismissed by {dismissed['who']}"
             result["suppressions"] = [{"kind": "external", "justification": reason}]
         results.append(result)
+
     return results
 
 
@@ -139,10 +142,12 @@ def _build_invocation(run: Record) -> dict[str, Any]:
     for group in run["skipped"]:
         text = f"{group['count']} skipped: {group['reason']}"
         notifications.append(_build_notification(_SKIPPED, "note", text))
+
     level = "error" if run["holds"] else "warning"
     for omission in run["not_examined"]:
         text = f"not examined: {omission['name']}: {omission['reason']}"
         notifications.append(_build_notification(_NOT_EXAMINED, level, text))
+
     properties = {name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")}
     return {
         # This is about errors of the gate itself, not about verdicts.

@@ -100,6 +100,7 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
     if noise:
         points = f"{noise:g} points"
         reasons.append(f"within the noise ({points}): judged again, it may get the other answer")
+
     override = verdict["human_override"]
     is_less_deep = verdict.get("depth") and verdict["degraded"]
     is_accepted_by_models = row["word"] == PASSES and verdict["rounds"] and not is_less_deep
@@ -114,6 +115,7 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
         reasons.append(render_verdict(verdict, headed=False))
     elif verdict["degraded"] not in notes:
         reasons.append(verdict["degraded"])
+
     return reasons
 
 
@@ -157,6 +159,7 @@ def render_row(word: str, row_id: str, columns: Record) -> str:
     else:
         for name, score in (columns.get("scores") or {}).items():
             scores += f"  {escaped(str(name))} {score:g}"
+
     head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
     reason = columns.get("error") or columns.get("reasoning") or ""
     reasons = short_line(str(reason), _MOST_REASONS)
@@ -183,6 +186,7 @@ def _render_worst_rows(results: RowResults) -> list[str]:
         row_lines.append(head)
         if row.reasoning:
             row_lines.append(f"    {escaped(row.reasoning)}")
+
     return row_lines or ["no row is rejected or to be improved"]
 
 
@@ -242,6 +246,7 @@ def _describe_lead(comparison: Comparison) -> str:
     """Describe the winner's lead in scores or votes; "" if it isn't known."""
     if comparison.lead is None:
         return ""
+
     is_tie = comparison.verdict == "tie"
     has_scores = any(subject.score is not None for subject in comparison.subjects)
     if has_scores and is_tie:
@@ -263,6 +268,7 @@ def _describe_comparison_partiality(comparison: Comparison) -> str:
         is_by_judges = not judging_families.isdisjoint(named(subject.family))
         if is_by_judges:
             letters.append(subject.letter)
+
     judges = f"models of {' and '.join(comparison.families)}"
     warning = f"not independent: judged only by {judges}, which wrote {' and '.join(letters)}"
     if len(letters) < len(comparison.subjects):
@@ -292,6 +298,7 @@ def render_verdict(verdict: Record, *, headed: bool = True, degraded: bool = Tru
         if not verdict["findings"]:
             text_lines.append("reasons: none (decided by probabilities)")
         text_lines += _draw_probability_bars(verdict)
+
     text_lines += _render_findings_and_reviews(verdict)
     # Indent further lines by a model, so that they can't be mistaken for ours.
     deeper = "\n        "
@@ -304,10 +311,12 @@ def _draw_probability_bars(verdict: Record) -> list[str]:
     """Draw a decision model's probabilities for a terminal, as a bar for each level."""
     if not sys.stdout.isatty():
         return []
+
     opinions = []
     for round_ in verdict["rounds"]:
         if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # skip failed rounds
             opinions.append(round_["opinion"])
+
     last_opinion = opinions[-1]
     dimension_lines = []
     for name, shares in last_opinion["probabilities"].items():
@@ -318,6 +327,7 @@ def _draw_probability_bars(verdict: Record) -> list[str]:
             bars += _BARS[round(share * (len(_BARS) - 1))]
         likeliest = max(shares, key=shares.__getitem__)
         dimension_lines.append(f"{escaped(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
+
     return dimension_lines
 
 
@@ -348,6 +358,7 @@ def _render_judges(verdict: Record) -> str:
             decision = f"decided by {verdict['model']} ({verdict['consensus']})"
         seconds = f"{verdict['duration_ms'] / 1000:.1f} s"
         line_parts.append(f"{decision}, {seconds}{describe_cost(verdict)}")
+
     depth = verdict.get("depth")
     if depth:
         line_parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
@@ -389,6 +400,7 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
         counts = Counter(map(_describe_review, reviews.values()))
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
         text_lines.append(f"reviewed by peers: {words}")
+
     for finding in verdict["findings"]:
         text_lines += render_finding(finding)
         review_of_finding = reviews.get((finding["issue"], finding["quote"]))
@@ -399,6 +411,7 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
             text_lines.append(
                 f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem"
             )
+
     return text_lines
 
 
@@ -443,6 +456,7 @@ def describe_cost(verdict: Record) -> str:
         return f", cost {known_sum} ({_explain_unknown_cost(verdict)})"
     if cost is None:
         return ""
+
     at_least = "at least " if is_incomplete else ""
     return f", {at_least}${cost:.4f}{describe_cost_source(verdict.get('cost_source'))}"
 

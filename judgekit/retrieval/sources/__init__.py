@@ -267,6 +267,7 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     encoding = _detect_encoding(raw)
     if encoding is None:
         raise Unreadable("a binary file")
+
     try:
         return raw.decode(encoding).removeprefix(_MARK), None
     except UnicodeDecodeError:
@@ -285,6 +286,7 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
         raise Unreadable("neither UTF-8 nor UTF-16")
     if not count:
         return text, None
+
     places = "1 place" if count == 1 else f"{count:,} places"
     return text, f"not {encoding.upper()} in {places}; the rest is searched"
 
@@ -300,6 +302,7 @@ def _detect_encoding(raw: bytes) -> str | None:
     for mark, encoding in _ENCODING_BY_MARK.items():
         if raw.startswith(mark):
             return encoding
+
     if b"\0" not in raw:
         return "utf-8"
 
@@ -315,6 +318,7 @@ def _detect_encoding(raw: bytes) -> str | None:
         is_text = upper_bytes.count(0) > len(upper_bytes) * _UTF_16_SHARE and 0 not in lower_bytes
         if is_text and len(raw) > 2:  # noqa: PLR2004 - more than one character
             return encoding
+
     return None
 
 

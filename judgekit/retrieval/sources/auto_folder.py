@@ -128,12 +128,15 @@ def _read_folder(settings_path: str) -> str | None:
     """Read the memory folder from a settings file; None unless the file has an absolute path."""
     if not os.path.isfile(settings_path):
         return None
+
     settings = quickjson.load(settings_path)
     if not isinstance(settings, dict):
         return None
+
     folder = settings.get(SETTING)
     if not isinstance(folder, str) or "\0" in folder:
         return None
+
     if folder.startswith(("~/", "~\\")):
         folder = os.path.join(os.path.expanduser("~"), folder[2:])
     path = os.path.normpath(folder)

@@ -54,6 +54,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
+
     _, _, file_name = relative.rpartition("/")
     if file_name == INDEX:
         return _read_list_text(root, relative, file.text, file.note)
@@ -81,6 +82,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         body=markdown.add_descriptions(fields, body),
         updated=markdown.read_update_time(fields),
     )
+
     entry.aliases = [*markdown.read_aliases(fields), *markdown.list_description_titles(fields)]
     entry.name = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)
@@ -125,7 +127,9 @@ def _leads_to_topic(root: str, folder: str, line: str) -> bool:
         is_to_topic = target.lower().endswith(markdown.ENDINGS)
         if not bracket or not is_to_topic:
             continue
+
         path = resolve_inside(root, os.path.join(folder, target))
         if path is not None and os.path.isfile(path):
             return True
+
     return False

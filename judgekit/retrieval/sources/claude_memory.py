@@ -50,6 +50,7 @@ def is_store(root: str, profile: Profile) -> bool:
     """Whether a folder is a claude-memory store: it has settings, a record, or an index of memories."""
     if os.path.isfile(os.path.join(root, MEMORY_CONFIG)):
         return True
+
     for category in profile.categories.values():
         folder = category["folder"]
         if folder and resolve_inside(root, folder) and _has_records(os.path.join(root, folder)):
@@ -64,6 +65,7 @@ def is_store(root: str, profile: Profile) -> bool:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
     except Unreadable:
         return False
+
     for line in lines_of(decode_leniently(head)):
         is_of_memory = line.startswith("- [") and "] " in line and " -> " in line
         if is_of_memory:
@@ -90,6 +92,7 @@ def listed(root: str, profile: Profile) -> Listed:
     listing = Listed()
     if not os.path.isfile(os.path.join(root, INDEX)):
         return listing
+
     try:
         raw, is_longer = read_bytes(root, INDEX, _MOST_INDEX)
     except Unreadable as error:
@@ -112,12 +115,14 @@ def listed(root: str, profile: Profile) -> Listed:
         path = _find_link(root, line)
         if path is None:
             continue
+
         folder, _, name = path.rpartition("/")
         if folder in names_by_folder:
             exists = name in names_by_folder[folder]
         else:
             is_inside = resolve_inside(root, path) is not None
             exists = is_inside and os.path.isfile(os.path.join(root, path))
+
         if not exists:
             missing_paths.append(path)
         elif folder and path.lower().endswith(ENDINGS):
@@ -132,6 +137,7 @@ def listed(root: str, profile: Profile) -> Listed:
             folder, _, _ = path.rpartition("/")
             listing.folders.add(folder)
         listing.problems.append(_describe_missing(missing_paths, path_by_name))
+
     return listing
 
 
@@ -164,6 +170,7 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
                     paths[name] = path
             elif may_be_folder and path.count("/") < _DEEPEST:
                 folders.append(path)
+
     return paths
 
 
@@ -179,6 +186,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
         if other_path is not None:
             description = f"{path} (found at {other_path})"
         descriptions.append(description)
+
     joined_descriptions = ", ".join(descriptions)
     more_count = len(missing_paths) - _SHOWN
     more = f" and {more_count} more" if more_count > 0 else ""
@@ -235,6 +243,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
             category = next(iter(profile.categories))  # the first category
         reason = error if isinstance(error, Unreadable) else "not valid JSON"
         return Entry(name, name, category, problem=f"{reason}; found by name only")
+
     if not isinstance(record, dict):
         raise Unreadable("not a JSON object")
 
@@ -270,6 +279,7 @@ def _make_entry(name: str, category: str, record: Mapping[str, object], profile:
         body=read_body_text(record, body_fields, profile.max_bytes),
         updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
+
     entry.status = force.find_status(_collect_status_fields(record), body="")
     return entry
 
@@ -320,6 +330,7 @@ def read_body_text(record: Mapping[str, object], fields: list[str], limit: int) 
     content = record.get("content")
     if not isinstance(content, dict):
         return ""
+
     lines = []
     chars_left = limit
     for text in _yield_strings([content.get(field) for field in fields]):
@@ -327,6 +338,7 @@ def read_body_text(record: Mapping[str, object], fields: list[str], limit: int) 
             break
         lines.append(text[:chars_left])
         chars_left -= len(text) + 1  # including the line break
+
     return "\n".join(lines)
 
 

@@ -280,6 +280,7 @@ def _list_status_lines(body: str) -> list[str]:
             is_in_status_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             heading_count += 1
             continue
+
         is_at_top = heading_count <= 1  # the first heading is the title
         if not is_in_status_section and not is_at_top:
             continue
@@ -293,6 +294,7 @@ def _list_status_lines(body: str) -> list[str]:
                 values.append(text)
         else:
             values += _find_in_line(text)
+
     return values
 
 
@@ -357,9 +359,11 @@ def _find_in_column(lines: list[str]) -> list[str]:
         if not line.lstrip().startswith("|"):
             break
         rows.append(_split_cells(line))
+
     is_history = column_names[0] in _DAY_NAMES
     if len(rows) != 1 and not is_history:
         return []
+
     values: list[str] = []
     for column, name in enumerate(column_names):
         if name in _STATUS_NAMES:

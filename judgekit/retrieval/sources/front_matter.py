@@ -85,9 +85,11 @@ def _read_header(text: str) -> FrontMatter:
     fence = text[:3]
     if fence not in _ENDS:
         return FrontMatter({}, text)
+
     header = _cut_header(text, fence)
     if header is None:
         return FrontMatter({}, text, _describe_too_long(text, fence))
+
     lines, body = header
     if fence == _TOML:
         return _read_toml(lines, body, text)
@@ -99,10 +101,12 @@ def _read_header(text: str) -> FrontMatter:
     if reader.problem_line:
         line = reader.problem_line + 1  # the fence is the file's first line
         problem = f"line {line} of its front matter is not YAML; searched as it is written"
+
     if _is_prose(reader):
         # Report the problem only if the lines were meant as a header.
         is_meant_as_header = not KNOWN_KEYS.isdisjoint(reader.fields)
         return FrontMatter({}, text, problem if is_meant_as_header else None)
+
     if reader.unread:  # lines that aren't YAML are moved to the start of the body
         body = "\n".join([*reader.unread, body])
         lines_above -= len(reader.unread)
@@ -131,8 +135,10 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
             if "\r" in body:
                 return lines, "\n".join(lines_of(body))
             return lines, body.removesuffix("\n")
+
         lines.append(line)
         start = end + 1
+
     return None
 
 
@@ -149,6 +155,7 @@ def _describe_too_long(text: str, fence: str) -> str | None:
     has_end = f"\n{fence}" in text[len(fence) :]
     if not is_long or not begins_as_header or not has_end:
         return None
+
     limits = f"{_MOST_LINES:,} lines or {_MOST_CHARACTERS:,} characters"
     return f"its front matter has more than {limits}; searched as it is written"
 
@@ -330,6 +337,7 @@ class _YamlReader:
             values = self._read_closed_quotes(text)
         elif first_char in "[{":
             values = self._read_flow_value(text, path)
+
         if values is None:
             values = self._read_plain(text, indent)
         return values
@@ -346,6 +354,7 @@ class _YamlReader:
         indent_below = self._skip_to_indent()
         if indent_below < indent:
             return []
+
         text = self.lines[self._line_index].strip()
         is_item = text[:2] in ("- ", "-")
         is_deeper = indent_below > indent
@@ -360,6 +369,7 @@ class _YamlReader:
             prefix = None if path is None else f"{path}."
             self._read_mapping(indent_below, prefix, depth + 1)
             return []
+
         self._line_index += 1
         return self._read_value(text, indent, path, depth + 1)
 
@@ -370,6 +380,7 @@ class _YamlReader:
             line = self.lines[self._line_index].strip()
             if line[:2] not in ("- ", "-"):
                 break
+
             text = line[1:].lstrip()
             text_indent = indent + len(line) - len(text)
             is_list = text[:2] in ("- ", "-")
@@ -382,8 +393,10 @@ class _YamlReader:
                 else:
                     self._read_mapping(text_indent, prefix=None, depth=depth + 1)
                 continue
+
             self._line_index += 1
             values += self._read_value(text, indent, None, depth)
+
         return values
 
     def _read_plain(self, text: str, indent: int) -> list[str]:
@@ -412,6 +425,7 @@ class _YamlReader:
             is_deeper = len(line) - len(text) > indent
             if text and (not is_deeper or text[0] == "#"):
                 break
+
             self._line_index += 1
             if text:
                 parts.append(text)
@@ -419,6 +433,7 @@ class _YamlReader:
                     ": " in text or text[-1] == ":"
                 ):  # this looks like a key, which can't be inside a value
                     is_yaml = False
+
         return is_yaml
 
     def _read_block(self, text: str, indent: int) -> list[str] | None:
@@ -440,6 +455,7 @@ class _YamlReader:
             line_indent = len(line) - len(line.lstrip())
             if line and line_indent <= indent:
                 break
+
             if line and margin is None:
                 margin = line_indent
             lines.append(line[margin:])
@@ -473,6 +489,7 @@ class _YamlReader:
         after_quote = line[end + 1 :].lstrip()
         if after_quote and after_quote[0] != "#":
             return None
+
         parts.append(line[:end])
         self._line_index = next_line
         value = unquote(parts, quote)
@@ -523,6 +540,7 @@ def _split_pair(text: str) -> tuple[str, str] | None:
     first_char = text[:1]
     if first_char in ("'", '"'):
         return _split_quoted_pair(text)
+
     colon = text.find(": ")
     if colon < 0:
         colon = text.find(":\t")
@@ -530,6 +548,7 @@ def _split_pair(text: str) -> tuple[str, str] | None:
         colon = len(text) - 1
     if colon <= 0 or first_char in _NO_KEYS:
         return None
+
     is_item = text.startswith("- ")
     is_in_comment = " #" in text[:colon]
     if is_item or is_in_comment:

@@ -76,6 +76,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         body=add_descriptions(fields, body),
         updated=read_update_time(fields),
     )
+
     entry.aliases = [*read_aliases(fields), *list_description_titles(fields)]
     entry.name = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)

@@ -27,6 +27,7 @@ def find_quote_end(line: str, quote: str, start: int) -> int:
         while end >= 0 and line.startswith("'", end + 1):
             end = line.find("'", end + 2)
         return end
+
     while True:
         end = line.find('"', start)
         search_end = end if end >= 0 else len(line)
@@ -49,6 +50,7 @@ def fold(lines: Sequence[str]) -> str:
     """Join lines with spaces. Blank lines become line breaks instead."""
     if len(lines) < 2:  # noqa: PLR2004 - nothing to join
         return "".join(lines)
+
     folded = lines[0].rstrip()
     blank_lines = 0
     for line in lines[1:]:
@@ -59,6 +61,7 @@ def fold(lines: Sequence[str]) -> str:
         separator = "\n" * blank_lines if blank_lines else " "
         folded += separator + text
         blank_lines = 0
+
     return folded
 
 
