@@ -86,7 +86,7 @@ def _build_promise(error: float | None, excess: float | None, confidence: float)
 
     rate = _DEFAULT_RATE if error is None else error
     reference: Literal["deep"] | None = None
-    if excess is not None:  # errors beyond those of the deep tier
+    if excess is not None:  # in addition to the deep tier's errors
         rate = excess
         reference = "deep"
 
@@ -250,7 +250,7 @@ def _say_promise(calibration: Calibration) -> None:
 
 
 def _say_left_out(calibration: Calibration) -> None:
-    """Print how many answers were left out because their model or their source of scores was unusual."""
+    """Print how many answers were omitted because their model or their source of scores was unusual."""
     from judgekit.judging.score_source import SOURCE_WORDS
 
     for tier, count in calibration.read_otherwise.items():

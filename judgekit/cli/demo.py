@@ -83,7 +83,7 @@ def _copy_sample() -> Path:
     sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
-    # The names mustn't tell the model which document is good.
+    # The names mustn't reveal to the model which document is good.
     for name, neutral_name in _DOCUMENTS.items():
         (sample / "documents" / name).rename(sample / neutral_name)
     return sample

@@ -243,7 +243,7 @@ def read_cases(
     map_: Sequence[str] | None = None,
     id_: str | None = None,
 ) -> tuple[list[Case], LeftOut]:
-    """Read labelled cases, or rows as cases. Also return counts of those left out.
+    """Read labelled cases, or rows as cases. Also return counts of the omitted ones.
 
     The file is read as rows if it's a table, or if its lines have keys that cases don't have.
     """

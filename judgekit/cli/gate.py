@@ -162,7 +162,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
 
     if report.reviewers is not None:
         _print_reviewers(report.reviewers)
-    if report.reviewers == []:  # nobody's overrides count
+    if report.reviewers == []:  # no overrides count
         return
 
     for row in report.stopping:

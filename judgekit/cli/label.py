@@ -349,7 +349,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     """
     from judgekit.ledger import LineFilter, VerdictLine
 
-    names = [_path_from_root(task), task]  # in order of preference
+    names = [_make_relative_to_root(task), task]  # in order of preference
     if task_ids.is_blob(task):  # an exact task id, so prefer it
         names.reverse()
     last_by_name: dict[str, VerdictLine] = {}
@@ -381,7 +381,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     return None
 
 
-def _path_from_root(path: str) -> str:
+def _make_relative_to_root(path: str) -> str:
     """Convert a path relative to the current folder to one relative to the repository, if there is one."""
     from judgekit.git import GitError, Repository
 

@@ -145,7 +145,7 @@ def _read_answers(
 ) -> Answers:
     """Read answers from a file of labels, or else from earlier runs.
 
-    Raises `UsageError` if there are none and nobody can be asked.
+    Raises `UsageError` if there are none and no person can be asked.
     """
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import is_at_terminal

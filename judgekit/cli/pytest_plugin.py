@@ -168,9 +168,9 @@ def _judge_or_replay(
             return verdict
         missing = unrecorded.message
     else:
-        missing = f"{_relative_folder(request.config) / file.name} is missing"
+        missing = f"{_get_relative_folder(request.config) / file.name} is missing"
 
-    remedy = f"run pytest {_RECORD} {_relative_folder(request.config)} where a model is set up"
+    remedy = f"run pytest {_RECORD} {_get_relative_folder(request.config)} where a model is set up"
     pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
 
@@ -210,7 +210,7 @@ def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
     return verdict
 
 
-def _relative_folder(config: pytest.Config) -> Path:
+def _get_relative_folder(config: pytest.Config) -> Path:
     """Return the folder of recordings, relative to where pytest was started."""
     return Path(os.path.relpath(config.stash[_FOLDER] or "", config.invocation_params.dir))
 
@@ -291,7 +291,7 @@ def _describe_cost(
     """Describe the cost of all verdicts, or the folder they were replayed from."""
     names = {name for name, _ in properties}
     if _COST not in names:
-        return f"replayed from {_relative_folder(config)}"
+        return f"replayed from {_get_relative_folder(config)}"
     if _UNPRICED not in names:
         return f"{cost:.4f} USD"
     return f"at least {cost:.4f} USD" if cost else "cost unknown"

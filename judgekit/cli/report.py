@@ -220,7 +220,7 @@ class _Limits(NamedTuple):
                 problem = "in these results texts were compared, and none is accepted"
                 raise UsageError(f"{option}: {problem}; leave it out")
 
-        missed = describe_missed(self._conditions(), summary.verdicts, summary.file)
+        missed = describe_missed(self._build_conditions(), summary.verdicts, summary.file)
         if self.fail_if_worse is not None:
             base = read_base(self.fail_if_worse)
             words = _read_words(file, columns)
@@ -231,7 +231,7 @@ class _Limits(NamedTuple):
 
         return missed
 
-    def _conditions(self) -> list[Condition]:
+    def _build_conditions(self) -> list[Condition]:
         """Build a condition for each given limit."""
         from judgekit.evaluation.conditions import Condition, read_share
 

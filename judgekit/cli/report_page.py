@@ -44,7 +44,7 @@ class PageSource(NamedTuple):
 
 
 def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
-    """Split named columns into those of the results and those of the judged file."""
+    """Split named columns into the results' and the judged file's."""
     result_columns = {}
     data_columns = {}
     for field, column in columns.given.items():

@@ -90,7 +90,7 @@ def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
 
 
 def _describe_labels(run: DatasetRun) -> list[str]:
-    """Describe how many labels agree with the verdicts, and how many were left out, with reasons."""
+    """Describe how many labels agree with the verdicts, and how many were omitted, with reasons."""
     from judgekit.evaluation.labels import agreement
 
     try:

@@ -152,7 +152,7 @@ def judge_rows(
 
 
 def _open_source(options: DataOptions, columns: Mapping[str, str]) -> Rows:
-    """Open the file of rows, or two files to join. `columns` are those of `--map`."""
+    """Open the file of rows, or two files to join. `columns` come from `--map`."""
     from judgekit.data.rows import open_rows
 
     assert options.data is not None  # noqa: S101 - the callers have checked it
@@ -590,7 +590,7 @@ class _NewSubjects:
                 yield row.subject
 
     def describe_left_out(self) -> list[str]:
-        """Describe how many rows were left out, with a line for each reason."""
+        """Describe how many rows were omitted, with a line for each reason."""
         lines = []
         if self._with_result:
             lines.append(f"{counted(self._with_result, 'row has', 'rows have')} a result already")

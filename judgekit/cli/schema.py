@@ -45,7 +45,7 @@ def schema(
 def build_json_schema(name: str) -> dict[str, Any]:
     """Build the JSON Schema of a model by its name in this module."""
     module, _, model = _MODELS[name].rpartition(".")
-    # We write every key, but in files that we read, those with a default may be missing.
+    # We write every key, but in files that we read, keys with a default may be missing.
     mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
     model_class = getattr(import_module(f"judgekit.{module}"), model)
     fields = model_class.model_json_schema(by_alias=True, mode=mode)

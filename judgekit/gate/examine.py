@@ -72,7 +72,7 @@ def examine_push(
 def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
     """Map the updates' old and new object ids to commits.
 
-    Deleted refs and commits missing from this clone are left out. A tag's id maps to the tagged commit.
+    Deleted refs and commits missing from this clone are omitted. A tag's id maps to the tagged commit.
     """
     names = []
     for update in updates:
@@ -242,7 +242,7 @@ class _Examination:
         self.pushed.notes.append(f"{gap}; {effect}")
 
     def _read_base_trees(self) -> list[Tree]:
-        """Read the trees of the merge bases, except those that this partial clone lacks."""
+        """Read the trees of the merge bases, except any missing from this partial clone."""
         trees = []
         for base in self._find_merge_bases():
             tree = self._read_tree(base, self.wanted.covers)

@@ -96,7 +96,7 @@ class Gh:
         return min(matches, key=operator.attrgetter("number"))
 
     def _list_issues(self, *gh_options: str) -> list[ListedIssue]:
-        """List the issues that judgekit opened, among those that gh's options select."""
+        """List the issues that judgekit opened, filtered by gh's options."""
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
         listed_issues = []
         try:

@@ -68,9 +68,9 @@ class History(NamedTuple):
 def read_histories(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, History]:
-    """Read the changes in each tip's new commits: those that no remote commit reaches.
+    """Read the changes in each tip's new commits, which aren't reachable from a remote commit.
 
-    Tips without new commits are left out. Raises `GitError`.
+    Tips without new commits are omitted. Raises `GitError`.
     """
     # For multiple tips, list the commits of all with one call of git, however many tips there are. For a
     # single tip, this stays None, and git selects the commits itself.
@@ -123,7 +123,7 @@ def _list_new_commits(
 ) -> dict[str, list[str]]:
     """List each tip's commits that no remote commit reaches, newest first.
 
-    Tips without new commits are left out. A list longer than `MAX_COMMITS` was cut off.
+    Tips without new commits are omitted. A list longer than `MAX_COMMITS` was cut off.
     """
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()

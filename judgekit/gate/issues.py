@@ -152,7 +152,7 @@ def _describe_finding(tier: str, finding: Finding) -> str:
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings, and if no tier decided, those of each round with its tier.
+    """List the verdict's findings, or if no tier decided, each round's findings with its tier.
 
     The tier is "" for the verdict's own findings.
     """

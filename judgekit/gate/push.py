@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4_000_000  # of one blob, ten times the text that models get to see
 MAX_CONCURRENT = 32  # files
-# Git's stand-in for a file whose content another program stores. A larger file just begins like one.
+# Git's stand-in for a file whose content another program stores. A larger file only starts like one.
 _POINTER_BYTES = 32_768  # git-annex's limit; Git LFS's files stay below 1,024
 _POINTERS = {
     "Git LFS": re.compile(
@@ -512,7 +512,7 @@ class _Gatekeeper:
     def _find_override(
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
-        """Find a person's decision on a file; None if nobody decided whose decisions count."""
+        """Find a person's decision on a file; None unless there's one that counts."""
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed is not None:
             return self.reviewed.find(document, change, without_terminal=without_terminal)

@@ -151,7 +151,7 @@ def list_remote_commits(
 ) -> list[str]:
     """List the commits at the known refs of a remote, given by name or URL.
 
-    If the remote was never fetched, list those of all other remotes instead.
+    If the remote was never fetched, list all other remotes' instead.
     """
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs

@@ -46,7 +46,7 @@ _MOST = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
-    """Search for the pinned memories and those that match a prompt, in stores or by the user's program."""
+    """Find the pinned memories and the matches for a prompt, in stores or with the user's program."""
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])

@@ -248,7 +248,7 @@ def _describe_outcome(
 
 
 def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -> str:
-    """Explain an `outcome`: why a candidate is injected, mentioned or left out."""
+    """Explain an `outcome`: why a candidate is injected, mentioned or omitted."""
     obstacle = _explain_never_injected(candidate)
     if obstacle:
         return obstacle

@@ -153,7 +153,7 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> list[_Threshold]:
-    """Measure possible thresholds for `kind`, lowest first. Skip those that inject an unanswered memory."""
+    """Measure possible thresholds for `kind`, lowest first. Skip any that inject an unanswered memory."""
     confidences = []
     for trial in trials:
         confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # seconds for the engine's answer at the deadline to arrive
-# Seconds beside the deadline for a process without an engine: 10 in all, as it is set up.
+# Seconds on top of the deadline for a process without an engine: 10 in all, with the default settings.
 _IMPORTS = 1.8
 _OK = 200
 ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
@@ -108,7 +108,7 @@ def choose_decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Choose the candidates to show after models decided: some are kept, and others undecided.
+    """Choose the candidates to show after models decided: they kept some and left others undecided.
 
     `labels` maps Python's `id` of a kept candidate to a label for it, by default "judged".
     """

@@ -71,13 +71,15 @@ class _DistinctiveTerms:
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
         """Return the files of memories whose distinctive words are in the answer but not in the prompt."""
-        new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
+        new_words = self._stem_in_all_languages(
+            "\n".join(exchange.answer)
+        ) - self._stem_in_all_languages(exchange.prompt)
         counts = Counter[str]()
         for stem in new_words:
             counts.update(self._files_by_stem.get(stem, ()))
         return {file for file, count in counts.items() if count >= WORDS}
 
-    def _stems(self, text: str) -> set[str]:
+    def _stem_in_all_languages(self, text: str) -> set[str]:
         """Return the stems of text in each of the stores' languages."""
         stems = set[str]()
         for language in self._languages.values():
@@ -221,7 +223,7 @@ def _count_use(
     exchange: transcript.Exchange,
     words: _DistinctiveTerms,
 ) -> set[str]:
-    """Count an answer's use of the injected memories, and return the files of those that it used.
+    """Count an answer's use of the injected memories, and return the files of the used ones.
 
     A memory counts as used if its file was opened, or if the answer contains its distinctive words. `others`
     weren't injected, so their words in the answer are due to chance.

@@ -190,7 +190,7 @@ def _describe_finding(finding: Finding) -> str:
 
 
 def _list_open_findings(verdict: Verdict) -> list[Finding]:
-    """List the findings that nobody has dismissed."""
+    """List the findings that weren't dismissed."""
     return [finding for finding in verdict.findings if not finding.dismissed]
 
 

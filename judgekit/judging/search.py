@@ -307,7 +307,9 @@ def _read_beginnings(
     for candidate in candidates:
         if config.judge.redact:
             # Read a bit more, so that a secret isn't cut in two before it's found.
-            text = redaction.words(api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
+            text = redaction.words(
+                api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles)
+            )
         else:
             text = api.read_body(candidate, BODY_CHARS, profiles)
         beginnings.append(text[:BODY_CHARS])

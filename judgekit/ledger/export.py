@@ -108,7 +108,7 @@ def send_unsent(
 ) -> tuple[int, list[str]]:
     """Pass the lines of a ledger that weren't sent before to `send`, in batches.
 
-    No new batch begins after `seconds`. Returns the number of lines sent and the remarks that `send`
+    No new batch starts after `seconds`. Returns the number of lines sent and the remarks that `send`
     returned. If `send` raises, the error ends the run.
     """
     deadline = time.monotonic() + seconds

@@ -36,7 +36,7 @@ GateMode: TypeAlias = Literal["advisory", "blocking"]
 Decided: TypeAlias = Literal["accept", "reject"]
 
 _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
-# The credentials in an address (a password may contain a slash), and everything behind its path.
+# The credentials in an address (a password may contain a slash), and everything after its path.
 _USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
 # Failures whose message may quote the input, or the model's output.
 _QUOTING = {
@@ -57,14 +57,14 @@ def convert_to_gate_word(verdict: VerdictWord) -> GateWord:
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
-def _encodable(value: object) -> object:
+def _make_encodable(value: object) -> object:
     """Make a string encodable as UTF-8. Other values are left for pydantic to refuse."""
     if isinstance(value, str):
         return encodable(value)
     return value
 
 
-Name: TypeAlias = Annotated[str, BeforeValidator(_encodable)]
+Name: TypeAlias = Annotated[str, BeforeValidator(_make_encodable)]
 Address: TypeAlias = Annotated[Name, AfterValidator(lambda address: _USERINFO.sub("", address))]
 
 

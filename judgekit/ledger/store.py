@@ -512,12 +512,12 @@ class Ledger(NamedTuple):
             environment.private_folder(str(self.folder))
             with file_lock(self.folder / LOCK, timeout=SECONDS):
                 for day, raw in dated_lines:
-                    _append(self._file_with_room(day), raw, durable=has_typed_records)
+                    _append(self._find_file_with_room(day), raw, durable=has_typed_records)
                     written_lines += 1
         except OSError as error:
             raise LedgerError(self.folder, error, written_lines) from None
 
-    def _file_with_room(self, day: date) -> Path:
+    def _find_file_with_room(self, day: date) -> Path:
         """Return the path of a day's first file that isn't full. It may not exist yet."""
         path = self.folder / f"{day}{_SUFFIX}"
         part = 0

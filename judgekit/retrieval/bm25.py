@@ -127,7 +127,7 @@ def match_parts(
 ) -> list[tuple[Part, list[Candidate]]]:
     """Search for each part of a query, and return each part with its best hits, rated and best first.
 
-    A quick search may leave out parts with frequent terms only.
+    A quick search may skip parts that have only frequent terms.
     """
     term_by_text: dict[str, Term] = {}  # parts can share terms
     for part in parts:

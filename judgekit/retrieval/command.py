@@ -144,12 +144,12 @@ def _run_program(
     if code:
         filled_lines = [line for line in lines_of(errors) if line.strip()]
         message = filled_lines[0] if filled_lines else "no message"
-        message = _without_secrets(message, visible_environ)
+        message = _hide_secrets(message, visible_environ)
         raise CommandError(f"exit code {code}: {short_line(message, _MESSAGE)}")
     return output.decode("utf-8", "replace")
 
 
-def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
+def _hide_secrets(line: str, environ: Mapping[str, str]) -> str:
     """Remove the values of variables such as `API_KEY` from a message, which people may share."""
     for variable, value in environ.items():
         is_secret = any(word in variable for word in _SECRET_WORDS)

@@ -75,7 +75,7 @@ INJECTED_LABEL = "high"
 # words in which two were replaced shares .82.
 SAME_WORDS = 0.8
 LEAST_KEPT = 0.6  # share of the older text in a newer one that only adds to it
-_SAMPLED = 12  # words sampled across a text, enough to tell most pairs apart
+_SAMPLED = 12  # words sampled across a text, enough to distinguish most pairs
 _MOST_MISSING = 4  # sampled words that may be missing from the other text
 OLD_DAYS = 90  # an older entry says its age
 _DAY = 86_400  # seconds
@@ -330,7 +330,7 @@ def rank_hits(
     profile: Profile,
     prompt_part: Part | None = None,
 ) -> list[Candidate]:
-    """Rate a store's hits, and return them best first without those that score low.
+    """Rate a store's hits, and return them best first. Hits with a low score are dropped.
 
     `size` is the store's number of documents. For a part of a prompt, which can be mere talk, confidences are
     multiplied by the probability that it isn't.
@@ -534,9 +534,9 @@ def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile)
 def _find_rivals(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Return the rivals' evidence for each set of matched terms: that of all hits with any of these terms.
+    """Collect, for each set of matched terms, the evidence of all hits with any of these terms.
 
-    Hits out of force are left out, since nobody means a superseded entry.
+    Hits out of force are skipped, since a prompt doesn't mean a superseded entry.
     """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
@@ -577,7 +577,7 @@ def choose_label(confidence: float, labels: Mapping[str, float]) -> str:
 
 
 def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
-    """Fold each hit that says nearly the same as a newer one into the newer one's `alike`.
+    """Fold each near-duplicate of a newer hit into the newer hit's `alike`.
 
     A hit stays if it has a query term that the newer hit lacks, since the query may be about that difference.
     """
@@ -700,7 +700,7 @@ def _may_say_the_same(newer: str, older: str) -> bool:
 
 
 def _fold_into(newer: Candidate, hit: Candidate) -> None:
-    """Fold a hit into a newer one that says the same, which gets the higher confidence of both."""
+    """Fold a hit into a newer duplicate, which gets the higher confidence of the two."""
     newer.alike = (*newer.alike, hit, *hit.alike)
     if hit.confidence > newer.confidence:
         newer.confidence = hit.confidence

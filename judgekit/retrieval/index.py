@@ -121,7 +121,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             index = Index(connection, root, profiles, path)
             index.load(facts)
             changed_paths, file_numbers = _find_changes(index)
-            has_no_changes = changed_paths == [] and not file_numbers  # None stands for all paths
+            has_no_changes = changed_paths == [] and not file_numbers  # None means all paths
             if not has_no_changes or index.pending:
                 from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
 

@@ -24,7 +24,7 @@ MAX_TERMS = 64  # of a whole prompt
 HEAD = 900  # characters of a prompt's beginning that are read
 TAIL = 500  # and of its end
 PAIRS = 2  # of characters of a script without spaces, that count as a word
-CLAUSE = 2  # words that a clause needs to be searched beside its sentence
+CLAUSE = 2  # words that a clause needs to be searched separately from its sentence
 _STOPS = (".", "!", "\u3002", "\uff01")
 _ENDS = (*_STOPS, "?", "\uff1f", "\u061f")
 _PAUSES = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
@@ -87,7 +87,7 @@ class _Vocabulary:
 def parse(prompt: str, *languages: Language) -> list[Part]:
     """Split a prompt into parts to search for, in order, but with pasted code and logs last.
 
-    Parts without terms are left out, and so are duplicates. `languages` are the store's, most frequent first.
+    Duplicates and parts without terms are dropped. `languages` are the store's, most frequent first.
     """
     excerpt = terms.shorten_prompt(prompt, HEAD, TAIL)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
@@ -113,7 +113,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
 
 
 def make_single_part(prompt: str, *languages: Language) -> list[Part]:
-    """Return the whole prompt as the only part, or [] if it has no terms."""
+    """Return the entire prompt as the only part, or [] if it has no terms."""
     prompt_terms = terms.parse(prompt, *languages)
     return [Part(prompt, prompt_terms)] if prompt_terms else []
 

@@ -50,7 +50,7 @@ class Passage:
 
 
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
-    """Return the sections of entries in order, by entry number. Entries without sections are left out."""
+    """Return the sections of entries in order, by entry number. Entries without sections are omitted."""
     passages: dict[int, list[Passage]] = {}
     query = _SECTIONS_IN % ",".join(map(str, numbers))
     heading = ""

@@ -112,7 +112,7 @@ class Store:
         listing = Listing(stamp, read_at)
         if not relative:  # the root also reports problems with the store's own list
             listing.problems += self._read_own_list().problems
-        elif os.path.islink(path) and not self._leads_inside(relative, listing):
+        elif os.path.islink(path) and not self._check_inside(relative, listing):
             return listing
 
         try:
@@ -172,7 +172,7 @@ class Store:
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
         if not may_be_link or not entry.is_symlink():
             return False
-        return os.path.isdir(entry.path) and self._leads_inside(path, listing)
+        return os.path.isdir(entry.path) and self._check_inside(path, listing)
 
     def _add_file(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
         """Add a file to the listing, unless it leads out of the store or there are too many."""
@@ -182,7 +182,7 @@ class Store:
         except OSError:  # e.g. a link to itself
             return
 
-        if not is_file or (is_link and not self._leads_inside(name, listing)):
+        if not is_file or (is_link and not self._check_inside(name, listing)):
             return
 
         stamp = index_file.read_stamp(entry.path)
@@ -196,7 +196,7 @@ class Store:
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
 
-    def _leads_inside(self, relative: str, listing: Listing) -> bool:
+    def _check_inside(self, relative: str, listing: Listing) -> bool:
         """Whether a link stays inside the store. Otherwise, add a problem."""
         if resolve_inside(self.root, relative):
             return True

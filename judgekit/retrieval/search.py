@@ -82,7 +82,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
     A root is a path (relative to `project`, or with `~`) or `claude:auto`. Only `trusted` roots, which the
     user named, may be outside `project`. Memories named by `pins` are found for any query. `pool` is the
-    number of hits to rate per store. After `patience` seconds, files that weren't read yet are left out.
+    number of hits to rate per store. After `patience` seconds, files that weren't read yet are skipped.
     """
     profiles = profiles or Profiles(bundled())
     ranked = RankedCandidates([], [])
@@ -166,7 +166,7 @@ def _note_missing_pins(
 
 
 def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
-    """Describe each root that isn't a folder, or if none is, all of them in a line."""
+    """Describe each root that isn't a folder. If none is a folder, describe all in one line."""
     unique_roots = list(dict.fromkeys(roots))
     missing_roots = []
     for root in unique_roots:
@@ -434,7 +434,7 @@ def match_keywords(
         hit.text = entry.title.lower()
         hits.append(hit)
 
-    # Rate the hits as those of a full-text search, with each word as a term.
+    # Rate the hits like full-text hits, with each word as a term.
     query_terms = []
     for number, word in enumerate(words):
         term = terms.Term(word, [word], [word], common=word in language.common)
@@ -488,7 +488,7 @@ def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None
 def list_passages(
     text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
-    """Return each hit's best passage, which has the most terms of `text`, and its whole text.
+    """Return each hit's best passage, which has the most terms of `text`, and its full text.
 
     Without any term, the passage is the beginning.
     """
@@ -514,7 +514,7 @@ def list_passages(
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the text of a candidate's best section, or the whole text if it has none."""
+    """Return the text of a candidate's best section, or the full text if it has no sections."""
     if not candidate.sections:
         return text
     from judgekit.retrieval import sections  # noqa: PLC0415 - loaded only to show a text

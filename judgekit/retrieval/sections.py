@@ -23,7 +23,7 @@ _MOST_LEVELS = 6
 _COMMENTS = {"{/*": "*/}", "<!--": "-->"}
 _UNDERLINES = "=-~^\"'*+#"
 _LEAST_UNDERLINE = 3  # signs; two are enough for `==`
-# Lines that begin like this aren't titles
+# Lines that start with these aren't titles.
 _NO_TITLES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")
 _MOST_NAME = 40  # characters of a speaker's name
 _MOST_NAME_WORDS = 4

@@ -15,7 +15,7 @@ from judgekit import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-_HEAD_BYTES = 200_000  # the beginning, which tells its age
+_HEAD_BYTES = 200_000  # the beginning, which contains its date
 _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
 _END_BYTES = 400_000  # far more than a few turns need
 _TURN_CHARS = 2_000

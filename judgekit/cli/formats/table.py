@@ -60,20 +60,24 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
     return "\n".join(verdict_texts)
 
 
-def _gate_word(row: Row) -> str:
+def _render_gate_word(row: Row) -> str:
     word = row["word"]
     return typer.style(word.ljust(_WORD_WIDTH), fg=_GATE_COLOURS[word], bold=True)
 
 
-def _gate_path(row: Row) -> str:
+def _render_gate_path(row: Row) -> str:
     return escaped(row["path"])
 
 
-def _gate_commit(row: Row) -> str:
+def _render_gate_commit(row: Row) -> str:
     return f"({row['commit'][:7]} {escaped(row['author'])})"
 
 
-GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (_gate_word, _gate_path, _gate_commit)
+GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (
+    _render_gate_word,
+    _render_gate_path,
+    _render_gate_commit,
+)
 """The columns of the gate's table, from left to right; an empty cell leaves no gap."""
 
 
@@ -93,7 +97,7 @@ def render_gate_row(row: Row) -> str:
 
 
 def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
-    """Render the reasons below a gate row, except those that are among the run's `notes`."""
+    """Render the reasons below a gate row, unless the run's `notes` contain them already."""
     verdict = row["verdict"]
     reasons = []
     noise = verdict.get("noise")

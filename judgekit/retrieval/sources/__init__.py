@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 REPLACED = "\ufffd"  # replaces bytes that aren't a character
 _LONGEST_CHARACTER = 4  # bytes, in UTF-8
-_FIRST_CONTINUATION = 0x80  # the bytes in UTF-8 that begin no character
-_FIRST_OF_SEVERAL = 0xC0  # UTF-8 bytes from here on begin a character of several bytes
+_FIRST_CONTINUATION = 0x80  # UTF-8 bytes from here to below 0xC0 don't start a character
+_FIRST_OF_SEVERAL = 0xC0  # UTF-8 bytes from here on start a multi-byte character
 _WIDEST_UNIT = 4  # bytes
 _MARK = "\ufeff"  # of the order of bytes
 _ENCODING_BY_MARK = {
@@ -31,7 +31,7 @@ _ENCODING_BY_MARK = {
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-_HEAD = 4_000  # bytes that tell an encoding
+_HEAD = 4_000  # bytes that are enough to detect an encoding
 _MOST_COUNTED = (
     10_000_000  # bytes; line breaks are counted in files up to this size, at hundredths of a second
 )

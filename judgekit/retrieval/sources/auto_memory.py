@@ -43,7 +43,7 @@ def listed(_root: str, _profile: Profile) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the memory in a topic file, or the text of MEMORY.md apart from its links to topics.
+    """Read the memory in a topic file, or the text of MEMORY.md without its links to topics.
 
     Returns None for a retired topic, and for a MEMORY.md without such text.
     """

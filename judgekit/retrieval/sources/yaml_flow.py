@@ -11,7 +11,7 @@ _MOST_DEPTH = 12
 _INDICATORS = ",[]{}"
 _STOPS = frozenset(f"{_INDICATORS}:#")
 _BLANKS = (" ", "\t")
-# The character behind a backslash in double quotes, and the one it means.
+# The character after a backslash in double quotes, and its meaning.
 _ESCAPES = dict(
     zip('0abtnvfreN_LP "/\\\t', '\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029 "/\\\t', strict=True)
 )
