@@ -62,7 +62,7 @@ class Reading:
         self._made: set[str] = set()
 
     def remark(self, text: str) -> None:
-        """Pass a remark to the listener, unless the same remark was passed before."""
+        """Pass a remark to the listener, unless it's a repetition."""
         if self._listener is None or text in self._made:
             return
         self._made.add(text)
@@ -102,11 +102,11 @@ class Source(NamedTuple):
     has_tables: bool = False
 
     def recognises(self, path: str) -> bool:
-        """Whether a file holds rows of this kind, as far as its name tells."""
+        """Whether a file has a name for rows of this kind."""
         file = path
         if self.has_tables:
             file, _ = split_table(path)
-        name = PurePath(file).name[1:]  # a name such as `.csv` has no ending
+        name = PurePath(file).name[1:]  # because `.csv`, for example, has no extension
         return without_packing(name).endswith(self.endings)
 
     @property
@@ -157,18 +157,18 @@ USUAL_ENDINGS = tuple(source.endings[0] for source in SOURCES)
 
 
 def split_table(path: str) -> tuple[str, str]:
-    """Split `FILE::TABLE`; without a table it's ""."""
+    """Split `FILE::TABLE`. The table is "" if there's none."""
     file, _, table = path.partition("::")
     return file, table
 
 
 def without_packing(path: str) -> str:
-    """Return a path in lower case, without an ending for compression."""
+    """Return a path in lower case, without an extension for compression."""
     return path.lower().removesuffix(PACKED)
 
 
 def find_source(path: str) -> Source | None:
-    """Find a file's kind by its name; None if no kind recognises it."""
+    """Find a file's kind by its name; None if it's unknown."""
     for source in SOURCES:
         if source.recognises(path):
             return source

@@ -21,10 +21,9 @@ _GZIP = b"\x1f\x8b"
 
 
 def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
-    """Wrap a file so that its bytes are UTF-8, and its lines end with LF.
+    """Wrap a text file, unless it's plain, to unpack it and convert it to UTF-8 with LF.
 
-    If the file is in any other form, there's a remark. Reading raises `InputError` if the file turns out to
-    be damaged.
+    An unusual encoding gets a remark. Reading raises `InputError` if the file is damaged.
     """
     head = sniffing.head_of(file)
     if head.startswith(_GZIP):
@@ -49,15 +48,15 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Unpack the next bytes into a buffer. Returns the number of bytes, 0 at the end."""
+        """Unpack the next bytes into a buffer, and return their number, which is 0 at the end."""
         view = memoryview(buffer).cast("B")
         try:
-            piece = self._file.read1(len(view))
+            chunk = self._file.read1(len(view))
         except (EOFError, OSError, zlib.error) as error:
             problem = f"damaged or cut off in the middle ({error}); pack or fetch it again"
             raise InputError(f"{self._name}: {problem}") from None
-        view[: len(piece)] = piece
-        return len(piece)
+        view[: len(chunk)] = chunk
+        return len(chunk)
 
 
 class _Recoded(io.RawIOBase):
@@ -68,26 +67,27 @@ class _Recoded(io.RawIOBase):
         self._name = name
         self._text = text
         decoder = codecs.getincrementaldecoder(text.codec)()
-        # CR LF stays: in a quoted cell it belongs to the text.
+        # Don't translate CR LF, which can be part of a quoted cell.
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=text.has_bare_returns)
-        self._rest = b""
+        self._pending = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Write the next bytes, in UTF-8, into a buffer. Returns the number of bytes, 0 at the end."""
+        """Write the next UTF-8 bytes into a buffer, and return their number, which is 0 at the end."""
         view = memoryview(buffer).cast("B")
         is_end = False
-        while not self._rest and not is_end:
+        while not self._pending and not is_end:
             raw = self._file.read(_CHUNK)
             is_end = not raw
             try:
-                self._rest = self._decoder.decode(raw, final=is_end).encode()
+                self._pending = self._decoder.decode(raw, final=is_end).encode()
             except UnicodeError as error:
                 problem = f"expected {self._text.encoding} to its end ({error}); save it as UTF-8"
                 raise InputError(f"{self._name}: {problem}") from None
-        piece = self._rest[: len(view)]
-        self._rest = self._rest[len(piece) :]
-        view[: len(piece)] = piece
-        return len(piece)
+
+        chunk = self._pending[: len(view)]
+        self._pending = self._pending[len(chunk) :]
+        view[: len(chunk)] = chunk
+        return len(chunk)

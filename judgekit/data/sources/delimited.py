@@ -34,19 +34,20 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows below the header; the error for a file of another kind is an `InputError`."""
+    """Yield the rows below the header. Raises `InputError` for a file of another kind."""
     delimiter = _find_delimiter(file, name, reading)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     names: list[str] | None = None
     outputs: OutputColumns | None = None
-    cleared = 0  # empty rows since the last row with content
+    empty_count = 0  # empty rows since the last row with content
     number = 0
     while True:
+        # Read the header or the cells of the next row.
         lines.begin()
         problem: CellError | None = None
-        is_cleared = False
+        is_empty = False
         row = {}
         try:
             cells = next(reader, None)
@@ -61,7 +62,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
                 outputs = find_outputs(header)
                 names = check_names(outputs.unique_names() if outputs else header)
                 continue
-            is_cleared = lines.has_only(delimiter)
+            is_empty = lines.has_only(delimiter)
             row = _map_cells(names, cells)
         except csv.Error as error:
             lines.give_back()  # an unclosed quote mustn't swallow the rows after it
@@ -70,18 +71,21 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             )
         except CellError as error:
             problem = error
-        if names is None:  # rows can't be read without a header
+
+        if names is None:  # without a header, no row can be read
             if problem is not None:
                 yield unreadable_row(problem, number, lines.line)
             return
+
+        # Excel writes cleared rows below the table. So an empty row only counts if another row follows.
         number += 1
-        if is_cleared:
-            # Excel also writes cleared rows below the table; between other rows, an empty one counts.
-            cleared += 1
+        if is_empty:
+            empty_count += 1
             continue
-        for cleared_number in range(number - cleared, number):
-            yield DataRow(cleared_number, _map_cells(names, [""] * len(names)))
-        cleared = 0
+        for empty_number in range(number - empty_count, number):
+            yield DataRow(empty_number, _map_cells(names, [""] * len(names)))
+        empty_count = 0
+
         if problem is None and outputs is not None:
             yield from _split_outputs(outputs, number, row)
         elif problem is None:
@@ -91,7 +95,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
-    """Split line `number` of a table into rows, one for each of the outputs in the line."""
+    """Split a row into one row per output. `number` is the row's number in the file."""
     first_number = (number - 1) * len(outputs.outputs) + 1
     cells = list(row.values())
     for row_number, columns in enumerate(outputs.rows(cells), first_number):
@@ -99,9 +103,9 @@ def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> 
 
 
 def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
-    """Return the delimiter that the user named, or else find it in the header.
+    """Return the delimiter that the user named or the header contains, with a remark if it's unusual.
 
-    An unusual delimiter gets a remark. Raises `InputError` for a file of another kind.
+    Raises `InputError` for a file of another kind.
     """
     head = sniffing.head_of(file)
     sniffing.refuse_others(head, name)
@@ -129,7 +133,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        """Return the next line; raises `csv.Error` if it makes the row too long."""
+        """Return the next line. Raises `csv.Error` if it makes the row too long."""
         if self._lines_to_repeat:
             next_line = self._lines_to_repeat.popleft()
         else:
@@ -142,26 +146,22 @@ class _Lines:
         return next_line
 
     def _decode(self, raw: bytes | None) -> str:
-        """Decode a line; "" if it's too long (`raw` is None).
-
-        A byte that isn't UTF-8 is reported later, with its cell, because the line's quotes must be parsed
-        first.
-        """
+        """Decode a line; "" if it's None, because it was too long."""
         if raw is None:
             return ""
-        # Excel begins a file with this mark.
         if self.line == 1 and not self._row:
             raw = raw.removeprefix(BOM)
+        # Invalid bytes become surrogates, which are reported once the cells have been parsed.
         return raw.decode("utf-8", "surrogateescape")
 
     def begin(self) -> None:
-        """Begin a new row: its first line follows the last line of the row before."""
-        self.line += len(self._row) or 1  # before the first row, none has been read
+        """Begin a new row."""
+        self.line += len(self._row) or 1  # 1 for the first row
         self._row = []
         self._size = 0
 
     def give_back(self) -> None:
-        """Put all lines of a row except the first back, to be read again."""
+        """Put all lines of the row except the first back, to be read again."""
         self._lines_to_repeat.extendleft(reversed(self._row[1:]))
         del self._row[1:]
 
@@ -170,23 +170,22 @@ class _Lines:
         return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
 
     def has_only(self, delimiter: str) -> bool:
-        """Whether the row has nothing between its delimiters, not even quotes."""
+        """Whether the row only has delimiters, without even quotes between them."""
         return not "".join(self._row).strip(f" \r\n{delimiter}")
 
 
 def _is_separator_line(cells: Sequence[str]) -> bool:
-    """Whether a line is `sep=;` (or another delimiter), which Excel writes above the header."""
+    """Whether a line is like `sep=;`, which Excel writes above the header."""
     if not cells[0].startswith("sep="):
         return False
-    # If `;` is the delimiter, the line is split there into two cells: it counts as a character, too.
-    delimiters = len(cells) - 1
-    return len(cells[0]) + delimiters == len("sep=;")
+    delimiter_count = len(cells) - 1  # the reader has split the line there
+    return len(cells[0]) + delimiter_count == len("sep=;")
 
 
 def _map_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Map columns to the cells of a row.
+    """Map column names to a row's cells.
 
-    Raises `CellError` for a wrong number of cells, or for a text that's broken.
+    Raises `CellError` for a wrong number of cells or invalid text.
     """
     cells = without_blank_end(cells, len(names))
     if len(cells) != len(names):

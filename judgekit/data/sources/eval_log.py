@@ -50,10 +50,7 @@ def _open_archive(file: BinaryIO, name: str) -> zipfile.ZipFile:
 
 
 def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """List the samples of a log, in the order in which they were finished.
-
-    Raises `InputError` if there are none.
-    """
+    """List a log's samples in order of completion. Raises `InputError` if there are none."""
     samples = []
     for entry in archive.infolist():
         if entry.filename.startswith(_FOLDER) and entry.filename.endswith(".json"):
@@ -64,10 +61,13 @@ def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
-    """Unpack a sample. Raises `CellError` if it's damaged or too long, `InputError` if pyarrow is missing."""
+    """Unpack a sample.
+
+    Raises `CellError` if it's damaged or too long, and `InputError` if pyarrow is needed but missing.
+    """
     try:
         with archive.open(entry) as unpacked:
-            # One byte more than we allow, to see that a sample is too long without unpacking all of it.
+            # One more byte than allowed is enough to notice that a sample is too long.
             raw = unpacked.read(MAX_BYTES + 1)
     except NotImplementedError:
         if entry.compress_type != _ZSTANDARD:
@@ -81,14 +81,14 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, na
 
 
 def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
-    """Unpack a file that `zipfile` can't, because it's compressed with Zstandard."""
+    """Unpack a file that is compressed with Zstandard, which `zipfile` doesn't support."""
     parquet_module(name, "such a log")
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     file.seek(entry.header_offset)
     header = file.read(_HEADER_BYTES)
     name_length, extra_length = _LENGTHS.unpack(header[-_LENGTHS.size :])
-    file.seek(name_length + extra_length, 1)  # from here
+    file.seek(name_length + extra_length, 1)  # relative to the current position
     packed = file.read(entry.compress_size)
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as unpacked:

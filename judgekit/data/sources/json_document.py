@@ -29,12 +29,13 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows of a document. It's read as a whole; raises `InputError` if that fails."""
+    """Yield the rows in a document, which is read at once. Raises `InputError` if that fails."""
     check(file, name, reading)
     raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         problem = f"larger than {MAX_BYTES // 1_000_000} MB; write one object a line into a file"
         raise InputError(f"{name}: {problem} whose name ends in .jsonl, which is read row by row")
+
     raw = raw.removeprefix(BOM)
     try:
         document = json.loads(raw, object_pairs_hook=with_different_keys)
@@ -44,11 +45,12 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     except RecursionError:
         raise InputError(f"{name}: {json_lines.too_deep()}") from None
     except ValueError as error:
-        # JSON Lines in a file named .json are read all the same.
+        # Accept JSON Lines in a file named .json.
         if not _is_json_lines(raw):
             raise InputError(f"{name}: expected {_LISTED}; {_describe_error(error)}") from None
         yield from json_lines.read_lines(raw.split(b"\n"))
         return
+
     for number, value in enumerate(_find_rows(document, name), 1):
         try:
             yield DataRow(number, json_lines.check_object(value))
@@ -57,16 +59,16 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _describe_error(error: ValueError) -> str:
-    """Say why a text isn't JSON, with the line if it's known."""
+    """Describe why text isn't JSON, with the line if it's known."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}: {error.msg}"
     return "it isn't UTF-8, or has a number of thousands of digits"
 
 
 def _is_json_lines(raw: bytes) -> bool:
-    """Whether the first two lines that aren't blank are each a whole JSON object."""
-    filled_lines = (line for line in raw.split(b"\n") if line.strip())
-    for line in itertools.islice(filled_lines, 2):
+    """Whether each of the first two nonblank lines is a complete JSON object."""
+    nonblank_lines = (line for line in raw.split(b"\n") if line.strip())
+    for line in itertools.islice(nonblank_lines, 2):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
@@ -77,44 +79,45 @@ def _is_json_lines(raw: bytes) -> bool:
 
 
 def _find_rows(document: object, name: str) -> Sequence[Any]:
-    """Find the list of rows in a document. A single row in an object becomes a list of one.
+    """Find the list of rows in a document, which can also be a single row.
 
-    Raises `InputError` if there's no list, or if several lists could be the rows.
+    Raises `InputError` if there are no rows, or if multiple lists could be the rows.
     """
     if isinstance(document, list):
         return document
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected {_LISTED}, got one value")
+
+    # Try the known formats.
     rows = presets.find_rows(document)
     if rows is None:
-        rows = _build_rows_of_split_table(document)
-        if not rows:  # a split table without rows may be something else
-            rows = _build_rows_of_columns(document)
+        rows = _read_split_table(document)
+        if not rows:  # without rows, it may be something else
+            rows = _read_columns_or_index(document)
     if rows is not None:
         return rows
+
+    # Find a list of objects that isn't a row's conversation or sources.
     lists: dict[str, list[Any]] = {}
     for key, value in document.items():
         has_objects = isinstance(value, list) and any(isinstance(item, dict) for item in value)
-        # A conversation or sources are a list, too: then the object is a row.
         if has_objects and not columns.is_list_of_row(key):
             lists[key] = value
     if len(lists) == 1:
         (only_list,) = lists.values()
         return only_list
+
     is_row = any(map(columns.is_usual_name, document))
     if not lists and is_row:
         return [document]
-    found_lists = (
-        f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})" if lists else "none"
-    )
+    found_lists = "none"
+    if lists:
+        found_lists = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})"
     raise InputError(f"{name}: expected {_LISTED}, got {found_lists}; keep one list, {_REMEDY}")
 
 
-def _build_rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Build the rows of a table that pandas wrote as an object with `columns` and `data`.
-
-    None if the document isn't such a table.
-    """
+def _read_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Read a table that pandas wrote as an object with `columns` and `data`; None if it isn't one."""
     names = document.get("columns")
     data = document.get("data")
     if not isinstance(names, list) or not isinstance(data, list):
@@ -128,24 +131,24 @@ def _build_rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, An
     return [dict(zip(names, cells, strict=True)) for cells in data]
 
 
-def _build_rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Build the rows of a table that pandas wrote column by column, or row by row under numbers.
+def _read_columns_or_index(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Read a table that pandas wrote by column or by row number; None if it isn't one.
 
-    Column by column is `{"text": {"0": "a", "1": "b"}}`. Row by row is `{"0": {"text": "a"}, "1": {"text":
-    "b"}}`. None for anything else.
+    That's `{"text": {"0": "a", "1": "b"}}` or `{"0": {"text": "a"}, "1": {"text": "b"}}`.
     """
-    tables = list(document.values())
-    are_filled_objects = all(isinstance(table, dict) and table for table in tables)
-    if not tables or not are_filled_objects:
+    values = list(document.values())
+    are_nonempty_objects = all(isinstance(value, dict) and value for value in values)
+    if not values or not are_nonempty_objects:
         return None
-    are_rows = all(key.isdecimal() for key in document)
-    if are_rows:
-        return tables
-    numbers = list(tables[0])  # of the rows, which are the same in each column
-    are_numbers = all(key.isdecimal() for key in numbers)
-    if not are_numbers or any(list(table) != numbers for table in tables):
+    is_by_row = all(key.isdecimal() for key in document)
+    if is_by_row:
+        return values
+
+    row_numbers = list(values[0])  # must be the same in every column
+    are_numbers = all(key.isdecimal() for key in row_numbers)
+    if not are_numbers or any(list(value) != row_numbers for value in values):
         return None
     rows = []
-    for number in numbers:
-        rows.append({name: cells[number] for name, cells in document.items()})
+    for row_number in row_numbers:
+        rows.append({name: cells[row_number] for name, cells in document.items()})
     return rows

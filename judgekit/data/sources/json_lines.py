@@ -32,13 +32,12 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
-    """Yield the rows in lines. A line that's too long is None.
+    """Yield the rows in lines, each of which is a row or a tool's exported document with rows.
 
-    A line may also be a whole document that another tool exported, if the first line is: then each such
-    line yields all rows of its document.
+    A line that's too long is None.
     """
     number = 0
-    are_documents = True
+    are_documents = True  # until a line isn't one
     for line_number, line in enumerate(lines, 1):
         raw = line
         if raw is not None:
@@ -58,13 +57,13 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
             rows = [row]
         for row_number, columns in enumerate(rows, number):
             yield DataRow(row_number, columns)
-        number += len(rows) - 1  # the first one is counted already
+        number += len(rows) - 1  # the first one has been counted
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
     """Parse the JSON object in a line.
 
-    Raises `CellError` if there's none, or if the line is too long (None).
+    Raises `CellError` if it isn't one, or if the line is None, because it was too long.
     """
     if raw is None:
         raise CellError(f"expected a shorter row; {TOO_LONG}")
@@ -85,7 +84,8 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
         raise CellError("expected a shorter number, got one of thousands of digits") from None
     except RecursionError:
         raise CellError(too_deep()) from None
-    # Counting characters is fast, and spares most rows the slow checks.
+
+    # Most rows don't need the slow checks, which a quick search shows.
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
     may_have_surrogates = "\\ud" in text or "\\uD" in text
     return check_object(value, may_be_deep=may_be_deep, may_have_surrogates=may_have_surrogates)
@@ -94,10 +94,9 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
 def check_object(
     value: object, *, may_be_deep: bool = True, may_have_surrogates: bool = True
 ) -> dict[str, Any]:
-    """Check that a value is a row, and return it. Raises `CellError` if it isn't.
+    """Return a value if it's a valid row. Raises `CellError` if it isn't.
 
-    The checks for depth and for surrogates are slow. A caller may skip them for a value that surely has
-    neither.
+    Callers can skip the slow checks for depth and surrogates if they're sure.
     """
     if may_be_deep and _is_deep(value):
         raise CellError(too_deep())
@@ -113,7 +112,7 @@ def too_deep() -> str:
 
 
 def _check_surrogates(row: dict[str, Any]) -> None:
-    """Raise `CellError` for half of a surrogate pair, which no file in UTF-8 can hold."""
+    """Raise `CellError` for half of a surrogate pair, which can't be encoded as UTF-8."""
     for column, value in row.items():
         try:
             json.dumps([column, value], ensure_ascii=False).encode()

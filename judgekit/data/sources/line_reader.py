@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from judgekit.data.cells import CellError
 
 BOM = b"\xef\xbb\xbf"
-_PIECE = 1_000_000  # bytes read at a time from a line that's too long to keep
+_CHUNK_SIZE = 1_000_000  # bytes to read at once from the rest of a line that is too long
 
 
 def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    """Yield the lines of a file with their line ends. A line of more than `most` bytes is None."""
+    """Yield a file's lines with their line ends. A line of more than `most` bytes is None."""
     while line := file.readline(most):
-        is_whole = len(line) < most or line.endswith(b"\n")
-        if is_whole:
+        is_complete = len(line) < most or line.endswith(b"\n")
+        if is_complete:
             yield line
             continue
-        # Skip the rest of the line, piece by piece.
-        while (piece := file.readline(_PIECE)) and not piece.endswith(b"\n"):
+        # Skip the rest of the line in chunks.
+        while (chunk := file.readline(_CHUNK_SIZE)) and not chunk.endswith(b"\n"):
             pass
         yield None
 
 
 def unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:
-    """Build an unreadable row from an error. It names the line if that has another number than the row."""
+    """Build an unreadable row from an error, naming the line if its number differs from the row's."""
     problem = error.problem
     if line != number:
         problem += f" (line {line})"

@@ -43,7 +43,7 @@ class OutputColumns(NamedTuple):
     outputs: Sequence[Output]
 
     def unique_names(self) -> list[str]:
-        """Give each column a name of its own; one of an output begins with its number: `2. Score`."""
+        """List unique names for the columns, with the output's number for those of an output: `2. Score`."""
         names = self.names[: self.variables]
         for number, output in enumerate(self.outputs, 1):
             for name in self.names[output.position : output.end]:
@@ -54,8 +54,8 @@ class OutputColumns(NamedTuple):
         """Yield a row for each output, in the form that promptfoo writes in JSON."""
         variables = dict(zip(self.names, cells[: self.variables], strict=False))
         for output in self.outputs:
-            behind_output = slice(output.position + 1, output.end)
-            details = dict(zip(self.names[behind_output], cells[behind_output], strict=True))
+            after_output = slice(output.position + 1, output.end)
+            details = dict(zip(self.names[after_output], cells[after_output], strict=True))
             yield {
                 "provider": {"id": output.model},
                 "prompt": _fill_prompt(output.prompt, variables),
@@ -66,42 +66,34 @@ class OutputColumns(NamedTuple):
 
 
 def find_outputs(names: Sequence[str]) -> OutputColumns | None:
-    """Find the columns of outputs by the header.
-
-    None if the table is an ordinary one, without such columns.
-    """
-    output_indices = [
-        output_index for output_index in range(len(names)) if _has_output(names, output_index)
-    ]
-    if not output_indices:
+    """Find the output columns in a header; None if the table has no such columns."""
+    positions = [position for position in range(len(names)) if _has_outputs(names, position)]
+    if not positions:
         return None
-    ends = [*output_indices[1:], len(names)]  # an output's columns end where the next output begins
+    ends = [*positions[1:], len(names)]  # an output's columns end at the next output
     outputs = []
-    for output_index, end in zip(output_indices, ends, strict=True):
-        title = _TITLE.fullmatch(names[output_index])
+    for position, end in zip(positions, ends, strict=True):
+        title = _TITLE.fullmatch(names[position])
         if title is None:
-            outputs.append(Output(output_index, end, model="", prompt=names[output_index]))
+            outputs.append(Output(position, end, model="", prompt=names[position]))
         else:
             model, prompt = title.groups()
-            outputs.append(Output(output_index, end, model, prompt))
-    return OutputColumns(list(names), variables=output_indices[0], outputs=outputs)
+            outputs.append(Output(position, end, model, prompt))
+    return OutputColumns(list(names), variables=positions[0], outputs=outputs)
 
 
-def _has_output(names: Sequence[str], position: int) -> bool:
-    """Whether a column holds outputs, judging by the names of the columns that follow it."""
+def _has_outputs(names: Sequence[str], position: int) -> bool:
+    """Whether a column contains outputs, judging by the names of the next columns."""
     if names[position] in _DETAILS:
         return False
-    names_behind = tuple(names[position + 1 :])
-    return any(names_behind[: len(details)] == details for details in _DETAIL_COLUMNS)
+    next_names = tuple(names[position + 1 :])
+    return any(next_names[: len(details)] == details for details in _DETAIL_COLUMNS)
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
-    """Read a model's output without its status; None if the status is an error.
-
-    The status is in a column of its own, or in brackets before the output.
-    """
+    """Read a model's output without its status; None if the status is an error."""
     status = details.get("Status")
-    if status is None:
+    if status is None:  # older versions have it in brackets before the output
         mark = _STATUS.match(cell)
         if mark:
             status = mark[1]
@@ -110,11 +102,8 @@ def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
 
 
 def _fill_prompt(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Fill a prompt's template with a test's variables.
-
-    A prompt without any `{{variable}}` is only a name (`label`), and has no text (`raw`).
-    """
-    if variables and "{{" not in prompt:
+    """Fill a prompt's template with a test's variables, and return it as promptfoo's JSON does."""
+    if variables and "{{" not in prompt:  # this is only the prompt's name
         return {"label": prompt}
     filled = _HOLE.sub(lambda hole: variables.get(hole[1], hole[0]), prompt)
     return {"label": prompt, "raw": filled}

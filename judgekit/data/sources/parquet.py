@@ -33,12 +33,9 @@ def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows of a file.
-
-    Raises `InputError` if the file is damaged, or would take too much memory.
-    """
+    """Yield the rows in a file. Raises `InputError` if it could take too much memory."""
     del reading  # the file says itself how it is written
-    pages = _look_at_pages(file, name)
+    pages = _measure_pages(file, name)
     file.seek(0)
     with _open(file, name, sorted(pages.nested_texts)) as opened:
         try:
@@ -56,10 +53,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 def _build_row(
     number: int, names: Sequence[str], cells: Sequence[Any] | None
 ) -> DataRow | UnreadableRow:
-    """Build a row from its cells.
-
-    It's unreadable if one of its cells is, or if the row is too long (None).
-    """
+    """Build a row from its cells, which are None if the row is too long."""
     if cells is None:
         return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG}")
     row = dict(zip(names, cells, strict=True))
@@ -70,12 +64,12 @@ def _build_row(
 
 
 def _open(file: BinaryIO, name: str, texts: Sequence[str] = ()) -> parquet.ParquetFile:
-    """Open a Parquet file; each text in the list columns `texts` is kept in memory only once."""
+    """Open a Parquet file. Repeated strings in the columns `texts` are only kept in memory once."""
     return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER, read_dictionary=list(texts))
 
 
-def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
-    """Measure the pages of a file; raises `InputError` if the file would take too much memory."""
+def _measure_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
+    """Measure a file's pages. Raises `InputError` if the file could take too much memory."""
     size = file.seek(0, io.SEEK_END)
     try:
         return parquet_pages.measure_pages(file, _open(file, name), size)
@@ -84,17 +78,19 @@ def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
 
 
 def _yield_batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches, each from a single row group, because each has its own dictionaries."""
+    """Yield the rows in batches."""
+    # Each row group has its own dictionaries, so a batch mustn't contain more than one.
     for number in range(file.num_row_groups):
         yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
 
 
 def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
-    """Yield the cells of each row. A row that's too long to unpack is None."""
-    # If the whole batch is small enough, so is each row in it.
+    """Yield the cells of each row, or None if a row is too long to unpack."""
+    # If the batch is small enough, so is every row in it.
     if _estimate_bytes(batch.columns) <= MAX_BYTES:
         yield from zip(*map(plain_cells, batch.columns), strict=True)
         return
+
     for index in range(batch.num_rows):
         row = batch.slice(index, 1)
         if _estimate_bytes(row.columns) > MAX_BYTES:
@@ -102,12 +98,12 @@ def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
             continue
         cells = []
         for column in row.columns:
-            cells += plain_cells(column)  # exactly one
+            cells += plain_cells(column)  # a list of one cell
         yield cells
 
 
 def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
-    """Estimate how many bytes these cells take in memory, as Python texts, numbers and lists."""
+    """Estimate how many bytes of memory these cells take as Python objects."""
     total = 0
     for column in columns:
         total += len(column) * _OBJECT + _count_content_bytes(column)
@@ -115,7 +111,7 @@ def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
 
 
 def _count_content_bytes(column: pa.Array) -> int:
-    """Count the bytes of the cells' content, without the Python objects that hold it."""
+    """Count the bytes of the cells' content, without the overhead of Python objects."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
     from pyarrow import compute  # noqa: PLC0415 - an extra, which only Parquet needs
 
@@ -129,7 +125,7 @@ def _count_content_bytes(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return _estimate_bytes(column.flatten())
     if pa.types.is_map(kind):
-        # A slice of a column keeps the entries of all rows; the offsets tell which are its own.
+        # A slice still contains the entries of all rows. Use the offsets to find its own.
         start = column.offsets[0].as_py()
         count = column.offsets[len(column)].as_py() - start
         keys = column.keys.slice(start, count)

@@ -39,7 +39,7 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows of the table that `name` means; raises `InputError` for a damaged database."""
+    """Yield the rows in the table that `name` means. Raises `InputError` if the database is damaged."""
     del file, reading  # SQLite opens the file by its name
     try:
         with closing(_connect(name)) as connection:
@@ -57,29 +57,26 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _connect(name: str) -> sqlite3.Connection:
-    """Open a database read-only, and keep its schema from running code.
-
-    Raises `InputError` for an address.
-    """
+    """Open a database read-only. Raises `InputError` for an address."""
     path, _ = split_table(name)
     if "://" in path:
         raise InputError(f"{name}: a database is read on this machine; fetch the file")
     file_uri = Path(path).absolute().as_uri()
     connection = sqlite3.connect(f"{file_uri}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
-    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA trusted_schema = OFF")  # don't let the schema run code
     connection.text_factory = _decode
     return connection
 
 
 def _decode(raw: bytes) -> str:
-    """Decode a text; bytes that aren't UTF-8 become surrogates, which `check_text` reports later."""
+    """Decode text. Invalid bytes become surrogates, which `check_text` reports later."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _choose_table(connection: sqlite3.Connection, name: str) -> str:
-    """Find the table that a name means, as in `FILE::TABLE`.
+    """Find the table in `FILE::TABLE`, or the only one if none is named.
 
-    Raises `InputError` if there's no such table, or if none is named and there are several.
+    Raises `InputError` if there's no such table.
     """
     path, wanted = split_table(name)
     tables = [str(table) for (table,) in connection.execute(_TABLES)]
@@ -95,7 +92,7 @@ def _choose_table(connection: sqlite3.Connection, name: str) -> str:
 
 
 def _make_row(names: Sequence[str], values: Sequence[object]) -> dict[str, Any]:
-    """Build a row of JSON values; raises `CellError`."""
+    """Build a row of JSON values. Raises `CellError` if a value can't be converted."""
     row = {}
     for name, value in zip(check_names(names), values, strict=True):
         if isinstance(value, str):

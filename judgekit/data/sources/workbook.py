@@ -46,10 +46,10 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
-    """Yield the rows below the header, which is the first row with anything in it."""
+    """Yield the rows below the header, which is the first row that isn't blank."""
     names: list[str] | None = None
     number = 0
-    empty_count = 0  # empty rows since the last row with content; below the table they don't count
+    empty_count = 0  # empty rows since the last row with content
     for line_number, cells in enumerate(_read_cells_quietly(sheet), 1):
         is_blank = not any(map(_is_filled, cells))
         if names is None:
@@ -62,14 +62,16 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
                 yield unreadable_row(error, 0, 0)
                 return
             continue
+
+        # An empty row only counts if another row follows, because it may be below the table.
         number += 1
         if is_blank:
             empty_count += 1
             continue
-        # The empty rows lie inside the table, so they count as rows.
         for empty_number in range(number - empty_count, number):
             yield DataRow(empty_number, dict.fromkeys(names))
         empty_count = 0
+
         try:
             yield DataRow(number, _make_row(names, cells))
         except CellError as error:
@@ -77,7 +79,7 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
 
 
 def _open(file: BinaryIO, name: str) -> Workbook:
-    """Open a workbook. Its formulas give the values that were computed last. Raises `InputError`."""
+    """Open a workbook, with the last computed values for formulas. Raises `InputError`."""
     openpyxl = _import_openpyxl(name)
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -86,7 +88,7 @@ def _open(file: BinaryIO, name: str) -> Workbook:
         raise InputError(f"{escaped(name)}: {problem}; export its rows as CSV in UTF-8")
     file.seek(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles and charts, which aren't read
+        warnings.simplefilter("ignore")  # these are about styles and charts
         return openpyxl.load_workbook(file, read_only=True, data_only=True)
 
 
@@ -103,7 +105,7 @@ def _import_openpyxl(name: str) -> ModuleType:
 
 @contextmanager
 def _explain_errors(name: str) -> Iterator[None]:
-    """Turn errors while a workbook is read into `InputError`: it's damaged, or isn't a workbook."""
+    """Turn errors about a damaged file, or one that isn't a workbook, into `InputError`."""
     try:
         yield
     except InputError:
@@ -119,10 +121,9 @@ def _explain_errors(name: str) -> Iterator[None]:
 
 
 def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
-    """Find the sheet that a name means, as in `FILE::SHEET`; without one, the first visible sheet.
+    """Find the sheet in `FILE::SHEET`, or the first visible one, with a remark if there are others.
 
-    If there are other sheets, there's a remark about them. Raises `InputError` if the named sheet doesn't
-    exist.
+    Raises `InputError` if there's no such sheet.
     """
     path, wanted = split_table(name)
     sheets = {sheet.title: sheet for sheet in workbook.worksheets}
@@ -141,14 +142,11 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
 
 
 def _read_cells_quietly(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
-    """Yield the cells of each row, without openpyxl's warnings about dates.
-
-    Those dates are invalid in Excel, too.
-    """
+    """Yield the cells of each row, suppressing openpyxl's warnings."""
     rows = sheet.iter_rows(values_only=True)
     while True:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # these are about dates that are invalid in Excel, too
             cells = next(rows, None)
         if cells is None:
             return
@@ -164,10 +162,9 @@ def _convert_name(cell: object) -> str:
 
 
 def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
-    """Build a row of JSON values from the cells below the header.
+    """Build a row of JSON values from a row's cells.
 
-    Raises `CellError` for a cell beside the table that isn't blank, for a broken cell, and for a row that's
-    too long.
+    Raises `CellError` for cells outside the table, an invalid cell, or a row that is too long.
     """
     if any(map(_is_filled, cells[len(names) :])):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got more")

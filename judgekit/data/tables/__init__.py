@@ -32,9 +32,9 @@ _FIXED_KINDS = {
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that atomically replaces `target` once all of it is on the disk; raises `OSError`.
+    """Open a new file that atomically replaces `target` once it's completely on the disk.
 
-    If `target` doesn't exist yet, only its owner can read the new file.
+    If `target` doesn't exist yet, the new file is private. Raises `OSError`.
     """
     with outputs.Replacement(str(target), mode=outputs.PRIVATE, durable=True) as replacement:
         yield replacement.file
@@ -91,8 +91,8 @@ USUAL_ENDINGS = tuple(format_.endings[0] for format_ in RESULT_FORMATS)
 
 
 def find_format(path: str) -> ResultFormat | None:
-    """Find a results file's format by its name; None if its ending is unknown."""
-    name = PurePath(path).name[1:].lower()  # a name such as `.csv` has no ending
+    """Find a results file's format by its name; None if its extension is unknown."""
+    name = PurePath(path).name[1:].lower()  # because `.csv`, for example, has no extension
     for format_ in RESULT_FORMATS:
         if name.endswith(format_.endings):
             return format_
@@ -100,9 +100,9 @@ def find_format(path: str) -> ResultFormat | None:
 
 
 def writer_of(path: str) -> TableWriter | None:
-    """Load the module that writes a results file in the format of its name.
+    """Load the module that writes a results file with this name.
 
-    None for JSON Lines, which need no writer, and for an unknown ending.
+    Returns None for JSON Lines, which need no writer, and for an unknown extension.
     """
     format_ = find_format(path)
     if format_ is None or format_.module is None:
@@ -111,7 +111,7 @@ def writer_of(path: str) -> TableWriter | None:
 
 
 def is_lean(path: str) -> bool:
-    """Whether a results file of this name leaves out the whole verdicts."""
+    """Whether a results file with this name omits complete verdicts."""
     format_ = find_format(path)
     return format_ is not None and format_.is_lean
 
@@ -124,21 +124,17 @@ def write_table(
     schema: pa.Schema | None,
     left_out: Collection[str] = (),
 ) -> None:
-    """Write the rows of a JSON Lines file (`part`) as a table; raises `OSError`.
+    """Write the rows in a JSON Lines file, `part`, as a table. Raises `OSError`.
 
-    `ours` are our columns, which follow the columns of the input. Columns in `left_out` aren't written.
-    `scores` becomes a column for each score, and nested values become JSON text. In Parquet, a column keeps
-    its type in `schema` if all its cells fit. Otherwise it gets the type that all its values share, or
-    becomes text.
+    `ours` are our columns, after those of the input. Columns in `left_out` are omitted. `schema` has the
+    input's column types, which Parquet keeps if all cells fit.
     """
     columns = ColumnKinds(ours)
     for _, row in _read_lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
-    kinds = {
-        name: kinds_of_column for name, kinds_of_column in kinds.items() if name not in left_out
-    }
-    # Bytes have become text, partly as Base64, so converting them back would give other bytes.
+    kinds = {name: column_kinds for name, column_kinds in kinds.items() if name not in left_out}
+    # Bytes have become text, so they can't keep their type.
     types = {}
     for column in schema or ():
         if column.name in kinds and "binary" not in str(column.type):
@@ -154,7 +150,7 @@ class ColumnTypeError(Exception):
 
 
 def _read_lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the size of each line in bytes, and its row."""
+    """Yield each line's size in bytes, and its row."""
     with part.open("rb") as file:
         for line in file:
             yield len(line), json.loads(line)
@@ -173,7 +169,7 @@ class ColumnKinds:
     scores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add the kind of each value in a row to the kinds of its column."""
+        """Add the kind of each value in a row to its column."""
         for name, value in row.items():
             is_added = name in self.added_names
             kinds_by_column = self.added_columns if is_added else self.input_columns
@@ -182,15 +178,15 @@ class ColumnKinds:
             self.scores.setdefault(name, set()).add(_kind_of(value))
 
     def update(self, other: ColumnKinds) -> None:
-        """Add the kinds that another part of the rows has."""
+        """Add the kinds of values in other rows."""
         _merge_kinds(self.input_columns, other.input_columns)
         _merge_kinds(self.added_columns, other.added_columns)
         _merge_kinds(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        """Return the kinds of values by column, in the order of the columns, and the new names of columns.
+        """Return the kinds of values by column, in order, and the new names of renamed input columns.
 
-        A column of the input that's called like a column of scores gets a new name, `row.NAME`.
+        An input column with the name of a score column becomes `row.NAME`.
         """
         renamed = {}
         for name in self.input_columns.keys() & self.scores.keys():
@@ -198,11 +194,12 @@ class ColumnKinds:
             while new_name in self.scores or new_name in self.input_columns:
                 new_name = f"row.{new_name}"
             renamed[name] = new_name
+
         kinds = {}
-        for name, kinds_of_column in self.input_columns.items():
-            kinds[renamed.get(name, name)] = kinds_of_column
+        for name, column_kinds in self.input_columns.items():
+            kinds[renamed.get(name, name)] = column_kinds
         for name in self.added_names:
-            if name == "scores":  # a table has a column for each score instead
+            if name == "scores":  # replaced by a column for each score
                 kinds |= self.scores
                 continue
             kinds[name] = set(self.added_columns.get(name, ()))
@@ -217,7 +214,7 @@ def _merge_kinds(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[st
 
 
 def _map_scores(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Map the columns of a row's scores, as `score.NAME`, to the scores."""
+    """Map score columns, `score.NAME`, to a row's scores."""
     scores = row.get("scores")
     if isinstance(scores, dict):
         return {f"score.{name}": value for name, value in scores.items()}
@@ -225,7 +222,7 @@ def _map_scores(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """Map the columns of a table to a row's cells, with its scores last."""
+    """Map column names to a row's cells, with the scores last."""
     cells_without_scores = {}
     for name, value in row.items():
         if name != "scores":
@@ -234,19 +231,19 @@ def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
 
 
 def cell_of(value: object) -> str:
-    """Render a value as a CSV cell that no spreadsheet takes for a formula."""
+    """Format a value as a CSV cell that no spreadsheet evaluates as a formula."""
     return "" if value is None else defuse_cell(text_of(value))
 
 
 def text_of(value: object) -> str:
-    """Return a text as it is, and any other value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
 def _kind_of(value: object) -> str:
-    """Name the kind of column that a value needs; "" for None, which every column can hold."""
+    """Return the kind of column that a value needs; "" for None, which fits into any column."""
     match value:
         case None:
             return ""
@@ -264,10 +261,10 @@ def _kind_of(value: object) -> str:
 
 
 def _choose_type(kinds: set[str]) -> pa.DataType:
-    """Choose the narrowest type that can hold all these kinds of values; text if there are no values."""
+    """Choose the narrowest type for all these kinds of values, or text if there are no values."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
-    kinds = kinds - {""}  # every type can hold a missing value
+    kinds = kinds - {""}  # a missing value fits into any type
     if not kinds:
         return pa.string()
     if kinds <= {"int", "long"}:
@@ -280,12 +277,12 @@ def _choose_type(kinds: set[str]) -> pa.DataType:
 
 
 def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Build a table's schema. A column has its type in `types`, or else the type that its values share."""
+    """Build a table's schema. A column's type is that in `types`, or else depends on its values."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     columns = []
-    for name, kinds_of_column in kinds.items():
-        columns.append((name, types.get(name, _choose_type(kinds_of_column))))
+    for name, column_kinds in kinds.items():
+        columns.append((name, types.get(name, _choose_type(column_kinds))))
     return pa.schema(columns)
 
 
@@ -295,9 +292,9 @@ def batch_of(
     renamed: Mapping[str, str],
     given: Container[str],
 ) -> pa.RecordBatch:
-    """Convert rows of results to a batch of a table. The columns in `given` have a type from the input.
+    """Convert result rows to a batch. Columns in `given` have their type from the input.
 
-    Raises `ColumnTypeError` if such a column doesn't fit its type.
+    Raises `ColumnTypeError` if the cells of such a column don't fit its type.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
@@ -312,8 +309,7 @@ def batch_of(
 def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Array:
     """Convert a column's values to an array.
 
-    A column of the input must keep each value exactly: raises `ColumnTypeError` if its type can't hold
-    them.
+    Raises `ColumnTypeError` if it's an input column, and its type can't represent all values exactly.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
@@ -323,28 +319,29 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
         if pa.types.is_string(column.type):
             values = [value if value is None else text_of(value) for value in values]
         return pa.array(values, column.type)
+
     try:
         try:
             array = pa.array(values, column.type)
         except (pa.ArrowException, ValueError, TypeError):
-            # The values are text in JSON, such as dates, and pyarrow can read them from text.
+            # In JSON, values such as dates are strings, which pyarrow can parse.
             array = pa.array(values, pa.string()).cast(column.type)
-        if plain_cells(array) == values:  # they differ if, say, a duration was in another unit
+        if plain_cells(array) == values:  # a duration in another unit, for example, would differ
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        pass  # no array of this type can hold the values
+        pass  # the values don't fit the type
     raise ColumnTypeError(column.name)
 
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
-    """Find the columns that have a cell which doesn't fit the column's type in `types`."""
+    """Find the columns with cells that don't fit their type in `types`."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
-    misfitting_columns = set()
+    misfit_columns = set()
     for name, column_type in types.items():
         values = [row.get(name) for row in rows]
         try:
             _make_array(values, pa.field(name, column_type), is_of_input=True)
         except ColumnTypeError:
-            misfitting_columns.add(name)
-    return misfitting_columns
+            misfit_columns.add(name)
+    return misfit_columns

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def check(_name: str) -> None:
-    """Accept any file, since the standard library can write it."""
+    """Do nothing, because the standard library is enough."""
 
 
 def write(table: ResultsTable, target: Path) -> None:
     delimiter = DELIMITERS[target.suffix.lower()]
     with replacing(target) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
-        # With RFC 4180's line ends, the writer quotes every kind of line break in a cell.
+        # With these line ends, as in RFC 4180, the writer quotes every kind of line break in a cell.
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")
         writer.writerow(map(defuse_cell, table.kinds))
         for _, row in table.rows():
             cells = cells_of(row, table.renamed)
             writer.writerow([cell_of(cells.get(name)) for name in table.kinds])
-        text.detach()  # this flushes, too
+        text.detach()  # also flushes

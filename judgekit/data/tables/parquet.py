@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.data.tables import ResultsTable
 
 _ROWS = 5000
-_BYTES = 64_000_000  # in a row group, which is in memory as a whole
+_BYTES = 64_000_000  # in a row group, which must fit into memory
 
 
 def check(name: str) -> None:
@@ -24,12 +24,9 @@ def check(name: str) -> None:
 
 
 def write(table: ResultsTable, target: Path) -> None:
-    """Write a table.
-
-    If a cell doesn't fit its column's type in the input, write it again without that type.
-    """
+    """Write a table, keeping the input's column types where all cells fit."""
     types = dict(table.types)
-    while True:
+    while True:  # after dropping a type that doesn't fit
         try:
             with replacing(target) as file:
                 _write_to(file, table, types)
@@ -40,7 +37,7 @@ def write(table: ResultsTable, target: Path) -> None:
 
 
 def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataType]) -> None:
-    """Write the rows to an open file; raises `ColumnTypeError`."""
+    """Write the rows to an open file. Raises `ColumnTypeError` if a cell doesn't fit its type."""
     schema = schema_of(table.kinds, types)
     with parquet_module(table.part.name).ParquetWriter(file, schema) as writer:
         for rows in _group_rows(table):
@@ -48,7 +45,7 @@ def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataT
 
 
 def _group_rows(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows in groups, each small enough to keep in memory."""
+    """Yield the rows in groups that are small enough for memory."""
     rows = []
     size = 0
     for byte_count, row in table.rows():
