@@ -74,6 +74,8 @@ def build_application(command: str = "") -> Any:  # noqa: ANN401 - typer's own g
     )
 
     app.callback()(lambda: None)  # otherwise typer wouldn't make a group of a single command
+
+    # Import only the modules of the commands to add.
     for name in [command] if command in COMMANDS else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(".")
         entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)

@@ -120,6 +120,8 @@ def _learn(
     project = get_project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
+
+    # Use recorded answers if there are any, and otherwise ask the models.
     unanswered = None
     has_recorded_answers = any(case.judges for case in cases)
     if has_recorded_answers:
@@ -138,6 +140,7 @@ def _learn(
     if left_out.told():
         note(escaped(f"{labels}: left out: {left_out.told()}"))
 
+    # Learn, print and save.
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:
@@ -210,6 +213,7 @@ def _accept(path: Path) -> int:
 def _say_calibration(calibration: Calibration) -> None:
     """Print a calibration: its promise, the opinions that may be final, and the effect on the labels."""
     _say_promise(calibration)
+
     say("May be final" if calibration.gates else "May be final: nothing")
     for gate in calibration.gates:
         say(_format_rule(gate, calibration))
@@ -223,6 +227,8 @@ def _say_calibration(calibration: Calibration) -> None:
 
     _say_left_out(calibration)
     _say_effect(calibration)
+
+    # Show the start, the middle and the end of each curve.
     for tier, curve in calibration.likelihoods.items():
         middle = len(curve.points) // 2
         points = [curve.points[0], curve.points[middle], curve.points[-1]]
@@ -276,14 +282,18 @@ def _say_effect(calibration: Calibration) -> None:
     say_row("final by calibration", [f"{measured.by_gate / cases:.1%}" for measured in outcomes])
     say_row("decided", [f"{measured.decided / cases:.1%}" for measured in outcomes])
     say_row("wrong among the decided", [_describe_wrong(measured) for measured in outcomes])
+
     for tier in calibration.models:
         say_row(f"calls of {tier}", [str(measured.calls.get(tier, 0)) for measured in outcomes])
+
+    # Without a calibration, each subject takes a call of each usual tier.
     subjects = calibration.subjects.all if calibration.subjects else cases
     usual_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
     usual_calls = subjects * len(usual_tiers)
     saved_calls = [_describe_saved_calls(measured, usual_calls) for measured in outcomes]
     say_row("calls saved against quick and deep", saved_calls)
 
+    # Describe what a hundred subjects save.
     saved = calibration.saved
     amounts = []
     if saved is not None and saved.usd is not None:

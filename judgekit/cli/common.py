@@ -34,6 +34,7 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
         )
         command.params.append(option)
 
+    # Replace typer's help with ours.
     subcommands = getattr(command, "commands", {})
     if subcommands:
         command.format_commands = functools.partial(_write_commands, subcommands)
@@ -96,6 +97,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
             long_name = max(parameter.opts, key=len)
             records[long_name] = record
 
+    # Move each option from `records` to its group.
     sections = {"Arguments": arguments}
     for title, names in groups.items():
         sections[title] = [records.pop(name) for name in names]
@@ -104,6 +106,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
     if ctx.meta.get(WHOLE_HELP):
         sections["Other options"] = list(records.values())
     sections["Help"] = about_help
+
     for title, rows in sections.items():
         with formatter.section(title):
             formatter.write_dl(rows)

@@ -105,6 +105,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield "wrong", "configuration", str(error)
         return
 
+    # The settings can be read, so check what they refer to.
     files_there = [str(path) for path in settings.sources(project) if path.is_file()]
     yield "ok", "configuration", ", ".join(files_there) or "none; the defaults apply"
 
@@ -117,9 +118,11 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield from _report_errors("rubrics", _check_named_rubric(section, rubric, project))
     if config.server.url is not None:
         yield from _report_errors("shared judge", _check_shared_judge(config))
+
     yield from _report_errors("models", _check_models(config, project))
     if is_live:
         yield from _report_errors("models, live", _ask_models(config, project))
+
     search_command = config.retrieval.command
     if search_command:
         deadline = config.retrieval.deadline
@@ -130,6 +133,8 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
     for root in config.retrieval.roots:
         yield from _report_errors(f"store {root}", _check_store(root, project))
     yield from _report_errors("retrieval.pin", _check_pins(config, project))
+
+    # Finally, report what is switched off.
     reason_off = settings.explain_off(project)
     if reason_off:
         yield "note", "prompt hook", f"switched off here: {reason_off}"

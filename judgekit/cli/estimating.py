@@ -44,6 +44,8 @@ def print_estimate(
 
     for model_line in _render_models(estimate):
         say(f"  {model_line}")
+
+    # Sum up the models.
     calls = _format_range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
     least_usd = _sum_usd(estimate.at_least)
     most_usd = _sum_usd(estimate.models)

@@ -88,6 +88,8 @@ def measure_judges(
     project = get_project_path()
     loaded = loader.find_rubric(rubric, project) if rubric else None
     cases, left_out = read_cases(file, loaded.rubric if loaded else None, mode, map_, id_)
+
+    # Recorded answers take precedence over asking.
     is_recorded = any(case.judges for case in cases)
     names = _split_names(models)
     rubric_to_ask = None if is_recorded else loaded
@@ -101,6 +103,7 @@ def measure_judges(
         keep=keep,
     )
 
+    # Ask the models.
     unanswered = None
     configured_judge = None
     if rubric_to_ask is not None:
@@ -127,6 +130,7 @@ def measure_judges(
             cases = opinions.with_course(rubric_to_ask.rubric, mode)
             configured_judge = opinions.judge
 
+    # Report.
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
         output_files.write_file(html, pages.judging_page(measured, cases, build_foot()))
@@ -328,6 +332,7 @@ def _say_judge(judge: JudgeReport) -> None:
     say_figure("unreadable", judge.unreadable)
     for word in judge.classes:
         _say_word(word)
+
     _say_flips(pages.CHANGES_WITH_ORDER, judge.order_flips)
     _say_flips(pages.CHANGES_WHEN_ASKED_AGAIN, judge.rerun_flips)
     if judge.spread:
@@ -421,6 +426,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
     queries = counted(report.queries, "query", "queries")
     size = f"{documents}{scopes}, {queries}, {report.judged} of them judged"
     say(f"{report.collection}: {size}; {profile}\n")
+
     for name, metric in report.metrics.items():
         say_figure(name, metric)
     _say_confidence(report.confidence)

@@ -149,6 +149,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     if any(install.list_obstacles(project, client)):
         effect = f"{client.title} doesn't run it yet, see below"
     say(f"{_describe_writing(change)}: {effect}")
+
     for store_line in stores.describe_stores(str(project)):
         say(store_line)
 
@@ -162,6 +163,8 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     notes = list(install.list_notes(project, client))
     if client.trust and not any(client.trust in store_line for store_line in notes):
         say(client.trust)
+
+    # Say how to go on.
     undo = f"judgekit uninstall {client.command} --scope {scope}"
     say(f'try: judgekit hook --explain "…"; undo: {undo}')
     note(*notes)

@@ -300,6 +300,7 @@ def _read_documents(
             unreadable.append(error)
             continue
 
+        # A cut file is judged by the part that models see.
         if len(file.text) < file.total:
             cut = f"models see only {len(file.text):,} of {file.total:,} characters"
             warn(f"{file.path}: {cut}, so it can be rejected but not accepted; judge it in parts")
@@ -377,6 +378,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
         judging = ajudge_documents(rest, Path(project), judge_request, on_judged, file_options.jobs)
         running.run(judging)
 
+    # Judge by the engine if possible.
     use_engine = file_options.use_engine
     if file_options.task_id is not None:
         (task,) = subjects

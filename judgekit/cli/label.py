@@ -87,6 +87,7 @@ def label(
     if not labels.is_at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
 
+    # Ask about the verdicts that are most useful to label.
     line_filter = LineFilter(since=store.parse_time(since) if since else None)
     warn_once = functools.cache(warn_damaged)  # the files are read twice
     readiness = None
@@ -212,6 +213,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     projects = {}  # by verdict id
     for verdict_line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         projects[verdict_line.id] = verdict_line.project
+
     labels: list[Label] = []
     wrong = 0
     for number, row in enumerate(map(_read_cells, lines_of(text)), 1):
@@ -310,6 +312,7 @@ def override(
         remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
 
+    # Without a verdict, the override applies to the next one on this content.
     task_id = task
     project = ""
     subjects: list[str] = []
@@ -330,6 +333,7 @@ def override(
 
     add_to_ledger(ledger, line)
 
+    # Say if the override counts.
     counts = line.terminal or settings.load(None).gate.override_without_terminal
     if not counts:
         say(f"{line.task_id}: recorded, but it does not count")

@@ -506,6 +506,7 @@ def promote(
         if measured.state == "holds":
             say(f"  {measured.state:<7} {measured}")
 
+    # A missing condition prevents the promotion, unless forced.
     missing = list(readiness.missing)
     if is_dependent and not accept_dependence:
         missing.append(_DEPENDENT)
@@ -514,6 +515,7 @@ def promote(
         warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
 
+    # Promote, and record it.
     yaml_text.put_value(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
     promotion = ModeChange(
@@ -652,14 +654,17 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
 def _group_triage(report: Triage) -> dict[str, list[str]]:
     """Describe everything that needs a person, as lines by heading. Some headings can be empty."""
     skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in report.skips]
+
     not_judged = []
     for problem, count in report.faults.most_common():
         not_judged.append(f"{counted(count, 'time', 'times')}: {problem}")
     unanswered = []
     for (kind, model, message), count in report.failures.most_common():
         unanswered.append(f"{counted(count, 'time', 'times')} {kind}, {model}: {message}")
+
     unjudged_ids = {verdict.id for verdict in report.unjudged}
     unclear = [verdict for verdict in report.unclear if verdict.id not in unjudged_ids]
+
     return {
         "NO-GO": list(map(_describe_verdict, report.nogo)),
         "UNDETERMINED: review it yourself": list(map(_describe_verdict, unclear)),

@@ -59,6 +59,8 @@ def measure_memories(
     project = environment.project_root()
     configured, notes = settings.load(project)
     _refuse_if_not_measurable(configured, fit=fit)
+
+    # Try the hook on the prompts.
     texts = _read_prompts(prompts, from_, project, limit)
     answers_path = relevance.get_answers_path(project)
     answers = _read_answers(labels, answers_path, project, as_json=as_json)
@@ -68,9 +70,11 @@ def measure_memories(
     # Mentions, and the hits that a model is surest of, also help to fit thresholds.
     surest = configured["max_inject"] if fit else 0
     pairs = trial.collect_pairs(trials, mentions=fit, surest=surest)
+
     if labels is None and is_at_terminal():
         _ask_about(_select_unanswered(pairs, answers), answers, answers_path)  # adds to `answers`
 
+    # Measure the results.
     hook_alone = trial.report_on_hook(trials, answers)
     hook_with_judge = None
     judge_report = None
@@ -79,6 +83,8 @@ def measure_memories(
         judge_report = trial.report_on_judge(trial_run, answers)
 
     fits = _fit_thresholds(trials, answers, configured) if fit else []
+
+    # Build the report.
     report: dict[str, Any] = {
         "prompts": len(texts),
         "bar": trial.BAR,

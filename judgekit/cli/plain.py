@@ -78,6 +78,7 @@ def _search(arguments: Sequence[str]) -> int:
             return Exit.BAD_INPUT
         roots.append(folder)
 
+    # Search the stores, or run the user's search program.
     project = environment.project_root()
     configured, notes = settings.load(project)
     search_options: dict[str, Any] = {
@@ -95,6 +96,7 @@ def _search(arguments: Sequence[str]) -> int:
         options.query, users_command, stores, configured["deadline"], search_options
     )
 
+    # Report problems.
     missing_judge = ""
     if options.judge and ranked.candidates:
         missing_judge = "the plugin has no judge"

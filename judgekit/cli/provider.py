@@ -74,6 +74,8 @@ def check(
 
     if fetch:
         _fetch_local_model()
+
+    # Find the models to ask: a provider's, or those that judging would use.
     request = _build_panel_request()
     profile = None
     if name is not None:
@@ -92,6 +94,7 @@ def check(
                 endpoint  # ask a model only once, even if it's in multiple tiers
             )
 
+    # The shared judge counts like a model.
     server_code = _check_shared_judge() if name is None else None
     code = Exit.ACCEPTED if server_code is None else server_code
     if not endpoints and server_code is not None:
@@ -104,6 +107,7 @@ def check(
             note(f"name a model in judge.tiers.quick, such as {profile.provider}/MODEL")
         return Exit.HUMAN_NEEDED
 
+    # Let each model judge the sentence.
     for model_trial in running.run(trial.try_models([*endpoints.values()])):
         if model_trial.is_blind:
             code = Exit.REJECTED

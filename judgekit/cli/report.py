@@ -91,6 +91,7 @@ def report(
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
 
+    # Check the options.
     columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     columns_of_data = columns
     if data is not None:
@@ -105,6 +106,7 @@ def report(
 
     also_files = formats.read_also(also)
 
+    # Open the results.
     first = files.results(_open_rows(results[0]), columns)
     if also_files or format_ not in ("table", "json"):
         first.keep_stream()
@@ -112,6 +114,7 @@ def report(
         _draw_sample(results[0], first, labels, sample, columns)
         return Exit.ACCEPTED
 
+    # Open the labels. They can be a column of the results.
     if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
         if results[0] == STDIN:
             raise UsageError("--map label: standard input is read once; name the file, or --labels")
@@ -121,6 +124,7 @@ def report(
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
 
+    # Open what the page shows, and the second results.
     second_path = results[1] if results[1:] else None
     page_rows = None
     if html is not None:
@@ -136,6 +140,7 @@ def report(
     second = _read_second(second_path, page_rows, columns)
     if by and f"row.{by}" in first.column_names:
         note(f"--by {by}: that column is judgekit's own; the rows' is row.{by}")
+
     summary = summarise(
         first,
         first.name,
@@ -146,6 +151,7 @@ def report(
         page_rows=page_rows,
     )
 
+    # Write the page.
     about = _describe_results(summary)
     sections = _build_sections(summary)
     if html is not None and page_rows is not None:
@@ -154,6 +160,7 @@ def report(
         page = report_page.write_page(summary, about, page_sections, page_rows.finish(), notes)
         write_file(html, page)
 
+    # Check the limits, and print everything.
     missed = limits.find_missed(summary, results[0], columns)
     row_results = RowResults(
         rows=first,
@@ -474,6 +481,7 @@ def _write_notes(results: ResultsReport) -> list[str]:
         notes += [f"{line}." for line in results.agreement.describe()]
     if results.needs:
         notes.append(f"No corrected rate: {results.needs}.")
+
     labelled = results.labelled
     if labelled and labelled.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")

@@ -263,6 +263,7 @@ class DataOptions(NamedTuple):
             if value:
                 raise UsageError(f"--data and {name} do not go together; give one of the two")
 
+        # Check each group of options.
         self._check_results()
         self._check_batch()
         self._check_ray()

@@ -101,6 +101,7 @@ def judge_rows(
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
 
+    # Prepare the dataset for variants, a named run, a promise or a condition.
     variants = None
     if run_options.variants:
         variants = Variants.of(run_options.variants, run_options.combination)
@@ -121,6 +122,7 @@ def judge_rows(
     if condition is not None:  # rows are drawn at random, so read all of them
         dataset = replace(dataset, rows=list(dataset.rows))
 
+    # Judge.
     printer = run_options.printing.make_printer(options.out)
     work = runs.DatasetRun(
         dataset=dataset,

@@ -114,6 +114,7 @@ def check(
     """
     from judgekit.rubric import search_path
 
+    # Check the options.
     needing_run = {"--json": as_json, "--model": model, "--repeat": repeat > 1, "--keep": keep}
     for option, value in needing_run.items():
         if value and not run:
@@ -125,6 +126,7 @@ def check(
     if not references:
         references = [str(path) for _, path in search_path.rubric_files(get_project_path())]
 
+    # Check each rubric, and if wanted, judge its cases.
     codes = [Exit.ACCEPTED]
     for reference in references:
         checked = _read_if_sound(reference)
@@ -143,6 +145,7 @@ def check(
 
         modes = (mode,) if mode else MODES
         codes += _judge_cases(loaded, cases, modes, at_least, as_json=as_json)
+
         for one_mode in modes:
             if wrong:
                 _judge_wrong_texts(loaded, wrong, one_mode, as_json=as_json)
@@ -309,6 +312,7 @@ def _judge_repeatedly(
     from judgekit.evaluation.cases import Case
     from judgekit.judging.named_inputs import NamedInputs
 
+    # Judge the cases.
     once = [Case.model_validate(case.model_dump()) for case in cases]
     repeated_cases = runner.add_variants(once, times - 1, swapped=False)
     progress = count_to(len(repeated_cases), "answers")
@@ -318,6 +322,7 @@ def _judge_repeatedly(
         first_reason = opinions.unasked[0]
         raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
 
+    # Report how much the verdicts vary.
     with_course = opinions.with_course(loaded.rubric, mode)
     measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
@@ -371,6 +376,7 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     old_trials = runner.judge_cases(old, cases, get_project_path(), modes=modes)
     new_trials = runner.judge_cases(new, cases, get_project_path(), modes=modes)
 
+    # Print the changed verdicts.
     for earlier, tried in runner.flips(old_trials, new_trials):
         if tried.agrees:
             effect = "better"
@@ -382,6 +388,7 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
         flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {effect})"
         say(f"{tried.mode:<8} {tried.case:<28} {flip}")
 
+    # Print how often each rubric agrees with the labels.
     for one_mode in modes:
         shares = []
         for trials in (old_trials, new_trials):

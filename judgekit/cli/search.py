@@ -222,6 +222,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     base_folder = str(Path.cwd()) if roots else project
     project_prefix = f"{Path(project).resolve()}{os.sep}"
     stores: dict[str, None] = {}
+
     for root in roots or settings.load(Path(project)).retrieval.roots:
         folder = Path(resolve_root(root, base_folder)).resolve()
         if not folder.is_dir():

@@ -69,6 +69,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     verdict_and_contents = "\n".join([verdict.verdict, *hashes])
     fingerprint = hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
 
+    # Write the issue's body.
     ledger_line = make_verdict_line(verdict, text=with_text)
     fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
@@ -88,6 +89,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
         most=_MAX_ROWS,
     )
 
+    # Write its title.
     title = f"Review needed: {disarm_title(name)}"
     if verdict.verdict == "escalate":
         title = f"[JUDGE-DISAGREEMENT] {title}"

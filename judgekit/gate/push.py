@@ -466,6 +466,8 @@ class _Gatekeeper:
         """
         decisions = list(self.ledger.records(DECISIONS))
         for_models: list[tuple[ChangedFile, Document]] = []
+
+        # Decide as many files as possible without models.
         for file in files:
             is_decided = self._decide_without_models(
                 file.change, file.document, file.reason, decisions
@@ -476,6 +478,7 @@ class _Gatekeeper:
         if not for_models:
             return
 
+        # Judge the other files concurrently.
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)

@@ -123,6 +123,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
         folders.update(spec.folder for spec in specs if spec.folder)
     listed_refs = _list_refs(repository, sorted(folders))
 
+    # Map each remote to its refs, and each ref to its remotes.
     refs_by_remote: dict[str, list[TrackedRef]] = {}
     remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
@@ -130,6 +131,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
         for ref in refs_by_remote[name]:
             remotes_by_ref[ref.name].add(name)
 
+    # A remote owns the refs that no other remote shares.
     own_refs: dict[str, list[TrackedRef]] = {}
     owned_names: set[str] = set()
     for name, tracked_refs in refs_by_remote.items():
@@ -138,6 +140,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
         own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
         owned_names.update(ref.name for ref in own_refs[name])
 
+    # The remaining refs have no owner.
     unowned = []
     for ref in listed_refs:
         if ref.name.startswith(_REMOTES) and ref.name not in owned_names:

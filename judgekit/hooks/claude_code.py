@@ -181,6 +181,7 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if not configured["enabled"]:
         return "", notes
 
+    # Find memories, and hold back those that the session has already.
     ranked = context.find_candidates(prompt, configured)
     if ranked.notes:
         due_notes = context.take_due_notes(configured.project, ranked.notes)
@@ -189,6 +190,7 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if session is not None:
         session.hold_back(ranked, prompt)
 
+    # Choose which memories to show, with a judge if it's on and there's full-text search.
     shown = context.choose_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
@@ -196,11 +198,13 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         shown_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
         if shown_by_judge is not None:
             shown = shown_by_judge
+
     has_matches = any(shown) or ranked.repeated  # checked before repeats are dropped
     shown = context.drop_repeats(shown, session, prompt)
     if session is not None:
         session.add(*shown)
 
+    # Build the context that's added to the prompt.
     injected, _ = shown
     in_full = [*ranked.pinned, *injected]
     descriptions = {hit.root: settings.read_descriptions(hit.root) for hit in in_full}
@@ -209,6 +213,7 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if wants_hint and _has_store(configured):
         text = context.render_nothing_found()
 
+    # Log the answer and format it for the client.
     if configured["log"]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 

@@ -172,6 +172,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
     if not isinstance(hooks, dict):
         raise _build_shape_error(path, "hooks", "an object of events")
 
+    # Each event has a list of groups, and a group has a list of hooks.
     for event, tools, timed_hook in new_entries:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)

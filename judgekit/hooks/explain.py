@@ -60,6 +60,7 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
     lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _list_judge_warning(project)]
 
+    # List the searched words, each once.
     prompt_parts = _cut_into_parts(prompt, configured)
     words: dict[str, None] = {}  # like a set, but ordered
     for part in prompt_parts:
@@ -95,6 +96,7 @@ def _explain_candidates(
     first_mentioned = mentioned[: context.MAX_MENTIONED]
     repeated_mentions = [hit for hit in first_mentioned if hit not in still_mentioned]
 
+    # Describe each candidate.
     project = configured.project
     lines = [_sum_up(ranked, without_repeats)]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
@@ -257,6 +259,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     is_mentioned = outcome == "mentioned"
     max_injected = configured["max_inject"]
 
+    # The configuration decides before any confidence.
     if configured["inject"] == "top_k":
         position = "among" if is_injected else "not among"
         return f"{position} the first {max_injected} (retrieval.inject is top_k)"
@@ -273,6 +276,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     hundredths = int(candidate.confidence * 100)
     confidence = f"confidence {hundredths / 100:.2f}"
 
+    # The candidate has a confidence, so compare it with the thresholds.
     if is_injected:
         return f"{confidence}: sure enough, since {labels['high']:.2f} is needed to inject it"
     if label == "high":

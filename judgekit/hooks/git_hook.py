@@ -105,6 +105,7 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
             raise UsageError(f"other repositories share {repository_folder.hooks}: {remedy}")
         return repository_folder
 
+    # The user's own hooks folder is set globally.
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)

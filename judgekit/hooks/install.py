@@ -491,6 +491,7 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
 
+    # An answer contains a memory tag. Otherwise the last line of stderr says what's wrong.
     _, _, last_line = errors.strip().rpartition("\n")
     if not last_line:
         last_line = "it prints nothing"

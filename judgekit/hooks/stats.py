@@ -142,6 +142,8 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         for file, entry in injected.items():
             titles[file] = str(entry.get("title"))
         seen_in_session[session].update(injected, mentioned, repeated, pinned)
+
+        # Count what the hook added.
         counts["prompts"] += 1
         counts["injections"] += len(injected)
         counts["pinned"] += len(pinned)
@@ -170,6 +172,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
             used = _count_use(counts, set(injected), others, exchange, words)
             times_used.update(used)
 
+    # List the memories, most frequently injected first.
     memories = []
     for file, times in times_injected.most_common():
         memories.append({"title": titles[file], "injected": times, "used": times_used[file]})

@@ -171,6 +171,7 @@ def try_prompts(
         without_judge = context.choose_without_judge(ranked, configured)
         shown_plainly = context.drop_repeats(without_judge, None, prompt)
         trial = PromptTrial(prompt, ranked.candidates, shown_plainly)
+
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
             # If models had no part in the choice, show the same as without a judge.
@@ -272,12 +273,16 @@ def _choose_by_judge(
     tried.selections.append(selection)
     if selection.degraded is not None:
         tried.unjudged.append(selection.degraded)
+
+    # Record why a memory was chosen, and a decision model's probability.
     because = {}
     for hit, decision in zip(candidates, selection.decisions, strict=True):
         because[hit.path] = decision.because
     sureness = {}
     for index, probability in search.probabilities_of(selection).items():
         sureness[candidates[index].path] = probability
+
+    # Apply the decisions as the hook does.
     if reply.only_drops:
         shown = judged.drop_only(ranked, [*reply.kept, *reply.undecided], configured)
     else:
@@ -306,6 +311,7 @@ def report_on_hook(
     labels: list[bool] = []
     covered_prompts = 0
 
+    # Count what's shown for each prompt.
     for trial in trials:
         shown = trial.plain
         if judged and trial.judged is not None:

@@ -42,6 +42,7 @@ def make_csv(records: Iterable[Record]) -> str:
     verdicts = []
     labels = []
     overrides = []
+
     for record in records:
         if isinstance(record, VerdictLine):
             verdicts.append(record)

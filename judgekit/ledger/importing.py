@@ -61,6 +61,7 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
 
     Raises `ValueError` if the line isn't a verdict or has an invalid value.
     """
+    # The keys tell which kind of line this is.
     if "files_evaluated" in older or "judge_model" in older:
         fields = _convert_push(older)
         known_keys = _PUSH_KEYS

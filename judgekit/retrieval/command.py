@@ -218,6 +218,7 @@ def _build_candidate(
     if problem:
         raise CommandError(f"{item_name}: {problem}")
 
+    # Shorten and clean the program's strings.
     names = {}
     for name, most_chars in _NAMES.items():
         names[name] = short_line(item.get(name) or "", most_chars)
@@ -240,6 +241,7 @@ def _build_candidate(
     )
 
     hit.path = hit.place
+    # A missing text or snippet is replaced by the other one.
     hit.text = texts["text"] or texts["snippet"]
     hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_LIMIT]
     hit.score = float(item.get("score") or 0)

@@ -200,6 +200,7 @@ class Candidate:
             "kept_by": COMMAND if is_from_program else "bm25",
         }
 
+        # The other fields are only present if they say something.
         if self.status:
             fields["status"] = self.status
         age = self.describe_age()

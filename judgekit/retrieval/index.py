@@ -111,6 +111,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
         except index_file.sqlite.DatabaseError as error:
             if not index_file.has_error_code(error, index_file.READ_ONLY):
                 raise
+            # In a read-only folder, SQLite needs another way to open the file.
             connection.close()
             connection = _open_read_only(path)
             facts = read_facts(connection)
@@ -132,6 +133,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             connection.close()
             raise
 
+    # The file is damaged, or made for another store or with other rules.
     connection.close()
     return None
 
@@ -395,6 +397,7 @@ def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
 
     *_, generation, _ = path.split(".")  # `v6.1.sqlite`
     facts["generation"] = int(generation)
+    # The index consists of up to three files.
     for suffix in ("", "-wal", "-shm"):
         stamp = index_file.read_stamp(path + suffix)
         if stamp is not None:
@@ -411,6 +414,7 @@ def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
         finally:
             connection.close()
 
+        # An index of another store or with other rules will be replaced.
         has_same_rules = own_facts["read_by"] == reading_fingerprint(profiles)
         is_ours = own_facts["root"] == root and has_same_rules
         is_stale = (

@@ -88,6 +88,8 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     ranked = RankedCandidates([], [])
     store_search = _Search(query, profiles, project, pins, ranked)
     project_prefix = os.path.realpath(project).rstrip(os.sep) + os.sep
+
+    # Search each store.
     for root in dict.fromkeys(roots):  # without duplicates
         folder = resolve_root(root, project)
         if not os.path.isdir(folder):
@@ -111,6 +113,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
         ranked.candidates += hits
 
+    # Combine the stores' results.
     if len(roots) > 1:
         _merge_stores(ranked)
     if pins:
@@ -418,6 +421,8 @@ def match_keywords(
     language = profile.language
     words = sorted(list_plain_words(terms.shorten_prompt(prompt)) - language.stop)
     hits = []
+
+    # Find the entries.
     for path, entry in entries:
         title = list_plain_words(entry.title)
         tags = list_plain_words(" ".join(entry.tags))

@@ -105,6 +105,7 @@ def _add_pieces(
     """
     if not text.strip():
         return
+
     whole_end = start + len(text)
     if len(text) <= LONG:
         sections.append(Section(start, whole_end, lines_above, heading))

@@ -483,6 +483,8 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
     terms: list[Term | None] = []
     is_plain_word = token.isalpha() and token.isascii()
     parts = [token] if is_plain_word else split_words(token)
+
+    # Words in scripts without spaces are cut into pairs of characters instead.
     if not token.isascii() and languages[0].cuts_scripts and has_runs(token):
         for part in parts:
             terms += _make_run_terms(part, languages)
@@ -493,6 +495,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
         if len(different_parts) > 1:  # `.NET`, cut into `.NET` and `NET`, isn't a compound
             terms.append(_make_phrase(token, [" ".join(parts)], languages))
 
+    # Add each part, and the words inside camelCase parts.
     for part in parts:
         part_words = split_camel_case(part)
         if part_words:

@@ -78,6 +78,7 @@ def render_rows(results: RowResults) -> str:
     file_property: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # not standard input or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
+
     most_rows = results.worst or _MOST_ROWS
     for row in results.summary.worst[:most_rows]:
         scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
@@ -115,6 +116,8 @@ def _annotate_verdicts(
 
         level = levels.get(word, "warning")
         title = f"{word}: {name_rubric(verdict)}"
+
+        # Annotate each open finding.
         whole_file, places = find_places(verdict, checkout)
         has_findings = False
         for finding, place in zip(verdict["findings"], places, strict=True):

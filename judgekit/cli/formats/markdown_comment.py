@@ -72,8 +72,10 @@ def render_gate(report: Report) -> str:
             _Line(row["word"], task_name(verdict["task_id"]), verdict, row["commit"][:7])
         )
 
+    # List the worst files first.
     order = (STOPS, UNKNOWN, PASSES)
     verdict_lines.sort(key=lambda line: order.index(line.word))
+
     title = f"judgekit gate: {run['verdict'] or 'nothing to judge'}"
     if run["blocked"]:
         title += ", the push is blocked"
@@ -81,6 +83,7 @@ def render_gate(report: Report) -> str:
         title += " (advisory)"
 
     paragraphs = _build_verdict_table(verdict_lines)
+
     about = describe_run(report.judged, report.skipped, report.not_examined)
     notes = [about, *run["notes"]]
     for omission in run["not_examined"]:
@@ -104,6 +107,7 @@ def render_rows(results: RowResults) -> str:
     if results.has_limits and not results.missed:
         paragraphs.append("✅ all limits are kept")
 
+    # Write each section, folded unless it's among the most important.
     for section in results.sections:
         max_rows = _SHOWN_ROWS
         if section.title == WORST_ROWS:

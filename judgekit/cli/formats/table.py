@@ -105,6 +105,7 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
         points = f"{noise:g} points"
         reasons.append(f"within the noise ({points}): judged again, it may get the other answer")
 
+    # Then explain who decided, a person or models.
     override = verdict["human_override"]
     is_less_deep = verdict.get("depth") and verdict["degraded"]
     is_accepted_by_models = row["word"] == PASSES and verdict["rounds"] and not is_less_deep
@@ -205,6 +206,7 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
     winner = names.get(comparison.verdict)
     yield head if winner is None else f"{head}  {winner}"
 
+    # List the texts, best first.
     def rank(subject: Contestant) -> tuple[bool, float]:
         has_no_score = subject.score is None  # sort these last
         return has_no_score, -(subject.score or 0.0)
@@ -217,6 +219,7 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
             line += f"  {subject.score:g} up to {subject.tier}"
         yield line
 
+    # Describe the judging.
     cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
     cost = describe_cost(comparison.model_dump(include=cost_fields))
     rounds = counted(len(comparison.rounds), "round", "rounds")

@@ -65,6 +65,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     if markdown.is_retired(fields):
         return None
 
+    # A topic's title is in its header, its first heading or its file name.
     title = markdown.join_to_line(fields.get("title", []) or fields.get("name", []))
     if not title:
         title = markdown.find_title(body) or name

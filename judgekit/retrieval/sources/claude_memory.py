@@ -110,6 +110,7 @@ def listed(root: str, profile: Profile) -> Listed:
         if folder:
             names_by_folder[folder] = _list_names(os.path.join(root, folder))
 
+    # Check each link in the list.
     missing_paths: list[str] = []
     for line in lines[:_MOST_LISTED]:
         path = _find_link(root, line)
@@ -131,6 +132,7 @@ def listed(root: str, profile: Profile) -> Listed:
             problem = f"named in {INDEX}, and no record in a folder; not searched"
             listing.problems.append(f"{path}: {problem}")
 
+    # A moved record is found by its name.
     if missing_paths:
         path_by_name = _find_elsewhere(root, set(map(_cut_file_name, missing_paths)))
         for path in path_by_name.values():
@@ -255,6 +257,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
             raise Unreadable("damaged, and it may be retired")
         return None
 
+    # In an unusual folder, the record's own category counts.
     if category is None:
         category = _read_category(record, profile)
     entry = _make_entry(name, category, record, profile)

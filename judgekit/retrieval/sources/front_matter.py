@@ -291,6 +291,7 @@ class _YamlReader:
             if next_indent < indent:
                 return
 
+            # A line that's indented more than its siblings isn't a pair.
             pair = None
             if next_indent == indent:
                 pair = _split_pair(self.lines[self._line_index].strip())
@@ -300,6 +301,8 @@ class _YamlReader:
 
             key, value = pair
             self._line_index += 1
+
+            # Only top-level pairs count as the header's entries.
             if depth == 0:
                 self.entries += 1
             if prefix == "":
