@@ -230,6 +230,7 @@ def _warn_of_unknown_variables() -> None:
     known_names = _list_known_variables()
     if names.issubset(known_names):
         return
+
     import difflib
 
     profiles = _read_profiles()

@@ -175,6 +175,8 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     from judgekit.rubric.schema import ScoreRubric
 
     tiers = list(samples.find_models(cases))
+
+    # Agreement can only be estimated for scores.
     has_comparisons = any(case.subjects for case in cases)
     if not isinstance(loaded.rubric, ScoreRubric) or has_comparisons:
         return

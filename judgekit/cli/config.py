@@ -94,8 +94,10 @@ def clear(
     count = reply_file.state().replies
     if count and not yes:
         confirm(f"Remove {counted(count, 'reply', 'replies')}?", "remove the replies")
+
     reply_file.clear()
     remembered.clear()
+
     state = reply_file.state()
     if state.replies:
         replies = counted(state.replies, "reply", "replies")

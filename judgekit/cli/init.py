@@ -64,10 +64,13 @@ def init(
     subject = SUBJECTS[what]
     model = _get_answer(model, "Which model?", _check_model, _find_usable_model)
     where = _get_answer(where, "Where is it (a path)?", partial(_check_path, subject=subject))
+
+    # Write the files, and say how to go on.
     column_options = _find_column_options(where, subject)
     rubric_file = _begin_rubric(what, subject)
     rubric = rubric_file.stem.partition("@")[0]
     _write_configuration(rubric, subject, model)
+
     say(f"Next: edit {_make_relative(rubric_file)}, and run")
     for command in _list_commands(where, column_options, subject, rubric):
         say(f"  {command}")
@@ -204,6 +207,8 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         new_values["rubric"] = rubric
     if model != _LATER:
         new_values["tiers"] = {"quick": model}
+
+    # Don't overwrite values.
     for key, value in new_values.items():
         if key in configured_values:
             note(f"{_make_relative(path)}: judge.{key} is kept as it is")

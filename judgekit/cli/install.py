@@ -189,6 +189,8 @@ def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
     if change.after is None:
         removed = f"removed {change.path}, which held nothing else"
     _uninstall(change, removed, "the hook", print_=print_)
+
+    # Only a skill that wasn't edited is removed.
     skill_path = skills.get_skill_path(scope, project, client)
     skill_change = skills.plan_uninstall(scope, project, client)
     if skill_change is not None:

@@ -238,6 +238,7 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
             _note_reasons(verdicts)
         words = {verdict["verdict"] for verdict in verdicts}
 
+    # A rejection takes precedence over unreadable files.
     code = row_options.choose_exit_code(words, file_options.exit_on)
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code

@@ -177,6 +177,8 @@ def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
     if not blind:
         say(render_verdict(verdict.record()))
     say("\nShould this go?")
+
+    # The key `a` shows the complete files, and then the question is asked again.
     while True:
         say(_KEY_HELP)
         key = read_key()

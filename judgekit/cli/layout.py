@@ -114,6 +114,7 @@ def _put_cells_below(
     aligned_lengths = [lengths[number] for number in aligned_columns]
     header_line, *row_lines = _align_columns(aligned_cells, aligned_lengths)
     names, *rows_without_header = rows
+
     result = [header_line]
     for line, row in zip(row_lines, rows_without_header, strict=True):
         result.append(line)

@@ -325,6 +325,8 @@ def read_lines(
     name = None if project == "all" else project
     since_time = store.parse_time(since) if since else None
     line_filter = LineFilter(since=since_time, until=until, project=name)
+
+    # Only one source can be read.
     named_sources = [bool(ledgers), of_team, host is not None]
     if named_sources.count(True) > 1:
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")

@@ -206,6 +206,7 @@ def _ask_about(
     for number, (trial, hit) in enumerate(pairs, 1):
         kept_count = counted(number - 1, "new answer is", "new answers are")
         interruption.set_kept("eval", f"{kept_count} kept; run the same command to continue")
+
         prompt = short_line(trial.prompt, _PROMPT)
         memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
         ((passage, _),) = search.list_passages(trial.prompt, [hit])
@@ -240,9 +241,12 @@ def _fit_stores(
     kinds: set[str] = set()
     for trial in trials:
         kinds.update(hit.kind for hit in trial.list_injected(mentions=True))
+
     fits = []
     for kind in sorted(kinds):
         fits.append(fitting.fit_store(kind, trials, answers, labels, configured["max_inject"]))
+
+    # Write the thresholds that changed.
     records = []
     for fit in fits:
         if fit.after != fit.before:

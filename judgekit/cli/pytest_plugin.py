@@ -46,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and determine the folder of recordings."""
     marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
     config.addinivalue_line("markers", marker)
+
     record = config.getoption(_RECORD)
     replay = config.getoption(_REPLAY)
     usual_replay = config.getini("judge_replay")

@@ -444,9 +444,11 @@ def import_(
     added, unknown = add(loaded, pairs)
     for name, new_terms in added.items():
         say(f"{name}: {len(new_terms)} added: {', '.join(new_terms)}")
+
     count = sum(map(len, added.values()))
     known = len(pairs) - count - unknown.total()
     say(f"{loaded.path}: {counted(count, 'term', 'terms')} added, {known} known")
+
     for name, left_out in unknown.items():
         dimension = f"no dimension {short_line(name, 100)!r} in {loaded.rubric.ref}"
         warn(f"{dimension}: {counted(left_out, 'term', 'terms')} left out")

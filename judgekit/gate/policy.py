@@ -55,16 +55,20 @@ def find_rule_commits(
     # The remote can have multiple names, each with its own record of the default branch.
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
+
+    # 1. The default branch.
     defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
     commits = _select_different_rules(repository, defaults)
     if commits:
         return commits
 
+    # 2. The remote's other refs.
     oids = [*remote_oids.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
     commits = _select_different_rules(repository, oids)
     if commits:
         return commits
 
+    # 3. Everything else that this clone knows.
     other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
     other_oids = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
     has_default_branch = any(oid is not None for oid in other_oids)

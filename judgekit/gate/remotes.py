@@ -280,6 +280,7 @@ def _select_refs(
     if has_branches:
         return tracked_refs
 
+    # Without any branches, fall back to the remote's folder.
     refs_in_folder = []
     for ref in listed:
         if ref.name.startswith(folder):

@@ -196,6 +196,7 @@ def _list_recent_files(
             if since is not None and status.st_mtime < since - _ROUNDING:
                 continue
 
+            # A link could lead out of the project.
             is_behind_link = os.path.realpath(path) != os.path.normpath(path)
             if not is_behind_link:
                 recent_files.append((status.st_mtime, name))

@@ -130,6 +130,7 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if event in ("Stop", "AfterAgent"):
         return _answer_stop(payload)
 
+    # The other events have no output.
     if event == "PostCompact":
         _forget_session(payload)
     elif event == "PreCompress":
@@ -281,10 +282,12 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     path = _find_written_file(payload)
     if path is None:
         return
+
     from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools don't write files
 
     if not path.lower().endswith(ENDINGS):
         return
+
     from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
     from judgekit.retrieval import index  # noqa: PLC0415 - most edits end above
 

@@ -97,6 +97,7 @@ def uninstall(change: FileChange) -> None:
     if record is None and parent.name in _FOLDERS:  # an empty client folder was probably ours
         folders_above.append(parent)
     remove_folders(folders_above)
+
     remaining_folders = []
     for folder in folders:
         is_removed = Path(folder) in folders_above and not Path(folder).exists()

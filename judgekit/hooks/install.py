@@ -227,6 +227,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
         if key.startswith(prefixes):
             hook_states[key] = state
 
+    # A hook without a state isn't trusted yet.
     if not hook_states:
         yield f"{path}: not trusted yet; {CODEX.trust}"
     for key, state in hook_states.items():
@@ -234,6 +235,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
         if is_off and ":user_prompt_submit:" in key:
             yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
 
+    # Codex ignores the hooks of an untrusted project, but runs the user's own.
     is_users = not path.is_relative_to(project)
     if not is_users and _is_untrusted(project, general):
         yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
@@ -368,6 +370,7 @@ def _check_client(client: Client, project: Path) -> _ClientFindings:
     of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
     findings = _ClientFindings(places=[], problems=[], details=[], notes=[])
     for scope, path in _list_places(project, client):
+        # Planning a removal finds any problem with the settings file.
         try:
             plan_uninstall(scope, project, client)
         except JudgekitError as error:
@@ -405,6 +408,7 @@ def check_agent_command() -> Finding:
         if name in os.environ:
             bare_environ[name] = os.environ[name]
 
+    # A login shell sets its own PATH.
     if _runs_without_error([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
 

@@ -63,6 +63,7 @@ def plan_install(project: Path) -> FileChange:
             f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
             "judgekit install pre-commit --print shows the lines to add to it"
         )
+
     # `before` is the current content, and `after` the content without our hook.
     removal = plan_uninstall(project, only_ours=False)
     path = removal.path

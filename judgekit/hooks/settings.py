@@ -67,6 +67,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
 
+    # Use the stored settings unless a file has changed.
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
     path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
     data = _read_stored(path, key)

@@ -426,6 +426,7 @@ def split_by_rubric_and_model(
     configured_names = _find_configured_names(evidence.verdicts)
     verdicts_by_rubric = defaultdict[str, list[VerdictLine]](list)
     verdicts_by_model = defaultdict[str, list[VerdictLine]](list)
+
     for verdict in sorted(evidence.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         versioned_id = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
         rubric = rubric_name(versioned_id, verdict.rubric.source)
@@ -524,6 +525,7 @@ def find_missed_rates(
     for record in sorted(_select_recent(records, now), key=lambda record: record.timestamp):
         if isinstance(record, ModeChange):
             is_recorded = record.mode == "advisory"
+            # A promotion starts a new period.
             if record.mode == "blocking":
                 since_promotion = []
         since_promotion.append(record)

@@ -223,6 +223,7 @@ def mark_dismissed(verdict: Verdict, hashes: Sequence[str], said: Iterable[Recor
         if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
             dismissals.append(line)
 
+    # The newest decision on a quote counts.
     newest_by_hash = {}
     for line in sorted(dismissals, key=lambda line: line.timestamp):
         newest_by_hash[line.quote_hash] = line

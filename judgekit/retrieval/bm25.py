@@ -241,6 +241,7 @@ def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
     hit.matched = set()
     hit.titled = set()
     hit.bm25 = 0.0
+
     for index, term in enumerate(part.terms):
         frequency = entry.frequencies.get(term.number)
         if frequency is None:
@@ -575,6 +576,8 @@ def _score_passages(
     k1 = profile.bm25["k1"]
     b = profile.bm25["b"]
     padding = profile.bm25["padding"]
+
+    # Score each section like a document.
     scores = []
     for passage in passages:
         relative_length = (passage.length + padding) / average

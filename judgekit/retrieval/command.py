@@ -101,6 +101,7 @@ def ask(
     program = programs.find(os.path.expanduser(command[0]), environ)
     if program is None:
         raise CommandError(f"{command[0]}: not found; name a program on PATH, or its absolute path")
+    # The search program itself may use judgekit.
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
 
@@ -113,6 +114,8 @@ def ask(
     labels = profiles.of(COMMAND).labels
     root = _find_script(argv)
     candidate_by_file: dict[str, Candidate] = {}
+
+    # Of candidates for the same file, keep the first.
     for number, item in enumerate(_parse_items(output)[:limit], start=1):
         candidate = _build_candidate(item, f"candidate {number}", root, labels)
         if candidate.file not in candidate_by_file:
@@ -127,6 +130,7 @@ def _run_program(
 
     Raises `CommandError` if the program can't be started, fails, takes too long or prints too much.
     """
+    # The program must neither trigger our hook nor run itself again.
     visible_environ = programs.build_environ("search", environ) | {
         "JUDGEKIT_DISABLE": "1",
         _INSIDE: "1",

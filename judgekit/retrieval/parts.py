@@ -102,6 +102,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
             if key not in part_by_terms:  # the same terms would have the same results
                 part_by_terms[key] = part
 
+        # Enough terms were found.
         if len(vocabulary.terms) >= MAX_TERMS:
             break
 

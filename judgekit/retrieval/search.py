@@ -222,10 +222,12 @@ def resolve_root(root: str, project: str) -> str:
         from judgekit.retrieval.sources import auto_folder  # noqa: PLC0415 - few roots are of this kind
 
         return auto_folder.find_memory_folder(project_folder)
+
     expanded_root = os.path.expanduser(root)
     folder = os.path.normpath(os.path.join(project_folder, expanded_root))
     if os.path.isdir(folder) or os.path.isabs(expanded_root):
         return folder
+
     from judgekit.retrieval import worktree  # noqa: PLC0415 - only if a store is missing
 
     # Files ignored by git are only in the main working tree.
@@ -502,6 +504,7 @@ def list_passages(
     # Stores of different kinds can be in different languages.
     terms_by_kind: dict[str, list[terms.Term]] = {}
     connection = index_file.connect(":memory:")
+
     try:
         connection.execute(_TABLE)
         for candidate in hits:
@@ -574,11 +577,11 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
     end = len(text_before)
     word_count = 0
     for piece in pieces:
-        match, _, text_behind = piece.partition("\2")
+        match, _, text_after = piece.partition("\2")
         word_count += max(len(terms.split_alphanumeric(match)), len(match) // _UNSPACED_WORD)
         if word_count > _MOST:
             # A match can be a long run of many words, so keep only part of it.
             return end + max(len(match) * _MOST // word_count, 1)
-        end += len(match) + len(text_behind)
+        end += len(match) + len(text_after)
 
     return len(text)

@@ -74,6 +74,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
     """Create an empty index's tables, and the facts that it keeps about itself."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
+
     facts = {
         "root": root,
         "read_by": index_file.reading_fingerprint(profiles),
@@ -251,6 +252,8 @@ class Plan:
 
             unknown_file = (is_folder, None, True)
             _, known_stamp, was_sure = self._known.get(name, unknown_file)
+
+            # The stored stamp is also updated if only its certainty differs.
             watched = (is_folder, stamp, stamp_is_sure)
             if watched != (is_folder, known_stamp, was_sure):
                 self.watched[name] = watched

@@ -48,6 +48,7 @@ def render_gate(report: Report) -> str:
     unexamined = {omission["name"] for omission in run["not_examined"]}
     for verdict in verdicts:
         _add_verdict(suite, verdict, unexamined, holds=run["holds"])
+
     judged = {task_name(verdict["task_id"]) for verdict in verdicts}
     for omission in run["not_examined"]:
         if omission["name"] in judged:
@@ -98,6 +99,7 @@ def _add_verdict(
     case = _add_case(suite, name, name_rubric(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
     text = "\n".join([summarize_verdict(verdict), *_render_findings(verdict)])
+
     word = verdict["verdict"]
     if word in ("reject", "improve"):
         ET.SubElement(case, "failure", message=word).text = _make_xml_safe(text)

@@ -203,6 +203,7 @@ def _render_verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
     override = verdict.get("human_override")
     if override:
         reason = f"{override['decision']}ed by {override['who']}: {override['why']}"
+
     commit_cells = [format_inline(line.commit)] if has_commits else []
     return [
         _SIGNS.get(line.word, _OPEN),

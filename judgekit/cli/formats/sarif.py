@@ -100,6 +100,7 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
     whole_file, places = find_places(verdict, checkout)
     message = f"{verdict['verdict']}: {summarize_verdict(verdict)}"
     results = [_build_result(verdict, message, whole_file, checkout)]
+
     for finding, place in zip(verdict["findings"], places, strict=True):
         paragraphs = [finding["issue"]]
         if finding["suggestion"]:

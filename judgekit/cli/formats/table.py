@@ -402,6 +402,7 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
     reviews = {}
     for review in verdict.get("review", ()):
         reviews[review["issue"], review["quote"]] = review
+
     text_lines = []
     if reviews:
         counts = Counter(map(_describe_review, reviews.values()))

@@ -61,9 +61,11 @@ def read_front_matter(text: str) -> FrontMatter:
     first_header = _read_header(text)
     if not first_header.fields:
         return first_header
+
     text_below = first_header.body.lstrip("\r\n \t")
     if not text_below.startswith(_YAML):
         return first_header
+
     second_header = _read_header(text_below)
     # A horizontal rule (`---`) in the text looks like the start of a second header.
     is_header = second_header.fields and second_header.problem is None
@@ -132,6 +134,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
         line = text[start:end].rstrip()
         if line in end_fences:
             body = text[end + 1 :]
+            # Convert other line endings.
             if "\r" in body:
                 return lines, "\n".join(lines_of(body))
             return lines, body.removesuffix("\n")
@@ -481,6 +484,7 @@ class _YamlReader:
         parts: list[str] = []
         end = find_quote_end(line, quote, 0)
         next_line = self._line_index
+
         while end < 0:
             if not self._may_read_ahead(next_line):
                 return None
@@ -544,6 +548,7 @@ def _split_pair(text: str) -> tuple[str, str] | None:
     if first_char in ("'", '"'):
         return _split_quoted_pair(text)
 
+    # The key ends at a colon followed by a blank or the end of the line.
     colon = text.find(": ")
     if colon < 0:
         colon = text.find(":\t")
