@@ -111,7 +111,7 @@ def hook(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code. If something goes wrong, print a line about it."""
+    """Run a command and return its exit code. Any failure is printed as a line."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]

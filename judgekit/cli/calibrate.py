@@ -78,7 +78,7 @@ def calibrate(
 
 
 def _build_promise(error: float | None, excess: float | None, confidence: float) -> Promise:
-    """Build a promise about the error rate, or about its `excess` over the deep tier; raises `UsageError`."""
+    """Build a promise about the error rate, or its `excess` over the deep tier; raises `UsageError`."""
     from judgekit.judging.calibration import Promise
 
     if error is not None and excess is not None:
@@ -156,7 +156,7 @@ def _learn(
 
 
 def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
-    """Write a calibration and accept it for this user. Without promises, only write it to a given `out`."""
+    """Write a calibration and accept it for this user. Without promises, only write a given `out`."""
     from judgekit.judging import calibration_files
 
     if not calibration.gates and out is None:
@@ -170,7 +170,7 @@ def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
 
 
 def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
-    """Estimate how many rows `judge --agree` would leave to the first tier, and print that if possible."""
+    """Print how many rows `judge --agree` would probably leave to the first tier."""
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
@@ -213,7 +213,7 @@ def _accept(path: Path) -> int:
 
 
 def _say_calibration(calibration: Calibration) -> None:
-    """Print a calibration: its promise, the opinions that may be final, and the effect on the labels."""
+    """Print a calibration's promise, the opinions that may be final, and the effect on the labels."""
     _say_promise(calibration)
 
     say("May be final" if calibration.gates else "May be final: nothing")
@@ -321,7 +321,7 @@ def _describe_saved_calls(measured: Measured, usual_calls: int) -> str:
 
 
 def _format_rule(rule: CalibratedRule, calibration: Calibration) -> str:
-    """Format a rule as a line: its opinions, their number of errors, and the bound of the error rate."""
+    """Format a rule as a line: its opinions, their errors, and the bound of the error rate."""
     opinions_text = _describe_opinions(rule, is_of_comparisons=bool(calibration.subjects))
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound

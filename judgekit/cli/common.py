@@ -50,7 +50,7 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write commands with their summaries, in help.toml's groups at the top level, else in a single list."""
+    """Write commands with summaries: at the top level in help.toml's groups, else in one list."""
     is_top = ctx.parent is None
     groups = load_help_table()["groups"] if is_top else {"Commands": list(commands)}
     width = max(map(len, commands))

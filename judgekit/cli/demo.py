@@ -90,7 +90,7 @@ def _copy_sample() -> Path:
 
 
 def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
-    """Print the context that the hook adds to a prompt, and return the number of memories in it."""
+    """Print the context that the hook adds to a prompt. Returns the number of memories in it."""
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
     hook_run = subprocess.run(  # noqa: S603 - judgekit itself
         programs.python("judgekit", "hook"),

@@ -125,7 +125,7 @@ def _describe_assumptions(estimate: Estimate) -> str:
 
 
 def _build_record(estimate: Estimate) -> dict[str, Any]:
-    """Build the estimate's JSON record. In each pair, the first figure is for the first tier alone."""
+    """Build an estimate's JSON record. In each pair, the first figure is the first tier's."""
     models = [model._asdict() for model in estimate.models]
     return {
         "schema": "judgekit/estimate@1",

@@ -153,7 +153,7 @@ def _check_combination(
     repeat: int,
     keep: bool,
 ) -> None:
-    """Raise `UsageError` for options that don't go together, or that need models if we can't ask any."""
+    """Raise `UsageError` for conflicting options, or options that need a model when none can be asked."""
     asking_options = {
         "--again": again,
         "--model": model,
@@ -187,7 +187,7 @@ def _split_names(models: str | None) -> list[str]:
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
-    """Print the figures for each judge, or if it's a comparison, tables of the judges and disagreements."""
+    """Print the figures for each judge, or for a comparison, tables of judges and disagreements."""
     from judgekit.evaluation import pages
 
     if as_json:

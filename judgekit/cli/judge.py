@@ -282,7 +282,7 @@ def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
 def _read_documents(
     paths: Sequence[str], unreadable: list[InputError], file_options: _FileOptions
 ) -> Iterator[Document]:
-    """Yield each file as a document once it's read, or if there's a task id, all files as one document.
+    """Yield each file as a document once it's read, or with a task id, all files as one document.
 
     Unreadable files are reported and added to `unreadable`. Any of them in a task raises `InputError`.
     """

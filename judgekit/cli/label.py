@@ -101,7 +101,7 @@ def label(
 
 
 def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
-    """Record in the ledger that a finding is no problem, or with `undo`, that it counts again."""
+    """Record that a finding is no problem, or with `undo`, that it counts again."""
     from judgekit.ledger import DismissalLine
 
     verdict = _find_verdict(ledger, name)
@@ -137,7 +137,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
 def _ask_for_labels(
     ledger: AnyLedger, open_verdicts: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask a person about each verdict, and save each answer at once. Returns the number of labels."""
+    """Ask a person about each verdict, and save each answer at once. Returns their number."""
     from judgekit.ledger import Label
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
@@ -169,7 +169,7 @@ def _ask_for_labels(
 
 
 def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
-    """Show a verdict and its files until a person presses a key for an answer; return the key."""
+    """Show a verdict and its files until a person presses an answer key. Returns the key."""
     commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
     time = f"{verdict.timestamp:%Y-%m-%d %H:%M} UTC"
     say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {time}\n")
@@ -205,7 +205,7 @@ def _print_texts(verdict: VerdictLine, most: int | None) -> None:
 
 
 def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
-    """Add the labels in a file to the ledger. Returns exit code 65 if any line is invalid, otherwise 0.
+    """Add a file's labels to the ledger. Returns exit code 65 if any line is invalid, else 0.
 
     Raises `InputError` if the file can't be read.
     """
@@ -349,7 +349,7 @@ def override(
 
 
 def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
-    """Find the latest verdict on a task or path, or the verdict with an id; None if there's none.
+    """Find the latest verdict on a task or path, or the verdict with an id, or None.
 
     Paths are relative to the current folder or the repository. Ids may be abbreviated.
     """
@@ -388,7 +388,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
 
 
 def _make_relative_to_root(path: str) -> str:
-    """Convert a path relative to the current folder to one relative to the repository, if there is one."""
+    """Convert a path relative to the current folder to one relative to the repository, if any."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -435,7 +435,7 @@ def escalate(
 def _choose_verdicts(
     ledger: Ledger, task: str | None, *, with_rejects: bool
 ) -> Sequence[VerdictLine]:
-    """Choose the verdicts to open issues about: the latest one on a task, or all that need a person.
+    """Choose the verdicts to open issues about: a task's latest one, or all that need a person.
 
     Raises `UsageError` if the task has no verdict or was accepted.
     """

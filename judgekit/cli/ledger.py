@@ -290,7 +290,7 @@ def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[R
 
 
 def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
-    """Yield the lines of a host's ledger, then warn about unreadable lines and the host's last error."""
+    """Yield a host's ledger lines, then warn about unreadable lines and the host's last error."""
     from judgekit.ledger import importing, store
 
     damages: list[Damage] = []

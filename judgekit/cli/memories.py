@@ -113,7 +113,7 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count the prompts on which the hook was silent, and the relevant ones among their best hits."""
+    """Count the prompts on which the hook was silent, and how many had a relevant best hit."""
     from judgekit.hooks import trial
 
     labels = []
@@ -167,7 +167,7 @@ def _read_answers(
 
 
 def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
-    """Raise an error if the hook is off or has no memories, or if `fit` has no threshold to change."""
+    """Raise an error if the hook is off, has no memories, or has no threshold to `fit`."""
     from judgekit.hooks.settings import describe_off
     from judgekit.retrieval import search
 
@@ -226,7 +226,7 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Fit the thresholds for stores and models, write the improved ones, and return records of the fits."""
+    """Fit the thresholds for stores and models, write the improved ones, and return records."""
     store_records = _fit_stores(trials, answers, configured)
     return [*store_records, *_fit_models(trials, answers, configured)]
 
@@ -341,7 +341,7 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:
-    """Print the memories that the judge drops and adds, the number of judged prompts, and the cost."""
+    """Print which memories the judge drops and adds, how many prompts it judged, and its cost."""
     for change in ("dropped", "added"):
         counts = judge[change]
         relevance = f"{counts['relevant']} relevant, {counts['irrelevant']} not relevant"

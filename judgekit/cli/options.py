@@ -16,7 +16,7 @@ from judgekit.errors import UsageError
 
 
 def ask_only(model: str) -> str:
-    """Use only this model for every tier, here and in the engine; raises `UsageError` for an empty name."""
+    """Use only this model for every tier, also in the engine; raises `UsageError` for an empty name."""
     check_filled("--model", "a model such as anthropic/claude-haiku-5-5", model)
     os.environ["JUDGEKIT_ONLY_MODEL"] = model
     return model
@@ -89,6 +89,6 @@ FAMILY = ("--author-family", "a family such as anthropic")
 
 
 def check_filled(option: str, expected: str, *values: str | None) -> None:
-    """Raise `UsageError` for an option with an empty value, as from an unset variable in a script."""
+    """Raise `UsageError` for an empty option value, as from an unset variable in a script."""
     if any(value is not None and not value.strip() for value in values):
         raise UsageError(f"{option}: expected {expected}, got nothing; is a variable unset?")

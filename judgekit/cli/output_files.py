@@ -45,7 +45,7 @@ def _check_folder(path: Path | None) -> None:
 
 
 def refuse_read_file(path: Path | None) -> Path | None:
-    """Return an output path if it's allowed; raises `UsageError` if it's also an input of the command."""
+    """Check and return an output path; raises `UsageError` if it's also an input."""
     if path is None:
         return None
     _refuse_unsafe_output(path)
@@ -56,7 +56,7 @@ def refuse_read_file(path: Path | None) -> Path | None:
 
 
 def _refuse_unsafe_output(path: Path) -> None:
-    """Raise `UsageError` for a path that mustn't be written to, such as a link that came with a clone."""
+    """Raise `UsageError` for an unsafe output path, such as a link that came with a clone."""
     if not outputs.is_stream(str(path)):
         with _name_output_errors(path):
             outputs.place_of(str(path))

@@ -17,7 +17,7 @@ _MOST_COMMAND = 1000  # characters
 
 
 def build_foot(notices: Sequence[str] = ()) -> Foot:
-    """Build a page's foot: notices about the data and from this command, the command, and the version."""
+    """Build a page's foot: notices about the data and from the command, the command, the version."""
     command_notices = [escaped(line) for line in output.current.notices]
     command = shlex.join(["judgekit", *output.current.words])
     return Foot(

@@ -48,7 +48,7 @@ def count_to(total: int, what: str) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def follow(describe: Callable[[], str]) -> Iterator[None]:
-    """In this context, show the changing text that `describe` returns, or print it as notes in a log."""
+    """In this context, show the changing text from `describe`, or print it as notes in a log."""
     is_over = threading.Event()
     print_line: Callable[[str], None] = output.note
     seconds = LOG_SECONDS

@@ -137,7 +137,7 @@ def _fetch_local_model() -> None:
 
 
 def _check_shared_judge() -> Exit | None:
-    """Check the shared judge and print the result. Returns the exit code, or None if it isn't configured."""
+    """Check the shared judge and print the result. Returns the exit code; None without a shared judge."""
     from judgekit.config import settings
     from judgekit.judging import shared
 
@@ -157,7 +157,7 @@ def _check_shared_judge() -> Exit | None:
 
 
 def describe_trial(tried: Trial) -> str:
-    """Describe a trial in a line: its time, cost and findings, or the reason for its failure."""
+    """Describe a trial in a line: its time, cost and findings, or why it failed."""
     failure = tried.answer.failure
     usage = tried.answer.usage
     if failure is not None:
@@ -173,7 +173,7 @@ def describe_trial(tried: Trial) -> str:
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model and show its progress, or in a log only the start and end."""
+    """Download a local model with its progress. In a log, show only the start and end."""
     from judgekit.providers import local
 
     lines: list[str] = []

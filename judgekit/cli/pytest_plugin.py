@@ -127,7 +127,7 @@ def _check_text(text: object) -> None:
 
 
 def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
-    """Load the rubric to judge by; raises `UsageError` if the test doesn't pass everything that it needs."""
+    """Load the rubric to judge by; raises `UsageError` if the test lacks something that it needs."""
     from judgekit import environment
     from judgekit.config import check_arguments, settings
     from judgekit.errors import UsageError

@@ -59,7 +59,7 @@ class RowPrinter:
 
     @property
     def _needs_all(self) -> bool:
-        """Whether all rows are needed at the end, to print them or write them to other files."""
+        """Whether all rows are needed at the end, to print them or write other files."""
         is_printed_at_end = self._format is not None and not self._is_streamed
         return is_printed_at_end or bool(self._printing.also)
 

@@ -216,7 +216,7 @@ def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
 
 def _note_missing_key() -> None:
-    """Print a note if there's no key to sign results with, without which a second run won't trust them."""
+    """Note that no key signs the results, so that a second run won't trust them."""
     from judgekit.data import seals
 
     if seals.state_key() is not None:

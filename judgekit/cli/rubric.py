@@ -203,7 +203,7 @@ def _judge_cases(
     *,
     as_json: bool,
 ) -> list[Exit]:
-    """Judge a rubric's cases, print how well each mode agrees with the labels, and return the exit codes."""
+    """Judge a rubric's cases, print each mode's agreement with the labels, and return exit codes."""
     from judgekit.evaluation import runner
 
     def print_case(tried: Tried) -> None:
@@ -304,7 +304,7 @@ def _judge_repeatedly(
     keep: bool,
     as_json: bool,
 ) -> Exit:
-    """Have a rubric's cases judged `times` times, print how much verdicts vary, and return the exit code.
+    """Judge a rubric's cases `times` times, and print how much verdicts vary. Returns the exit code.
 
     If `keep`, the measured noise is saved for the gate.
     """

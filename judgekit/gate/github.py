@@ -133,7 +133,7 @@ class Gh:
 
 
 def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
-    """Parse an issue from gh's JSON; None if judgekit didn't open it, so that its mark is missing."""
+    """Parse an issue from gh's JSON; None without the mark of an issue opened by judgekit."""
     mark = issues.read_mark(fields["body"] or "")
     if mark is None:
         return None
@@ -259,7 +259,7 @@ def _select_verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Run a command once for each new verdict. If it fails, return a line about that, else an empty list."""
+    """Run a command once for each new verdict. Returns a line about a failure, in a list."""
     if not verdicts:
         return []
     failure = _send_notices(verdicts, command, project)
@@ -269,7 +269,7 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run a command once for each new verdict. Stops at the first failure and returns its reason, or None."""
+    """Run a command once for each new verdict. Returns the reason for the first failure, or None."""
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.build_environ("notify", environment.environ())
@@ -308,14 +308,14 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
 def _run_program(
     argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
 ) -> str | None:
-    """Run a program with a verdict's record on stdin; return the reason if it fails, or None."""
+    """Run a program with a verdict's record on stdin. Returns the reason for a failure, or None."""
     record = json.dumps(verdict.record(), ensure_ascii=False)
     code, _, errors = programs.run(argv, environ, f"{record}\n", seconds=seconds)
     return None if code == 0 else _describe_exit(code, errors)
 
 
 def _claim_notice(folder: Path, notice: str) -> bool:
-    """Claim a notice before sending it. Returns False if it's already sent or claimed by another process."""
+    """Claim a notice before sending it. Returns False if another process sent or claimed it."""
     with _lock_notices(folder) as notices:
         if notice in notices:
             begin_time = notices[notice]

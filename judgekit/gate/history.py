@@ -246,7 +246,7 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 def _parse_step(
     commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]
 ) -> Step | None:
-    """Parse the entry of a changed path; None if a parent has the same file at this path.
+    """Parse a changed path's entry; None if a parent has the same file at this path.
 
     For one parent, the parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has an OLD_MODE and an
     OLD_BLOB for each parent. The old paths come next in `fields`, and then the current path if it's printed.

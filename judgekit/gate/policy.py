@@ -308,7 +308,7 @@ def find_skips_if_none_judged(
 
 
 def _read_stored_selection(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
-    """Read the stored selection of files to judge; None if it wasn't made from the rules in `commits`."""
+    """Read the stored selection of files; None if it was made from other rules than those in `commits`."""
     key = _make_selection_key(repository, commits)
     try:
         stored = json.loads(Path(_get_selection_path(repository)).read_bytes())

@@ -116,7 +116,7 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Read a changed file as a document, and return it with the reason not to judge it, or "".
+    """Read a changed file as a document. Also returns the reason not to judge it, or "".
 
     `data` is None if the file is too large or missing from this clone; `is_here` says which. If there's a
     reason, the document is empty.
@@ -141,7 +141,7 @@ def read_changed_file(
 def _decode_file(
     change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
-    """Decode a file and return it with "", or return an empty file with the reason not to judge it."""
+    """Decode a file. Also returns the reason not to judge it, and then the file is empty, or ""."""
     reason = _find_obstacle(change, data, is_here=is_here)
     if not reason and data is not None:
         try:
@@ -175,7 +175,7 @@ def _name_store(data: bytes) -> str:
 
 
 def _name_families(change: ChangedFile) -> str | None:
-    """Return the model families that helped to write a file, according to its commits; None if none did."""
+    """Name the model families that helped to write a file, according to its commits, or return None."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier):
         families += panel.families_of_writers(commit.people, commit.trailers)
@@ -296,7 +296,7 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Build a function that chooses how thoroughly to judge a file; None if the settings don't vary that."""
+    """Build a function that chooses a file's judging depth; None if the settings don't vary it."""
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - only if depths are configured
@@ -380,7 +380,7 @@ def _judge_changes(
 
 
 def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
-    """Report on the files in a push that aren't judged, because they're skipped or can't be examined."""
+    """Report on a push's files that aren't judged: skipped ones, and those that can't be examined."""
     unexamined = []
     for omission in pushed.unexamined:
         name = encodable(omission["name"])
@@ -502,7 +502,7 @@ class _Gatekeeper:
     def _decide_without_models(
         self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
     ) -> bool:
-        """Add a file's row if a person decided on it or it can't be judged; else return False."""
+        """Add a file's row if a person decided on it or it can't be judged; otherwise return False."""
         override = None
         if not reason:
             override = self._find_override(change, document, decisions)
@@ -562,7 +562,7 @@ class _Gatekeeper:
         return self._set_run_id(verdict, change)
 
     def _set_run_id(self, verdict: Verdict, change: ChangedFile) -> Verdict:
-        """Give a verdict an id that stays the same if the run is restarted. Runs without an id don't."""
+        """Make a verdict's id from the run's id and the file, so that a restarted run gives the same id."""
         if not self.run.id:
             return verdict
         name = f"{self.run.id}\0{change.path}\0{change.blob}"
@@ -572,7 +572,7 @@ class _Gatekeeper:
     def _record_verdict(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Add a verdict to the ledger, and its row to `rows`. If the ledger can't be written, note that."""
+        """Add a verdict to the ledger and its row to `rows`. A ledger that can't be written is noted."""
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})

@@ -67,7 +67,7 @@ class ReviewedOverrides:
     def find(
         self, document: Document, change: ChangedFile, *, without_terminal: bool
     ) -> OverrideLine | None:
-        """Find the newest override of a file by a reviewer, and note why any others don't count."""
+        """Find a file's newest override by a reviewer, and note why other overrides don't count."""
         counting = []
         hashes = [file.sha256 for file in document.files]
         for override in self.overrides:
@@ -104,7 +104,7 @@ class ReviewedOverrides:
 
 
 def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
-    """Whether a reviewer may have contributed to a file, by the names and addresses in its commits."""
+    """Whether a reviewer may have contributed to a file, going by names and addresses in commits."""
     # Match loosely: a wrong match costs a second opinion, but a missed one lets authors clear themselves.
     names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)}
     own_names = names - {""}  # the address can be missing

@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _respond(arguments: list[str]) -> tuple[str, list[str]]:
-    """Write a report for a person, or answer an event. Returns the output and the lines for stderr."""
+    """Write a report for a person, or answer an event. Returns output, and lines for stderr."""
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
@@ -299,7 +299,7 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
 
 
 def _find_written_file(payload: Mapping[str, Any]) -> str | None:
-    """Return the path of the file that a tool wrote; None for tools that don't write files."""
+    """Return the path of the file that a tool wrote, or None."""
     tool_input = payload.get("tool_input")
     if payload.get("tool_name") not in TOOLS or not isinstance(tool_input, dict):
         return None
@@ -310,7 +310,7 @@ def _find_written_file(payload: Mapping[str, Any]) -> str | None:
 
 
 def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Judge the work when an agent stops, if that's enabled. Returns the output and the lines for stderr.
+    """Judge the work when an agent stops, if that's enabled. Returns output, and lines for stderr.
 
     If the output is "", the agent may stop.
     """

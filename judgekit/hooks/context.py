@@ -264,14 +264,14 @@ def _has_skill(project: str) -> bool:
 
 
 def render_nothing_found() -> str:
-    """Render the hint that no memory matches, with a command to search again if the agent can run it."""
+    """Render the hint that no memory matches, with a search command if the agent can run it."""
     program = find_agent_command()
     hint = f'; {program} search "other words" searches again' if program else ""
     return f"<memory-nudge>No stored memory matches this prompt{hint}.</memory-nudge>"
 
 
 def find_agent_command() -> str:
-    """Return the command by which the agent can call judgekit: a name or path, or "" if neither works."""
+    """Find the name or path by which the agent can call judgekit; "" if neither works."""
     if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin's programs are on the agent's PATH
         return PROGRAM
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
@@ -324,7 +324,7 @@ def escape(text: str) -> str:
 
 
 def name_store(root: str, project: str) -> str:
-    """Describe a store's path: relative to the project, or else to the home folder, or else absolute.
+    """Describe a store's path relative to the project or the home folder, or else as absolute.
 
     If `root` is a file, it's the user's search program.
     """

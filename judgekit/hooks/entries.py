@@ -65,7 +65,7 @@ def build_code(root: str = ROOT) -> str:
 
 
 def build_fastest_entry(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Build the hook entry that starts fastest, with an absolute path of a Python (by default, this one)."""
+    """Build the hook entry that starts fastest, with the absolute path of a Python."""
     program, *arguments = build_command(python)
     if client.shell:
         return build_portable_entry(client) | {"command": shlex.join([program, *arguments])}

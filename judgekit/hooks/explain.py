@@ -183,7 +183,7 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
 
 
 def _list_judge_warning(project: str) -> list[str]:
-    """Return a warning, in a list, if a project asks for a judge that the user hasn't allowed."""
+    """Return a warning, in a list, if the project wants a judge that the user hasn't allowed."""
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
 
     programs.make_importable()
@@ -227,7 +227,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
 
 def _list_titles(line: dict[str, Any], *keys: str) -> str:
-    """Join the titles of a log line's memories under the given keys; "nothing" if there are none."""
+    """Join the titles of a log line's memories under these keys; "nothing" without any."""
     titles = []
     for key in keys:
         for entry in line.get(key, ()):
@@ -304,7 +304,7 @@ def _explain_never_injected(candidate: Candidate) -> str:
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
-    """Return a memory's path with its store's path, and the line of its best section if it's known."""
+    """Return a memory's path in its store, with the line of its best section if known."""
     path = candidate.add_line(candidate.place)
     is_from_program = candidate.kind == COMMAND
     if is_from_program:  # the program returns complete paths
@@ -334,7 +334,7 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
 
 
 def _describe_words(candidate: Candidate, part: Part) -> str:
-    """Describe which words of the prompt a candidate has, and how many others match about as well."""
+    """Describe which of the prompt's words a candidate has, and how many rivals match as well."""
     words = [part.terms[number].text for number in sorted(candidate.matched)]
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"

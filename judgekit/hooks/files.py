@@ -78,7 +78,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, and remove folders that were made for the file, if they're empty.
+    """Carry out a planned removal, and remove any empty folders that were made for the file.
 
     If that fails, `InputError` or `OSError` is raised.
     """

@@ -123,7 +123,7 @@ def _choose_surest(trial: PromptTrial, threshold: float, most: int) -> _Injectio
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Return the fit with the best threshold stored as `name`, or with the reason not to change it."""
+    """Return the fit with the best threshold stored as `name`, or with the reason against a change."""
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})

@@ -316,7 +316,7 @@ def _list_our_hooks(hooks: Path) -> list[Path]:
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
-    """Plan the removal of a hook, and the return of the replaced hook from `backup`, if it exists."""
+    """Plan a hook's removal, and the return of the replaced hook from `backup`, if any."""
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
@@ -460,7 +460,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
 
 
 def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
-    """Yield a remark on each pre-push hook in git's configuration, which git 2.54 and newer also run."""
+    """Yield a remark on each pre-push hook in git's configuration. Git 2.54 and newer run these."""
     try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
     except GitError:  # there's none

@@ -35,7 +35,7 @@ DEADLINE = 10.0  # seconds for a prompt that asks no model
 
 
 def get_settings_path(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
-    """Return the path of a client's settings file, the user's or the project's. It may not exist."""
+    """Return the path of a client's user or project settings. It may not exist."""
     if scope == "user":
         variable, usual_folder, name = client.user
         folder = Path(os.environ.get(variable) or usual_folder)
@@ -332,7 +332,7 @@ def is_plugin_enabled(project: Path) -> bool:
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
-    """Yield findings on the prompt hook. Each hook that's safe to run is tried, for at most 10 s."""
+    """Yield findings on the prompt hook. Hooks that are safe to run are tried, for at most 10 s each."""
     problems: list[Finding] = []
     details: list[Finding] = []
     notes: list[Finding] = []
@@ -468,7 +468,7 @@ def _describe_hooks(
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Try our hook with a prompt in a temporary project. Returns the problem, or None if it answers."""
+    """Try our hook with a prompt in a temporary project. Returns the problem, or None."""
     words = entries.get_argument_vector(hook)
     absence = _describe_absence(words[0])
     if absence:
@@ -507,7 +507,7 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
 
 
 def _prepare_trial(folder: str) -> str:
-    """Create a memory in a temporary project; return the JSON event for a prompt that finds it."""
+    """Create a memory in a temporary project. Returns the JSON event of a prompt that finds it."""
     store = Path(folder, ".claude", "memory")
     store.mkdir(parents=True)
     memory = "# The doctor asks the prompt hook a question\n"

@@ -59,7 +59,7 @@ def find_skip_variable() -> str | None:
 
 
 def finish_early(words: Sequence[str]) -> int | None:
-    """Try to finish `judgekit gate WORDS` here. Returns the exit code, or None to run the command itself.
+    """Try to finish `judgekit gate WORDS` here. Returns the exit code, or None to run the command.
 
     The process forks: the child does the work, and the parent waits until the child's time is up. The child
     only returns an exit code if there's certainly nothing to judge.

@@ -76,7 +76,7 @@ def describe_size(size: int) -> str:
 
 
 def _list_parts(path: Path) -> list[Path]:
-    """List the existing parts of a file, such as a database's write-ahead log or a log's older half."""
+    """List a file's existing parts, such as a database's write-ahead log or a log's older half."""
     parts = [path.with_name(path.name + ending) for ending in _ENDINGS]
     return [part for part in parts if part.exists()]
 
@@ -87,7 +87,7 @@ def _measure_size(path: Path) -> int:
 
 
 def _list_files(path: Path) -> Iterator[Path]:
-    """Yield `path` if it's a file or link, or else all files in the folder. Links aren't followed."""
+    """Yield `path` if it's a file or link, or all files in a folder. Links aren't followed."""
     if not path.is_dir() or path.is_symlink():
         yield path
         return

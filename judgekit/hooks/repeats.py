@@ -81,7 +81,7 @@ class HookSession:
         return remaining
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
-        """Record the memories that a prompt got. If that fails, the next prompt may get them again."""
+        """Record the memories that a prompt got. On failure, the next prompt may get them again."""
         marks = [_build_mark(hit, INJECTED) for hit in injected]
         marks += [_build_mark(hit, MENTIONED) for hit in mentioned]
         text = " ".join(marks) + "\n"

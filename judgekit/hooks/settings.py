@@ -209,7 +209,7 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Load the settings in force, the roots that the user named, and the problem with a file, or "".
+    """Load the current settings, the roots that the user named, and the problem with a file, or "".
 
     If the project's file is invalid, only the user's settings apply. If that's invalid, the defaults do.
     """
@@ -242,7 +242,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
 
 def describe_off(project: str) -> str:
-    """Describe that the hook is off in a project, and the file or variable that switches it off."""
+    """Say that the hook is off in a project, and which file or variable switches it off."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client

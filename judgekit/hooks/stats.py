@@ -70,7 +70,7 @@ class _DistinctiveTerms:
         return stems_by_file
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
-        """Return the files of memories whose distinctive words are in the answer but not in the prompt."""
+        """Return the memories' files whose distinctive words are in the answer but not in the prompt."""
         new_words = self._stem_in_all_languages(
             "\n".join(exchange.answer)
         ) - self._stem_in_all_languages(exchange.prompt)
@@ -201,7 +201,7 @@ def _round_mean(total: int, count: int) -> int:
 
 
 def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
-    """Add the cost of a prompt's answer, and the memories that a judge dropped. Older log lines lack both."""
+    """Add the cost of a prompt's answer, and the dropped memories. Older log lines lack both."""
     characters = line.get("characters")
     milliseconds = line.get("ms")
     if isinstance(characters, int) and isinstance(milliseconds, int):

@@ -89,7 +89,7 @@ def _digest_state(document: Document, task: TaskFile) -> str:
 
 
 def _name_session(payload: Mapping[str, Any]) -> str:
-    """Build a session's name from the letters, digits and hyphens in its id; "unknown" if there are none."""
+    """Name a session by the letters, digits and hyphens in its id, or "unknown"."""
     session_id = str(payload.get("session_id") or "")
     chars = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
     name = "".join(chars[:_MAX_SESSION])
@@ -99,7 +99,7 @@ def _name_session(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
 ) -> Document | None:
-    """Read up to `most` files that changed during the conversation as a document; None if none changed."""
+    """Read up to `most` files that changed during the conversation as a document, or return None."""
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
@@ -144,7 +144,7 @@ def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
 
 
 def _should_go_on(verdict: Verdict) -> bool:
-    """Whether the agent should go on: a person rejected its work, or models have findings against it."""
+    """Whether the agent should go on: a person rejected its work, or models found problems."""
     if verdict.human_override is not None:
         return verdict.human_override.decision == "reject"
     has_findings = len(_list_open_findings(verdict)) > 0

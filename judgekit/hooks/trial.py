@@ -190,7 +190,7 @@ def try_prompts(
 
 
 def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Count the memories that the judge dropped or added, by people's answers, and add up its cost."""
+    """Count the memories that the judge dropped or added, by people's answers, and its cost."""
     # People's answers about these memories.
     dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
@@ -255,7 +255,7 @@ class _Choice(NamedTuple):
 def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> _Choice:
-    """Choose the hits to show by asking models, as the hook does. Their decisions are added to `tried`."""
+    """Choose the hits to show by asking models, as the hook does. Adds their decisions to `tried`."""
     candidates = judged.list_judged(ranked)
     if not candidates:
         return _Choice()
@@ -380,14 +380,14 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
 
 
 def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
-    """Whether a hit has about as much evidence as the best one. False for a program's hits without any."""
+    """Whether a hit has about as much evidence as the best one. A program's hits have none."""
     if "odds" not in hit.features or "odds" not in best.features:
         return False
     return hit.features["odds"] > best.features["odds"] - SAME_EVIDENCE
 
 
 def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Build a row for each pair to ask a person about, starting with the keys of a line of answers."""
+    """Build a row for each pair to ask about. It starts with the keys of an answer line."""
     pair_rows = []
     for trial, hit in tried_pairs:
         is_injected_by_judge = None  # without a judge

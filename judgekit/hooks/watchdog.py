@@ -89,7 +89,7 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 
 
 def _wait(child: int, read_fd: int) -> tuple[int | None, int | None]:
-    """Wait for a child to end. Returns its exit code and the last byte that it wrote to the pipe.
+    """Wait for a child to end. Returns its exit code and the last byte it wrote to the pipe.
 
     The code is None if the child's time was up, and the byte None if it wrote nothing.
     """

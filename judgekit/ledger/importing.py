@@ -209,7 +209,7 @@ def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
 
 
 def _read_time(value: object, key: str = "timestamp") -> datetime:
-    """Parse an ISO time, by default in UTC; raises `ValueError` with the value's `key` if that fails."""
+    """Parse an ISO time (UTC by default). On failure, raise `ValueError` naming the value's `key`."""
     with suppress(ValueError):
         if isinstance(value, str):
             return store.convert_to_utc(datetime.fromisoformat(value.strip()))
@@ -248,7 +248,7 @@ def _read_suggestions(values: object) -> list[Fields]:
 
 
 def _to_list(value: object) -> list[Any]:
-    """Wrap a value in a list, unless it's a list already. None and "" become an empty list."""
+    """Wrap a value in a list unless it's a list. None and "" become an empty list."""
     if isinstance(value, list):
         return value
     if value in (None, ""):
@@ -257,7 +257,7 @@ def _to_list(value: object) -> list[Any]:
 
 
 def _to_text(value: object) -> str:
-    """Convert a value to a string that UTF-8 can encode: a string to itself, None to "", others to JSON."""
+    """Convert any value to an encodable string: None to "", non-strings to JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -306,7 +306,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
 
 
 def _read_record(raw: bytes, *, text: bool) -> Record | str:
-    """Parse a line by our ledger or an older judge. If that fails, return the problem as a string."""
+    """Parse a line by our ledger or an older judge. Returns the problem as a string on failure."""
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):

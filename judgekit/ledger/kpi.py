@@ -175,7 +175,7 @@ class Evidence(NamedTuple):
         return Evidence(verdicts, self.labels, decided=self.decided)
 
     def has_clear_label(self, verdict: VerdictLine) -> bool:
-        """Whether most people who labelled a verdict agreed that its content is good, or that it's bad."""
+        """Whether most labels of a verdict agree that its content is good, or that it's bad."""
         return self.labels.get(verdict.id) in ("go", "no-go")
 
     def count_strata(self) -> list[Stratum]:
@@ -297,7 +297,7 @@ def is_reused(verdict: VerdictLine) -> bool:
 
 
 def identify_content(verdict: VerdictLine) -> str:
-    """Return a key for the content that was judged: the file hashes, or else the task id."""
+    """Return a key for the judged content: the file hashes, or else the task id."""
     return _join_hashes(verdict.hashes) or verdict.task_id
 
 
@@ -398,7 +398,7 @@ class Cost(NamedTuple):
 
 
 def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
-    """Add up the cost of verdicts. It's incomplete if the cost of any model call is unknown."""
+    """Add up verdicts' costs. The sum is incomplete if any model call's cost is unknown."""
     usd = 0.0
     is_complete = True
     for verdict in verdicts:

@@ -163,7 +163,7 @@ def _sign_verdict(verdict: VerdictLine, name: str) -> VerdictLine:
 
 
 def is_at_terminal() -> bool:
-    """Whether a person might be typing at a terminal. A program can fake that, so don't rely on it."""
+    """Whether a person may be typing at a terminal. Programs can fake that, so don't rely on it."""
     if sys.stdin is None or sys.stderr is None:  # closed before Python started
         return False
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -269,7 +269,7 @@ def _estimate_others(
 def count_wanted_labels(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate the number of extra labels for each word that would settle whether a rate is below `bar`.
+    """Estimate how many more labels of each word would settle whether a rate is below `bar`.
 
     None if labelling all verdicts wouldn't settle it.
     """
@@ -297,7 +297,7 @@ def _find_best_stratum(
     real: Sequence[Stratum],
     measure_gap: Callable[[Sequence[Stratum]], float],
 ) -> int | None:
-    """Find the index of the stratum where extra labels reduce the gap most; None if all are labelled.
+    """Find the index of the stratum where more labels reduce the gap most; None if all are labelled.
 
     `enlarged` are the `real` strata with the labels added so far.
     """
@@ -319,7 +319,7 @@ def _find_best_stratum(
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
-    """Return a stratum with some more labels, of which as many are good as among its real ones.
+    """Return a stratum with some more labels, with the same fraction of good ones as now.
 
     `start` is the stratum with only its real labels.
     """

@@ -245,7 +245,7 @@ def make_verdict_line(
     gate: PushRecord | None = None,
     of_task: bool = False,
 ) -> VerdictLine:
-    """Build the ledger line of a verdict. Unless `text`, drop quoted input and store only its `hashes`."""
+    """Build a verdict's ledger line. Without `text`, quoted input is reduced to its `hashes`."""
     fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     for finding, quote_hash in zip(fields["findings"], hashes, strict=False):
         finding["quote_hash"] = quote_hash
@@ -301,7 +301,7 @@ def find_newest_override(
     *,
     without_terminal: bool = False,
 ) -> OverrideLine | None:
-    """Return the newest override for a task, or None. `subjects` are the SHA-256 hashes of its files.
+    """Return a task's newest override, or None. `subjects` are its files' SHA-256 hashes.
 
     Only overrides typed at a terminal count, unless `without_terminal`.
     """

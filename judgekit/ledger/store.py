@@ -86,7 +86,7 @@ def same_project(project: str, wanted: str) -> bool:
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
-    """Parse an ISO time or date (by default in UTC), or a time before `now`: `14d`, `36h` or `2w`.
+    """Parse an ISO time or date (UTC by default), or a time before `now`: `14d`, `36h` or `2w`.
 
     Raises `UsageError` if it's none of these.
     """
@@ -108,7 +108,7 @@ def _read_line(path: Path) -> str:
 
 
 def convert_to_utc(when: datetime) -> datetime:
-    """Convert a time to UTC. A time without a time zone is taken to be in UTC already."""
+    """Convert a time to UTC. Times without a time zone are in UTC already."""
     if when.tzinfo is None:
         return when.replace(tzinfo=UTC)
     return when.astimezone(UTC)
@@ -225,7 +225,7 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
 
 
 def parse(raw: bytes) -> Record | str:
-    """Parse a ledger line. If it's damaged or of an unknown kind, return the problem as a string."""
+    """Parse a ledger line. Returns the problem as a string if the line is damaged or unknown."""
     try:
         return records.Line.model_validate_json(raw).root
     except ValidationError as error:
@@ -275,7 +275,7 @@ def parse_accepted(
 def list_files(
     places: Iterable[Path], on_damage: OnDamage = lambda _: None
 ) -> dict[Path, date | None]:
-    """Return the ledger files in some files and folders with the days in their names, oldest first.
+    """List the ledger files in some files and folders, oldest first, with the days in their names.
 
     Files without a day come first, with None. `on_damage` is called for each unreadable file or folder.
     """
@@ -426,7 +426,7 @@ def _find_address(top: Path) -> str:
 
 
 def _move_lines(former: Path, folder: Path) -> None:
-    """Move a ledger's lines to another folder; any that can't be moved are left for a later call."""
+    """Move a ledger's lines to another folder. Lines that can't be moved stay for a later call."""
     if not former.is_dir() or former.is_symlink():
         return
 

@@ -109,7 +109,7 @@ def match(
 
 
 def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Candidate]:
-    """Join the hits of all parts into a list, best first, with each entry's most confident hit."""
+    """Merge all parts' hits, best first, keeping each entry's most confident hit."""
     all_hits: list[Candidate] = []
     for _, hits in hits_by_part:
         all_hits += hits
@@ -125,7 +125,7 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
 def match_parts(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[tuple[Part, list[Candidate]]]:
-    """Search for each part of a query, and return each part with its best hits, rated and best first.
+    """Search for each part of a query. Returns each part with its best hits, best first.
 
     A quick search may skip parts that have only frequent terms.
     """
@@ -230,7 +230,7 @@ def _rate_entries(
 
 
 def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
-    """Convert an entry to a hit for one part, with its BM25 and the indexes of its matching terms.
+    """Convert an entry to a part's hit, with its BM25 and the indexes of its matching terms.
 
     `saturation` is k1 + 1 in the BM25 formula.
     """
@@ -255,7 +255,7 @@ def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
 
 
 def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
-    """Build a candidate from a row of the index's `file` table, given as the values of `COLUMNS`."""
+    """Build a candidate from the `COLUMNS` of a row in the index's `file` table."""
     entry_id, title, category, joined_tags, path, updated, status = row
     tags = tuple([tag for tag in joined_tags.split(",") if tag])
     kind = opened.profile.kind
@@ -397,7 +397,7 @@ def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[P
 
 
 def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
-    """Set the weighted frequencies of the terms in an entry, and if it has sections, their positions."""
+    """Set an entry's weighted term frequencies, and with sections, the terms' positions."""
     entry.frequencies.clear()
     entry.title_frequencies.clear()
     entry.body_places.clear()
@@ -626,7 +626,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
 
 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
-    """List the first words of a hit's section, or of each column, which usually show the subject."""
+    """List the first words of a hit's section, or of each column. They usually show the subject."""
     if hit.sections:
         return hit.passage.split()[:_BEGINNING]
     words: list[str] = []
@@ -639,7 +639,7 @@ def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
 def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
-    """Find words that are frequent in the best hits but rare in the store, and return their weights."""
+    """Find words that are frequent in the best hits but rare in the store, with their weights."""
     profile = opened.profile
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}

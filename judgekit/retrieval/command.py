@@ -291,5 +291,5 @@ def _find_problem(item: dict[str, Any]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a JSON value is a number. In Python, true and false are numbers as well, so exclude them."""
+    """Whether a JSON value is a number. Python counts booleans as numbers, so exclude these."""
     return isinstance(value, int | float) and not isinstance(value, bool)

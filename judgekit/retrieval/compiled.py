@@ -24,7 +24,7 @@ ENDINGS = tuple(_DATA["endings"])  # of files that can be in a store
 
 
 def _parse_endings(step: str) -> Endings:
-    """Parse a stemmer's step: the letters that must remain, then pairs of an ending and its replacement."""
+    """Parse a stemmer's step: the number of letters to keep, then pairs of ending and replacement."""
     least_letters, *pairs = step.split()
     replacements = dict([pair.split(":") for pair in pairs])
     longest_ending = max(map(len, replacements))

@@ -175,7 +175,7 @@ class Candidate:
         return "" if heading == self.title else heading
 
     def add_line(self, path: str) -> str:
-        """Add the best section's line to a path of this hit, such as `notes.md:12`, if it's known."""
+        """Add the best section's line, if known, to a path of this hit: `notes.md:12`."""
         if not self.sections:
             return path
         line = self.sections[0].line
@@ -448,7 +448,7 @@ def compute_probability(coefficients: Mapping[str, float], features: Mapping[str
 def _finish_confidences(
     ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile
 ) -> None:
-    """Make the confidences agree with the hits' order, and multiply them by the probability of a request.
+    """Make confidences agree with the hits' order, and multiply them by the probability of a request.
 
     If the first hit is far ahead of the others, it's worth mentioning in any case.
     """
@@ -500,7 +500,7 @@ def smooth_confidences(confidences: Iterable[float]) -> list[float]:
 
 
 def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
-    """Whether a part's first hit is far ahead of the others, and has enough in common with the part."""
+    """Whether a part's first hit is far ahead of the others and fits the part well enough."""
     first_hit, *other_hits = ranked
     if first_hit.status:
         return False
@@ -518,13 +518,13 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
 
 
 def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
-    """Add up the rarities of the terms in an entry's title and, with less weight, in its headings."""
+    """Add up the rarities of an entry's title terms and, with less weight, its heading terms."""
     in_headings = _add_rarities(rarities, hit.headed - hit.titled)
     return _add_rarities(rarities, hit.titled) + HEADED * in_headings
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
-    """Add up the rarities of an entry's terms, with less weight for terms that are only in the body."""
+    """Add up the rarities of an entry's terms. Terms that are only in the body count less."""
     length = hit.passage_length or hit.length
     discount = log(length / LONG) if length > LONG else 0.0  # a long body has some words by chance
     body_terms = hit.matched - hit.titled - hit.headed
@@ -612,7 +612,7 @@ def unfold_alike(hits: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
-    """Whether the newer text only adds to the older one, or, with `same_terms`, shares most of its words.
+    """Whether the newer text only adds to the older one or, with `same_terms`, shares most words.
 
     `same_terms` means that both hits have the same query terms. Otherwise, they may be about two different
     servers, for example, one of which the query names.
@@ -659,7 +659,7 @@ class Wording:
         return self._words
 
     def compare(self, older: Wording) -> Overlap:
-        """Compare this text with an older one, with a cache. The older one must live as long as this one."""
+        """Compare this text with an older one, using a cache. The older one must live as long."""
         overlap = self._overlaps.get(id(older))
         if overlap is None:
             overlap = self._compare_words(older)
@@ -684,7 +684,7 @@ class Wording:
 
 
 def _may_say_the_same(newer: str, older: str) -> bool:
-    """Check quickly, by a sample of words, whether the newer text can contain most of the older one."""
+    """Check with a sample of words whether the newer text can contain most of the older one."""
     older_text = f" {older} "
     newer_text = f" {newer} "
     missing_count = 0

@@ -43,7 +43,7 @@ _FOLDER_OF = (
 def open_index(
     root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None
 ) -> Index:
-    """Open the index of the store at `root` and update it. If no index file is possible, it's in memory.
+    """Open and update the index of the store at `root`. Without a usable index file, it's in memory.
 
     If `anew`, the index file is replaced first. Reading changed files stops after `patience` seconds. Raises
     `NoFullTextError` if this Python's SQLite has no full-text search.
@@ -174,7 +174,7 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
 
 
 def _open_read_only(path: str) -> Connection:
-    """Open an index in a read-only folder; raises `OSError` if part of it is still in SQLite's log."""
+    """Open an index in a read-only folder. Raises `OSError` if part of it is still in SQLite's log."""
     log = path + "-wal"  # content that isn't in the file yet
     if os.path.exists(log) and os.path.getsize(log):
         raise OSError(f"{path}: parts of it are in another file")
@@ -184,7 +184,7 @@ def _open_read_only(path: str) -> Connection:
 
 
 def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Find the watched paths (None means all) and the numbers of files that changed, or may have.
+    """Find watched paths (None means all) and numbers of files that may have changed.
 
     Watched paths are the store's folders and its configuration files. Each query checks all of them, up to
     `FOLDERS`, and the next `SLICE` of the other files.
@@ -221,7 +221,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
 
 
 def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the watched paths to check now. Also returns the number of the last folder among them.
+    """Read the watched paths to check now. Also returns the last folder's number.
 
     If there are too many folders, only the next ones after `last` are checked. The number is 0 after the last
     folder, so that the next query starts over.
@@ -243,7 +243,7 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
 
 
 def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the next files to check, after number `last`. Also returns the number of the last one.
+    """Read the next files to check, after number `last`. Also returns the last one's number.
 
     It's 0 after the last file, so that the next query starts over.
     """
@@ -292,7 +292,7 @@ def _list_differing(
 
 
 def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
-    """Find the folders of files that are in the index but no longer on disk, in order to list these again."""
+    """Find the folders of indexed files that are missing on disk, to list these folders again."""
     # Folders' times aren't enough: if a path in the index is wrong, it lacks the actual file.
     folders: dict[str, None] = {}
     for number, file_path in rows:
@@ -353,7 +353,7 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
-    """Update a file in the index of the store at `root`. Returns False if the index isn't complete."""
+    """Update a file in the index of the store at `root`. Returns False for an incomplete index."""
     index = _open_or_replace(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False

@@ -219,7 +219,7 @@ def clock() -> int:
 
 
 def read_stamp(path: str, *, folder: bool = False) -> Stamp | None:
-    """Return a stamp that changes with a file, or with a folder's list of files; None if it's missing."""
+    """Return a stamp that changes with a file, or with a folder's list of files; None if missing."""
     try:
         status = os.stat(path)
     except OSError:
@@ -300,7 +300,7 @@ def reading_fingerprint(profiles: Profiles) -> str:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error shows that an index is damaged: by SQLite, or by our code on invalid values."""
+    """Whether an error, from SQLite or from our code, shows that an index is damaged."""
     return has_error_code(error, _DAMAGE) or isinstance(error, SPOILT)
 
 

@@ -120,7 +120,7 @@ def make_single_part(prompt: str, *languages: Language) -> list[Part]:
 
 
 def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
-    """Split a sentence into parts: the sentence itself and its clauses, or overlapping windows of long ones.
+    """Split a sentence into parts: itself and its clauses, or overlapping windows if it's long.
 
     `pieces` are the words with their punctuation. Without any terms, there are no parts.
     """
@@ -261,6 +261,6 @@ def _split_sentences(text: str) -> Iterator[str]:
 
 
 def _is_code(line: str) -> bool:
-    """Whether more than a fifth of a line's characters are symbols and digits, as in code and logs."""
+    """Whether over a fifth of a line's characters are symbols and digits, as in code and logs."""
     sign_count = len(line) - len(line.translate(_WITHOUT_SIGNS))
     return sign_count > _CODE * len(line)

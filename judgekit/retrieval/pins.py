@@ -28,7 +28,7 @@ _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NU
 def suggest(
     notes: Sequence[str], pin_by_note: dict[str, str], roots: Iterable[str], profiles: Profiles
 ) -> list[str]:
-    """Add the nearest name to each note about a pin that matches no memory, if there's any.
+    """Add the nearest name, if any, to each note about a pin that matches no memory.
 
     `pin_by_note` maps these notes to their pins. Other notes are returned unchanged.
     """

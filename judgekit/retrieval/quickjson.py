@@ -56,7 +56,7 @@ def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
 
 
 def dumps(value: object) -> str:
-    """Serialise `value` as JSON on one line. The prompt hook mustn't use this, since `json` loads slowly."""
+    """Serialise `value` as JSON on one line. Too slow to load for the prompt hook."""
     import json  # noqa: PLC0415 - see the module's docstring
 
     return json.dumps(value, ensure_ascii=False)

@@ -166,7 +166,7 @@ class Store:
         return self.source.DEEP and is_shallow and name not in _NOT_DOCUMENTS
 
     def _is_folder(self, path: str, entry: os.DirEntry[str], listing: Listing) -> bool:
-        """Whether an entry is a folder of the store. Only records may be in a linked folder."""
+        """Whether an entry is a folder to list. Only folders for records may be links."""
         if entry.is_dir(follow_symlinks=False):
             return True
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
@@ -175,7 +175,7 @@ class Store:
         return os.path.isdir(entry.path) and self._check_inside(path, listing)
 
     def _add_file(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
-        """Add a file to the listing, unless it leads out of the store or there are too many."""
+        """Add a file to the listing, unless it's outside the store or there are too many."""
         try:
             is_file = entry.is_file()
             is_link = entry.is_symlink()

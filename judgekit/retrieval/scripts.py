@@ -183,7 +183,7 @@ _UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
 
 
 def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
-    """Replace signs that belong to a word, as in `C#` and `.NET`, by placeholders that survive splitting.
+    """Replace signs that belong to a word (`C#`, `.NET`) by placeholders that survive splitting.
 
     Without such signs, the same object is returned.
     """
@@ -249,7 +249,7 @@ def has_runs(word: str) -> bool:
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether a word has characters in scripts without spaces, so that it can be a complete sentence."""
+    """Whether a word contains scripts without spaces, so that it can be a complete sentence."""
     if max(word) < FIRST:  # a shortcut for most scripts
         return False
     return any(_SCRIPT_OF[char] > HANGUL for char in word)

@@ -129,7 +129,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
 
 def _merge_stores(ranked: RankedCandidates) -> None:
-    """Sort the hits of multiple stores, and keep only the first of the same file or of equal notes."""
+    """Sort the hits of several stores, and drop repeated files and equal notes."""
     hit_by_file: dict[str, Candidate] = {}
     for hit in sorted(ranked.candidates, key=_sort_key):
         if hit.file not in hit_by_file:
@@ -325,7 +325,7 @@ class _Search:
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
-        """Find the memory that each pin names in a store, by path, by id, or by a path without ending."""
+        """Find each pin's memory in a store by path, by id, or by a path without ending."""
         pinned = {}
         for pin in self.pins:
             row = self._find_pinned_row(opened.connection, pin, opened.root)
@@ -359,7 +359,7 @@ class _Search:
         return None
 
     def _list_paths(self, pin: str, root: str) -> list[str]:
-        """List the paths that a pin can mean in the store at `root`, relative to the store or the project."""
+        """List the paths that a pin can mean, relative to the store at `root` or to the project."""
         root_prefix = root.rstrip(os.sep) + os.sep
         paths = []
         for base in (root, os.path.realpath(self.project)):
@@ -395,7 +395,7 @@ class _Search:
         return match_keywords(entries, root, profile, self.text)
 
     def _add_notes(self, notes: list[str]) -> None:
-        """Add a store's notes. If there are many, add the first ones and the number of others."""
+        """Add a store's notes. Of many, add only the first and the number of the others."""
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
@@ -419,7 +419,7 @@ def list_plain_words(text: str) -> set[str]:
 def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
-    """Find the entries with words of the prompt in their titles or tags, rated and best first."""
+    """Find the entries with prompt words in their titles or tags, rated and best first."""
     language = profile.language
     words = sorted(list_plain_words(terms.shorten_prompt(prompt)) - language.stop)
     hits = []
@@ -455,7 +455,7 @@ def match_keywords(
 
 
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:
-    """Return a query word's points: 3 as a tag, 2 in the title, 1 as the start of such a word, else 0."""
+    """Rate a query word: 3 as a tag, 2 in the title, 1 as the start of such a word, else 0."""
     if word in tags:
         return _TAG
     if word in title:
@@ -522,7 +522,7 @@ def list_passages(
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the text of a candidate's best section, or the full text if it has no sections."""
+    """Return a candidate's best section, or the full text if it has no sections."""
     if not candidate.sections:
         return text
     from judgekit.retrieval import sections  # noqa: PLC0415 - loaded only to show a text

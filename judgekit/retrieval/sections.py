@@ -335,7 +335,7 @@ def _find_speaker(line: str) -> str:
 
 
 def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
-    """Whether most lines are turns of a few people, or some are turns of an assistant and a user."""
+    """Whether most lines are turns of a few people, or some are turns of assistant and user."""
     has_few_speakers = 1 < len(speakers) <= _MOST_SPEAKERS
     if turns < _LEAST_TURNS or not has_few_speakers:
         return False

@@ -67,7 +67,7 @@ def stem_text(text: str, language: Language) -> list[str]:
 
 
 def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
-    """List the forms under which a folded word is indexed: its stem, or nothing for a stop word.
+    """List the forms under which a folded word is indexed: its stem, or none for a stop word.
 
     In Hangul and in scripts without spaces, a word is cut into pieces, and each piece has a form.
     """
@@ -90,7 +90,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
 
 
 def stem_word(word: str, language: Language) -> str:
-    """Return a folded word's stem; "" for a stop word or an irregular form of a stop word (`got`)."""
+    """Return a folded word's stem; "" for a stop word, and for its irregular forms (`got`)."""
     base = language.irregular.get(word, word)
     if word in language.stop or base in language.stop:
         return ""
@@ -447,7 +447,7 @@ def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
 def choose_languages(
     text: str, frequent: Sequence[Language], rare: Sequence[Language]
 ) -> list[Language]:
-    """Choose the languages to read a query in: all of the store's frequent ones, and at most one rare one.
+    """Choose a query's languages: all of the store's frequent ones, and at most one rare one.
 
     A rare language is chosen, and comes first, if the query is clearly in it. Reading a query in too many
     languages would find unrelated things.
@@ -466,7 +466,7 @@ def choose_languages(
 
 
 def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
-    """Count each language's different stop words in a text. Returns the counts in the order of `languages`.
+    """Count each language's different stop words in a text, in the order of `languages`.
 
     Single Latin letters don't count: they occur in any language, and in code.
     """
@@ -541,7 +541,7 @@ def split_tokens(text: str) -> list[str]:
 
 
 def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
-    """Return the patterns of terms, for searching a text of stems with a space around each word.
+    """Return the terms' patterns, for searching a text of stems with a space around each word.
 
     A pattern is its term's number, the string to look for, and whether longer words match as well.
     """

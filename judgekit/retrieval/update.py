@@ -90,7 +90,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
 
 
 def build_in_memory(root: str, profiles: Profiles) -> Index:
-    """Build an index of the store at `root` in memory. In a large store, only the newest files are read."""
+    """Build an index in memory of the store at `root`, or of its newest files if it's large."""
     index = Index(index_file.connect(":memory:"), root, profiles)
     try:
         create(index.connection, root, profiles)
@@ -266,7 +266,7 @@ class Plan:
         return changed_names
 
     def _may_be_folder(self, watched_path: str) -> bool:
-        """Whether a watched path is a folder or isn't known yet. An unknown path may be a new folder."""
+        """Whether a watched path is a folder or unknown. An unknown path may be a new folder."""
         is_folder, _, _ = self._known.get(watched_path, (True, None, False))
         return is_folder and watched_path not in scan.OWN
 
@@ -307,7 +307,7 @@ class Plan:
         return self.anew or any(changes)
 
     def _read_rows(self, query: str, *values: object) -> list[Any]:
-        """Return a query's rows. If the index is built anew, its content no longer counts: return no rows."""
+        """Return a query's rows, or no rows if the index is built anew, since its content is obsolete."""
         if self.anew:
             return []
         return self._connection.execute(query, values).fetchall()
@@ -691,7 +691,7 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 @contextmanager
 def transaction(index: Index) -> Iterator[IndexWriter]:
-    """Provide a writer for an index, and commit its changes at the end. An error rolls all of them back.
+    """Provide a writer for an index, and commit its changes at the end, or none after an error.
 
     Raises `_Passed` if another process has been writing for too long.
     """

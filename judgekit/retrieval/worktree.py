@@ -24,7 +24,7 @@ def find_git_root(folder: str) -> str | None:
 
 
 def find_git_folder(root: str) -> str:
-    """Return git's own folder for the working tree at `root`; "" if `root` isn't a working tree."""
+    """Return git's own folder for the working tree at `root`; "" if there's none."""
     path = os.path.join(root, _MARK)
     if os.path.isdir(path):
         return path

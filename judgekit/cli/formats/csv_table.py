@@ -26,7 +26,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write a line for each judged file, each unexamined file, and each reason why files were skipped."""
+    """Write a line for each judged file, each unexamined file, and each reason for skipping files."""
     rows = []
     judged_paths = set()
     for row in report.rows:

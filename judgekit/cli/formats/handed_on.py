@@ -144,7 +144,7 @@ def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
 
 
 def find_region(passage: str, text: str) -> dict[str, int] | None:
-    """Find the region of a quote in text, or None. Lines and columns start at 1, and the end is exclusive."""
+    """Find a quote's region in text, or None. Lines and columns start at 1; the end is exclusive."""
     if not passage.strip():
         return None
 
@@ -164,7 +164,7 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
 
 
 def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
-    """Find the start and end of a quote, even if its whitespace differs; None if it isn't there."""
+    """Find a quote's start and end, even if its whitespace differs, or None."""
     start = text.find(passage)
     if start >= 0:
         return start, start + len(passage)

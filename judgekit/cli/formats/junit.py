@@ -94,7 +94,7 @@ def _write_suite(suite: ET.Element) -> str:
 def _add_verdict(
     suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
 ) -> None:
-    """Add the test for a verdict. If the gate `holds` the push, an undecided one is an error."""
+    """Add a verdict's test. If the gate `holds` the push, an undecided verdict is an error."""
     name = verdict.get("row") or task_name(verdict["task_id"])
     case = _add_case(suite, name, name_rubric(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")

@@ -128,7 +128,7 @@ render_report = render_rows
 
 
 def _choose_stable_name(path: str) -> str:
-    """Return a name for a file that's the same in every run: its path in the repository, or its last part."""
+    """Name a file the same in every run: by its path in the repository, or else its last part."""
     name = Checkout.of_folder(Path.cwd()).name(path)
     is_outside = PurePath(name).is_absolute()
     return PurePath(name).name if is_outside else name

@@ -124,7 +124,7 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
 def _build_result(
     verdict: Record, message: str, place: Place, checkout: Checkout
 ) -> dict[str, Any]:
-    """Build a result at a place in a file. For a row, the result also contains the row's name."""
+    """Build a result at a place in a file. A row's result also contains the row's name."""
     physical = {"artifactLocation": {"uri": checkout.uri(place.path)}, "region": dict(place.region)}
     location: dict[str, Any] = {"physicalLocation": physical}
     if "row" in verdict:

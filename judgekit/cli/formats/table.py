@@ -470,7 +470,7 @@ def describe_cost(verdict: Record) -> str:
 
 
 def _explain_unknown_cost(verdict: Record) -> str:
-    """Name the models without a price. If there are none, a failed call makes the cost unknown."""
+    """Name the models without a price, or explain that a failed call makes the cost unknown."""
     models: dict[str, None] = {}
     for round_ in verdict["rounds"]:
         usage = round_.get("usage") or {}

@@ -130,7 +130,7 @@ def read_time(value: object) -> float:
 
 
 def resolve_inside(root: str, relative: str) -> str | None:
-    """Return the real path of `relative` in `root`, itself a real path; None if it leads outside `root`."""
+    """Return the real path of `relative` in the real path `root`; None if it leads outside."""
     real_path = os.path.realpath(os.path.join(root, relative))
     if real_path.startswith(root.rstrip(os.sep) + os.sep):
         return real_path

@@ -95,7 +95,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
 
 def _read_list_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
-    """Read the text of a list of topics as an entry; None if the list contains only links and headings.
+    """Read a topic list's text as an entry; None if it contains only links and headings.
 
     Lines that link to existing topics are skipped, because topics have their own entries.
     """

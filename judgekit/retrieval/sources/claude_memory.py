@@ -204,7 +204,7 @@ def _list_names(folder: str) -> frozenset[str]:
 
 
 def _find_link(root: str, line: str) -> str | None:
-    """Return the path, relative to the store, that a line of index.md links to; None without a link.
+    """Return the path in the store that a line of index.md links to, or None.
 
     A link is a line such as `- [type] Title -> folder/name.json #tags:a,b`.
     """
@@ -326,7 +326,7 @@ def _collect_status_fields(record: Mapping[str, object]) -> dict[str, list[str]]
 
 
 def read_body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
-    """Return the text in some fields of a record's content, one string a line, up to `limit` characters.
+    """Return the text in some of a record's content fields, one string a line, cut to `limit`.
 
     A field can be a string, or a list or object that contains strings.
     """

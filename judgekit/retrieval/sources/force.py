@@ -176,7 +176,7 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Find the status at the start of a text, or a later one, as in `Accepted -> Deprecated`. "" if none."""
+    """Find the status at the start of a text, or a later one, as in `Accepted -> Deprecated`, or ""."""
     text = _strip_marks(_drop_struck(value))
     status = _find_in_value(text)
     if status:
@@ -299,7 +299,7 @@ def _list_status_lines(body: str) -> list[str]:
 
 
 def _find_in_line(text: str) -> list[str]:
-    """Find the text in a line that may start with a status. Returns it in a list, or an empty list.
+    """Find the text in a line that may start with a status, and return it in a list, or [].
 
     It's the text after `Status:`, or the text of a quote, a box or a line in bold.
     """
@@ -389,7 +389,7 @@ def _is_heading(text: str, line_below: str) -> bool:
 
 
 def _is_underline(text: str) -> bool:
-    """Whether a line consists of at least three `=`, or of at least three `-`, and nothing else."""
+    """Whether a line is only `=` or only `-`, at least three of them."""
     if len(text) < _SHORTEST_UNDERLINE or text[0] not in "=-":
         return False
     return text.count(text[0]) == len(text)

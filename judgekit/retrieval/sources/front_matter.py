@@ -54,7 +54,7 @@ class FrontMatter:
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Read the header at the start of a text. Without a header, there are no fields, and all of it is body.
+    """Read the header at the start of a text. Without a header, everything is body.
 
     Some tools put their own header above an existing header. Then the values of the second header win.
     """
@@ -146,7 +146,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 
 
 def _describe_too_long(text: str, fence: str) -> str | None:
-    """Describe a header that's too long to be read; None if the text doesn't start with such a header."""
+    """Describe a header that's too long to read; None without such a header."""
     has_many_lines = text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
     is_long = has_many_lines or len(text) > _MOST_CHARACTERS
     # It's a header only if its first line has a known key, and its end has a fence.
@@ -164,7 +164,7 @@ def _describe_too_long(text: str, fence: str) -> str | None:
 
 
 def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
-    """Read a TOML header from its `lines`. If they aren't TOML, the entire `text` is the body."""
+    """Read a TOML header from `lines`. If they aren't TOML, the entire `text` is the body."""
     import tomllib  # noqa: PLC0415 - few notes have such a header
 
     try:
@@ -534,7 +534,7 @@ class _YamlReader:
         return reader.fields
 
     def _may_read_ahead(self, line: int) -> bool:
-        """Whether the search for a closing quote or bracket may read this line. Each call uses up the budget.
+        """Whether the search for a closing quote or bracket may read this line. Each call uses the budget.
 
         Without a budget, many unclosed quotes would take quadratic time.
         """
@@ -543,7 +543,7 @@ class _YamlReader:
 
 
 def _split_pair(text: str) -> tuple[str, str] | None:
-    """Split a line into its key and the text after the colon; None if it isn't a key-value pair."""
+    """Split a line into its key and the text after the colon; None if it isn't a pair."""
     first_char = text[:1]
     if first_char in ("'", '"'):
         return _split_quoted_pair(text)
@@ -580,7 +580,7 @@ def _strip_comment(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is an unquoted YAML value: no pair, no list item, no special sign at the start."""
+    """Whether a text is an unquoted YAML value: no pair, no list item, no special first sign."""
     if ": " in text or text[-1:] == ":":
         return False
     is_item_or_key = text[:2] in ("- ", "-", "? ")

@@ -143,7 +143,7 @@ def read_tags(fields: Mapping[str, list[str]]) -> list[str]:
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
-    """Whether a file that can't be read as text has front matter that marks it as retired."""
+    """Whether an undecodable file has front matter that marks it as retired."""
     try:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
@@ -154,7 +154,7 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
-    """Whether a header marks its document as retired: by its status, or a flag such as `archived: true`."""
+    """Whether a header retires its document, by a status or a flag such as `archived: true`."""
     statuses = [*fields.get("record_status", []), *fields.get("status", [])]
     if any(status.lower() in ("retired", "archived") for status in statuses):
         return True

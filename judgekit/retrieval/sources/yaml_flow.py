@@ -38,7 +38,7 @@ def find_quote_end(line: str, quote: str, start: int) -> int:
 
 
 def unquote(lines: Sequence[str], quote: str) -> str:
-    """Join the lines of a quoted text and replace its escapes. The outer quotes are already removed."""
+    """Join a quoted text's lines and replace its escapes. The outer quotes are already removed."""
     if quote == "'":
         return fold(lines).replace("''", "'")
     text = _replace_escapes(_fold_escaped(lines))
@@ -125,7 +125,7 @@ class _Level:
         self.key: str | None = None
 
     def value_path(self) -> str | None:
-        """Return the next value's path; None if the value is skipped, like values of pairs in a list."""
+        """Return the next value's path; None for a skipped value, as in a list's pairs."""
         if not self.is_mapping:
             is_in_pair = self.key is not None
             return None if is_in_pair else self.path
@@ -226,7 +226,7 @@ class FlowReader:
         self._is_quoted = False
 
     def _end_item(self, level: _Level) -> None:
-        """Add the text read so far to the values of its path, unless the text is empty or null."""
+        """Add the text read so far to its path's values, unless it's empty or null."""
         path = level.value_path()
         is_null = self._item in NULLS and not self._is_quoted
         if path is not None:
