@@ -93,6 +93,7 @@ class Repository(NamedTuple):
                     mode_kind_and_oid, _, path = os.fsdecode(record).partition("\t")
                     mode, _, oid = mode_kind_and_oid.split(" ")
                     yield TreeEntry(mode, oid, path)
+
             done = running.wait()
         if done.returncode:
             raise _build_error(args[0], done)
@@ -124,6 +125,7 @@ class Repository(NamedTuple):
         names = list(names)
         sizes = self._measure_blobs(names, most)
         name_lines = [f"{name}\n" for name in names if name in sizes]
+
         # Pass the names in a file. With a pipe, git and this process could wait for each other.
         with tempfile.TemporaryFile() as request:
             request.write(os.fsencode("".join(name_lines)))
@@ -223,6 +225,7 @@ class Repository(NamedTuple):
             raise GitError(
                 f"git {command}: could not be started ({error.strerror}); install git"
             ) from None
+
         _limit_memory(process.pid)
         return process
 
@@ -260,9 +263,8 @@ def normalize_address(address: str, folder: str) -> str:
     if match is not None and match["host"]:
         path_on_host = match["path"].rstrip("/").removesuffix(".git")
         return f"{match['host'].lower()}/{path_on_host}"
-    path = (
-        address if match is None else f"/{match['path']}"
-    )  # `file:///path` matches without a host
+    # `file:///path` matches without a host.
+    path = address if match is None else f"/{match['path']}"
     return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
 

@@ -154,6 +154,7 @@ def write_once(path: str, content: bytes) -> bytes:
         finally:
             if os.path.lexists(temporary):
                 os.unlink(temporary)
+
     with open(real_path, "rb") as file:
         return file.read()
 
@@ -297,6 +298,7 @@ def open_or_make(path: str) -> tuple[int, bool]:
             descriptor = os.open(real_path, flags)
         except FileNotFoundError:  # another process has just removed it, so try again to create it
             continue
+
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise RefusedOutputError(real_path, "it is no regular file; name a file")

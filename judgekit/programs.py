@@ -147,6 +147,7 @@ def _read_output(
         except TimeoutExpired as timeout:
             data = None  # `communicate` remembers the data from its first call
             output_so_far = (timeout.output or b"", timeout.stderr or b"")
+
         if max(map(len, output_so_far)) > most:
             raise Unfinished(f"printed more than {most:,} bytes")
         if output is None and time.monotonic() >= deadline:

@@ -304,9 +304,8 @@ def find_unstorable(value: object) -> str:
 
     Returns a description of the character and its place, or "" if there's none.
     """
-    pending: list[tuple[str, object]] = [
-        ("", value)
-    ]  # pairs of a path such as `rows.3.title` and its value
+    # The pairs consist of a path such as `rows.3.title` and the value there.
+    pending: list[tuple[str, object]] = [("", value)]
     while pending:
         path, item = pending.pop()
         if isinstance(item, str):

@@ -98,6 +98,7 @@ class Call(NamedTuple):
         """Sum up a tier's rounds: their total cost, and the slowest one's time. None without rounds."""
         if not rounds:
             return None
+
         usd: float | None = 0.0
         for round_ in rounds:
             cost = round_.usage.cost_usd
@@ -130,6 +131,7 @@ class PromisedRow(NamedTuple):
             verdict = Verdict.model_validate(record)
         except ValidationError:
             return None
+
         promise = verdict.promise
         assert promise is not None, "the record has one"  # noqa: S101
         first_rounds = [round_ for round_ in verdict.rounds if round_.tier == promise.first_tier]

@@ -48,6 +48,7 @@ class BatchRunner(BatchRun):
             self.note(
                 f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
             )
+
         gateway = BatchGateway(self, manifest)
         judge_of = judges(gateway, self.project, self.request, self._make_waiting_judge)
         judge_row = partial(gateway.judge, judge_of=judge_of, on_record=on_record)

@@ -464,6 +464,7 @@ def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
     calls = message.get("tool_calls") or [message.get("function_call")]
     if not isinstance(calls, list):
         calls = [calls]
+
     blocks: list[object] = []
     for call in calls:
         if call is None:
@@ -473,6 +474,7 @@ def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
         if isinstance(call, dict):
             call_id = call.get("id")
             function = call.get("function") or call.get("custom") or call
+
         if not isinstance(function, dict):
             raise NotUnderstoodError(
                 f"{position}: expected an object with name and arguments, got {kind(function)}"
@@ -489,10 +491,12 @@ def _classify_block(block: object) -> str:
     is_thought = type_ in _THOUGHTS or block.get("thought") is True
     if is_thought or type_ in _MARKS:  # neither has anything to judge
         return "thought"
+
     if type_ in _CALLS or "functionCall" in block:
         return "call"
     if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
         return "result"
+
     is_ai_sdk_tool = type_.startswith("tool-") or type_ == "dynamic-tool"
     if is_ai_sdk_tool:
         if block.get("output") is not None or block.get("errorText"):
@@ -516,12 +520,14 @@ def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatev
         raise NotUnderstoodError(
             f"{position}: expected a text or a list of parts as content, got {kind(block)}"
         )
+
     type_ = str(block.get("type", ""))
     if type_ == "refusal" and isinstance(block.get("refusal"), str):
         return encodable(block["refusal"])
     medium = _name_medium(block)
     if medium:
         return f"[{medium}]"
+
     text = _find_text(block)
     if text is not None:
         return encodable(text)

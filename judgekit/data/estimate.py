@@ -134,11 +134,13 @@ def _estimate_model(
     endpoint = model_calls.endpoint
     tokens_read = model_calls.chars // CHARS_PER_TOKEN
     tokens_written = model_calls.count * REPLY_TOKENS
+
     limits = endpoint.profile.limits
     calls_at_once = min(at_once, limits.concurrency or AT_ONCE)
     seconds = model_calls.count * SECONDS_A_CALL / calls_at_once
     if limits.requests_per_minute:
         seconds = max(seconds, model_calls.count * 60 / limits.requests_per_minute)
+
     return ModelEstimate(
         tier=tier,
         model=endpoint.model,

@@ -232,6 +232,7 @@ class ResultFile:
                 if not verdict:
                     got = short_line(str(value), 40)
                     raise InputError(f"{position}: unknown verdict {got!r}; {_EXPECTED_VERDICTS}")
+
                 first = ids.add(row_id, row.number)
                 if first is not None:
                     raise InputError(f"{position}: duplicate id {row_id!r} (row {first}); keep one")

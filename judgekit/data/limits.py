@@ -46,6 +46,7 @@ def describe_missed(
         totals = condition.count_rows(counts)
         if condition.holds(totals, rows):
             continue
+
         range_text = condition.describe_range(totals, rows)
         line = f"{name}: {condition} isn't met: {range_text} of {counted(rows, 'row', 'rows')}"
         rows_without_verdict = totals.most - totals.least  # each could still go either way

@@ -368,6 +368,7 @@ class RayRun:
                 variables[name] = all_variables[name]
         if self._key.key:
             variables[seals.VARIABLE] = self._key.key
+
         return worker.Job(
             judges=judges,
             dataset=self._dataset,
@@ -389,6 +390,7 @@ class RayRun:
 
         threading.Thread(target=tell_broker_when_stopped, daemon=True).start()
         earlier_threads = threading.enumerate()
+
         batches = iter(
             judged.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
         )

@@ -248,9 +248,8 @@ class _Thrift:
             for _, inner in self.fields():
                 self.skip(inner)
         else:
-            raise PagesError(
-                "the header of a page is broken"
-            )  # valid headers have no lists or maps
+            # Valid headers have no lists or maps.
+            raise PagesError("the header of a page is broken")
 
     def _read_byte(self) -> int:
         value = self._raw[self.at]

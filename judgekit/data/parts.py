@@ -188,6 +188,7 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
             raise UsageError(
                 f"{folder.name}: {name} is no result of judgekit; choose another --out"
             )
+
         metadata = schema.metadata or {}
         replaced_names += metadata.get(_PARTS, b"").decode().split()
         schemas[schema.remove_metadata()] = None
@@ -305,6 +306,7 @@ def shape_of(
         if is_missing:
             schema = schema.append(column)
             continue
+
         both_types = {schema.field(index).type, column.type}
         if len(both_types) == 1:
             continue

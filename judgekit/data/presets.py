@@ -130,9 +130,8 @@ class Recogniser:
         shown_paths = {}  # by field
         for (task_of_field, field), paths_with_value in self._giving_paths.items():
             if task_of_field == task and paths_with_value:
-                different_paths = dict.fromkeys(
-                    map(_shorten_path, paths_with_value)
-                )  # an ordered set
+                # Used as an ordered set.
+                different_paths = dict.fromkeys(map(_shorten_path, paths_with_value))
                 shown_paths[field] = " or ".join(different_paths)
         paths = _choose_paths(self._found, task, shown_paths)
         return Recognised(

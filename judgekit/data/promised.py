@@ -108,12 +108,14 @@ def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
     if configuration.load(project).server.url is not None:
         problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
         raise UsageError(f"--agree: {problem}")
+
     judge, _ = document_judge(open_gateway({}), project, request)
     tiers = list(judge.models_by_tier)
     if STRONG not in tiers or tiers[0] == STRONG:
         found_tiers = ", ".join(tiers) or "no model"
         problem = f"expected models of a first tier and of {STRONG}, got {found_tiers}"
         raise UsageError(f"--agree: {problem}; name both in judge.tiers")
+
     model_names = judge.settings.model_names
     if model_names[tiers[0]] == model_names[STRONG]:
         model = " and ".join(sorted(model_names[STRONG]))
@@ -204,11 +206,13 @@ class PromisedRun:
         is_strict = self._tiers.mode == "strict"
         self._promise = Promise(self._options.share, self._options.on, strict=is_strict)
         self._batch_rounds = 0
+
         # By the row's id, as `id_key` writes it.
         self._first: dict[str, _First] = {}
         self._strong: dict[str, _Strong] = {}
         self._second_words: dict[str, VerdictWord] = {}
         self._to_write: dict[str, PendingRow] = {}
+
         # By the row's number, as `judgekit.evaluation.agreement` has it.
         self._number_by_key = {key: number for number, key in enumerate(self._rows)}
         self._rates: dict[int, float] = {}
@@ -331,6 +335,7 @@ class PromisedRun:
                 continue
             if first.outcome == "accept" and self._options.confirms_accepted:
                 continue
+
             opinion = FirstOpinion(
                 row=self._number_by_key[key],
                 outcome=first.outcome,
@@ -501,6 +506,7 @@ class PromisedRun:
             is_first_final = self._number_by_key[key] in self._final
             if strong is None and not is_first_final:
                 continue  # the run ended before this row
+
             first_outcome = first.outcome if first else None
             row = PromisedRow(
                 promise=self._describe_promise(key),
@@ -600,6 +606,7 @@ class PromisedRun:
             seconds.append(call.seconds)
             if call.usd is not None:
                 costs.append(call.usd)
+
         return _Price(
             usd=fmean(costs) if costs else None,
             # The median ignores the first calls, which wait for libraries to load.

@@ -408,6 +408,7 @@ def summarise(
         labelled = _compare_with_labels(tally.pairs, labels, lists, left_out)
         if second:
             labelled_second = _compare_second_with_labels(second[1], labels)
+
     win_rates, matrix = _compute_win_rates(totals.ranks)
     largest_groups = []
     for value, group_tally in _find_largest(groups):
@@ -564,6 +565,7 @@ class _Lists:
         for first_word, second_word in self._both_words:
             first_value, second_value = _score_verdicts((first_word, second_word), best)
             row_differences.append(second_value - first_value)
+
         value = None
         low = None
         high = None
@@ -673,9 +675,11 @@ def _measure_agreement(
     confusion = defaultdict[str, dict[str, int]](dict)
     for (label, verdict), count in sorted(Counter(pairs).items()):
         confusion[label][verdict] = count
+
     comparable_pairs = compared(pairs, binary=binary)
     kappa, _ = stats.kappas(comparable_pairs)
     has_improve = any(verdict == "improve" for _, verdict in pairs)
+
     return Labelled(
         labels=len(pairs),
         left_out=len(labels) - len(pairs),

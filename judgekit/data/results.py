@@ -141,6 +141,7 @@ def result(
         "judged": record,
     }
     ours = _replace_infinities({name: values.get(name) for name in OURS})
+
     columns = _copy_own_columns(row, taken)
     for name, word in (judged.get(VARIANTS) or {}).items():
         columns[variant_column(name)] = word
@@ -315,6 +316,7 @@ class _File(Results):
         self._run = run
         self._fresh = fresh
         self._key = seals.state_key()
+
         self._path = Path(place_of(out))
         self._writer = tables.writer_of(str(self._path))  # None if OUT is JSON Lines
         is_lean = not full and tables.is_lean(str(self._path))
@@ -323,15 +325,19 @@ class _File(Results):
             self._part = self._path
         else:
             self._part = part_file_of(self._path)
+
         # The old lines of rows that are judged again stay here until the new ones are written, so that OUT
         # never has a row twice, and nothing is lost if the run is killed.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
+
         self._refuse_links()
         self._refuse_file_of(source)
         self._schema = None if source is None else source.schema
+
         # Keeps a thread that still reads rows at the end of a run from using closed files.
         self._lock = threading.Lock()
         self._is_closed = False
+
         self._rows_met = 0
         self._has_written = False
         self._end = 0  # of the last line noted in the part file
@@ -354,9 +360,9 @@ class _File(Results):
                 self._descriptor = outputs.open_to_append(str(self._part))
             except OSError as error:
                 raise self._write_error(error) from None
-            opened.callback(
-                lambda: os.close(self._descriptor)
-            )  # the descriptor can change meanwhile
+
+            # The descriptor can change before the callback is called.
+            opened.callback(lambda: os.close(self._descriptor))
             return opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
@@ -555,9 +561,9 @@ class _File(Results):
         assert self._writer is not None, "the caller has checked it"  # noqa: S101
         try:
             with tempfile.TemporaryDirectory() as folder:
-                table = (
-                    Path(folder) / f"table{self._path.suffix}"
-                )  # the writer depends on the suffix
+                # The writer depends on the suffix.
+                table = Path(folder) / f"table{self._path.suffix}"
+
                 # It may have been written with or without complete verdicts.
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
@@ -670,6 +676,7 @@ class _File(Results):
                     raw_line = source.read(size)
                     if self._key and not sealed:  # the user has chosen to trust it
                         raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
+
                     is_sealed = bool(self._key) or sealed
                     file.write(raw_line)
                     self._database.execute(

@@ -150,6 +150,7 @@ class DatasetRun(Tally):
                 unreadable_count += 1
             elif first_unreadable is None and self._start_unless_kept(row):
                 yield row
+
         if first_unreadable is not None:
             self.problem = unreadable_error(
                 self.dataset.name, first_unreadable, unreadable_count - 1

@@ -44,6 +44,7 @@ def parse_template(text: str) -> Template:
     """Parse a template. Raises `UsageError` if it's invalid or has no columns."""
     for escape, character in _ESCAPES.items():
         text = text.replace(escape, character)
+
     template_parts = []
     try:
         for words, name, format_spec, conversion in string.Formatter().parse(text):

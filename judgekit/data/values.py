@@ -127,6 +127,7 @@ def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whateve
             ) from None
         if converted is not value:
             return plain_value(converted, depth + 1)
+
     type_name = short_line(type(value).__name__, 60)
     raise NoJsonValueError(
         f"expected text, a number, a list or an object, got {type_name}; convert it, or leave it out"

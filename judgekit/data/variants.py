@@ -128,6 +128,7 @@ class Variants:
         order = _ORDER[self._combination]
         # The earliest verdict in this order decides. If there's more than one, so does the first of them.
         deciding_record = min(records.values(), key=lambda record: order.index(record["verdict"]))
+
         known_costs = []
         rounds: list[Any] = []
         substitutes: dict[str, None] = {}  # an ordered set
@@ -136,6 +137,7 @@ class Variants:
             substitutes.update(dict.fromkeys(record.get("substitutes") or ()))
             if record["cost_usd"] is not None:
                 known_costs.append(record["cost_usd"])
+
         return {
             **deciding_record,
             "rounds": rounds,

@@ -95,12 +95,14 @@ def check(
                     checked.first_unreadable = row
                 checked.unreadable += 1
                 continue
+
             cells = _make_cells(row, dataset)
             # Our columns only contain placeholders, except for the id.
             input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
             checked.columns.add(input_cells)
             if row.subject is not None:
                 checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
+
             unchecked.append(cells)
             if len(unchecked) == _CHECKED_AT_ONCE:
                 checked.misfits |= tables.misfits(unchecked, types)
@@ -204,6 +206,7 @@ class Worker:
         self._name = name
         self._blocks_begun = 0
         self._client = BrokerClient(beat, name)
+
         gateway = SharedGateway(self._client)
         with environment.OverrideEnviron(self._variables):
             cache = ReplyCache(ReplyFile()) if job.cached else None
@@ -224,6 +227,7 @@ class Worker:
         """Judge a block and write its results, in the event loop."""
         if self._beats is None:  # there was no event loop in `__init__`
             self._beats = asyncio.create_task(self._client.beats())
+
         self._blocks_begun += 1
         collected = _Collected(self._job.shape.renamed)
         written_records = await running.run_in_thread(partial(self._read_written, block.name))
@@ -242,6 +246,7 @@ class Worker:
                 parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape
             )
             await running.run_in_thread(write)
+
         if self._client.lost:
             raise self._client.lost
         return JudgedBlock(

@@ -61,6 +61,7 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
     """
     if response.status != _OK:
         raise _make_error(_parse_json(response.read()))
+
     unfinished_line = b""
     last_name = ""
     for piece in chain(response.pieces, [b"\n"]):  # in case the last line has no line break
@@ -73,6 +74,7 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
             if last_name == "error":
                 raise _make_error(event)
             yield event
+
     if last_name != "end":
         raise EngineLost("lost the engine: its response ended too early")
 

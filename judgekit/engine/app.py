@@ -308,9 +308,8 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
     for body in bodies:
         fields = body.model_dump(exclude={"text"})
         fields["tags"] = tuple(body.tags)
-        candidate = Candidate(
-            **fields, updated=0.0
-        )  # models aren't shown the time of the last change
+        # Models aren't shown the time of the last change.
+        candidate = Candidate(**fields, updated=0.0)
         candidate.text = body.text
         candidates.append(candidate)
     return candidates

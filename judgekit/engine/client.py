@@ -134,8 +134,11 @@ def find(*, make: bool = False) -> EngineAddress | None:
     shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED]
     key = "\0".join([os.path.expanduser("~"), *shared_values])
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
+
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
+
+        # Try the next folder if the path is too long for a socket.
         if len(os.fsencode(address.socket)) > MAX_PATH:
             continue
         if make:

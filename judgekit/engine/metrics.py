@@ -30,10 +30,12 @@ class Metrics:
         self._verdicts = Counter(
             "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=registry
         )
+
         buckets = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
         name = "judgekit_judging_seconds"
         about = "Seconds for a verdict."
         self._seconds = Histogram(name, about, buckets=buckets, registry=registry)
+
         self._rounds = Counter(
             "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=registry
         )

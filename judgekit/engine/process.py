@@ -75,6 +75,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
     """
     if not client.private(place.folder):
         raise PermissionError(f"{place.folder} is not private")
+
     lock = take_lock(place.lock)
     if lock is None:
         return None
@@ -88,6 +89,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
         raise
     finally:
         os.umask(previous_umask)
+
     entrance = place.socket if unix else place.address_file
     return EngineLock(place, lock, listener, entrance, _identify_file(entrance), token)
 
@@ -176,6 +178,7 @@ def engines(place: EngineAddress) -> list[Running]:
                     if process is not None:
                         engine_by_process[process] = Running(address, process, is_leaving)
                     continue
+
                 # The engine is dead. Keep the files for this code, including its log.
                 if is_leaving:
                     path.unlink()

@@ -201,6 +201,7 @@ class Replica:
             tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
             self._holder_by_sha256 = {token.sha256: token.name for token in tokens}
             self._reading_failure = ""
+
             if damaged_names != self._damaged_names:
                 names = ", ".join(damaged_names)
                 self._log.add(f"these rows of tokens are none, and let nobody in: {names}")

@@ -240,6 +240,7 @@ class _Walk:
             final = [opinion.row for opinion in unsampled if self._is_unknown(opinion)]
             disagreements = sum(map(self._disagrees, sampled))
             budget = self._promise.budget(len(final))
+
             if final and disagreements <= most_sampled(budget, group.rate, group.level):
                 counted = frozenset(opinion.row for opinion in sampled)
                 settled = Settled(frozenset(final), counted)

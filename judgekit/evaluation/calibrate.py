@@ -119,6 +119,7 @@ def choose_rules(
     chains = _group_by_chain(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence
     testable = _find_testable(chains, doubt, promise)
+
     gates: list[CalibratedRule] = []
     refused = []
     steps: dict[Chain, int] = {}  # how many of a chain's gates were tested
@@ -388,6 +389,7 @@ def _test_gate(
         "gains": gains,
         "bound": round(error_bound, 6),
     }
+
     if error_bound <= promise.rate:
         return CalibratedRule(**evidence)
 
@@ -419,6 +421,7 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
     for walked in walks:
         for tier in tiers:
             calls[tier] += walked.calls.get(tier, 0)
+
         if walked.right is not None:
             decided += 1
         if walked.right is False:
@@ -518,6 +521,7 @@ def learn(
         samples = read_samples(cases, rubric, mode)
         usual_rules = _build_usual_rules(rubric, mode, models, ways.read)
         choice = _choose_for_samples(samples, tiers, promise, usual_rules)
+
     saved = None
     if choice.likelihoods:
         saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
@@ -619,6 +623,7 @@ def _build_usual_rules(
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
         if set(readings.get(tier, {}).values()) == {"decided"}:
             deciding.append(tier)
+
     return EscalationRules(
         confirm=getattr(rubric.modes, mode).confirm,
         tiers=tuple(models_by_tier),

@@ -74,6 +74,7 @@ class _Meanings(NamedTuple):
                 text_count = max(text_count, len(case.subjects))
             else:
                 outcome_counts[labels.key_of(label)] += 1
+
         return cls(
             labels.are_scores(outcome_counts),
             labels.read_outcomes(outcome_counts),

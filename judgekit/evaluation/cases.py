@@ -398,16 +398,19 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
         fields = line.split("\t")
         if len(fields) != len(HEADER):
             raise InputError(f"{place}: expected {columns}, got {len(fields)} fields")
+
         query_id, document_id, grade = fields
         if len(grade) > _DIGITS or not _WHOLE.match(grade):
             shown_grade = short_line(repr(grade), _SHOWN)
             expected = f"a whole number of at most {_DIGITS} characters"
             raise InputError(f"{place}: score: expected {expected}, got {shown_grade}")
+
         if document_id in grades.setdefault(query_id, {}):
             raise InputError(
                 f"{place}: {query_id} {document_id}: is there twice; expected each pair once"
             )
         grades[query_id][document_id] = int(grade)
+
     if not grades:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
     return grades

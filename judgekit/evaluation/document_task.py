@@ -133,6 +133,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
                 return None
             # Convert "yes" and "no" to scores. All other answers are scores already.
             scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
+
         if scores is not None and set(scores) != set(dimensions):
             expected = ", ".join(dimensions)
             raise case.wrong(f"scores: expected {expected}, got {', '.join(scores)}")

@@ -105,10 +105,12 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
         if case is None:  # the id of a candidate is CASE/CANDIDATE
             case_id, _, candidate = outcome.id.partition("/")
             case = case_by_id.get(case_id)
+
         named_texts = []
         if case is not None:
             for name, text in case.texts(candidate).items():
                 named_texts.append([name, [shown_text(text)]])
+
         view = filled(id=shown_text(outcome.id), label=shown(outcome.label), texts=named_texts)
         view["judged"] = [_describe_answer(outcome, judge, case) for judge in report.judges]
         if len(report.judges) > 1:
@@ -174,6 +176,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
     if judge.scores:
         mean_error = judge.scores.mean_error
         correlation = judge.scores.spearman
+
     return {
         "accuracy": judge.accuracy,
         "Cohen's kappa": judge.kappa,
@@ -198,6 +201,7 @@ def judges_table(report: JudgingReport) -> Table:
         for intervals in figures.values():
             interval = intervals[number]
             cells.append(Cell(interval.text, share=interval.value) if interval else None)
+
         cost = judge.cost
         usd = None if cost.usd is None else f"{cost.usd:.6f}"
         milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
@@ -274,6 +278,7 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
     days: dict[date, list[Kpi]] = {}
     if not evidence.verdicts:
         return days
+
     moments = [verdict.timestamp for verdict in evidence.verdicts]
     day = min(moments).astimezone(UTC).date()
     last_day = max(moments).astimezone(UTC).date()

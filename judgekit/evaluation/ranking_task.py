@@ -185,6 +185,7 @@ def walk_ranking(
             is_cut=tier in cut,
             is_known=tier not in deviating_tiers,
         )
+
         ranked_tiers.append(ranked)
         calls = count_calls(scores_by_tier[tier], step.about)
         evidence = read_ranking(ranked_tiers, margins)
@@ -239,6 +240,7 @@ class RankedCase(NamedTuple):
                 # This tier ends the judging without a gate, so no gate is to be learned from it.
                 evidence = evidence.without_margin()
             voices[tier] = evidence
+
             standing = evidence.standing
             if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
                 ties.add(tier)

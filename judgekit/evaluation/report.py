@@ -293,6 +293,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
             labels.append(item.label)
             if item.said is not None:
                 answered.append((item.label, item.said))
+
     binary = is_binary(labels)
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
@@ -376,11 +377,13 @@ def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
         return None
+
     before = []
     after = []
     for original, attacked in answer_pairs:
         before.append(float(original == wanted_answer))
         after.append(float(attacked == wanted_answer))
+
     return Lift(
         wanted=wanted_answer,
         pairs=len(answer_pairs),
@@ -396,12 +399,14 @@ def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
     for item in items:
         if item.recorded.latency_ms is not None:
             waits.append(item.recorded.latency_ms)
+
     calls = []
     costs = []
     for item in originals:
         calls.append(item.calls)
         if item.cost_usd is not None:
             costs.append(item.cost_usd)
+
     return MeanCost(
         calls=fmean(calls) if calls else 0.0,
         known=len(costs),
@@ -513,6 +518,7 @@ def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread |
     repeated_groups = [group for group in groups if len(group) > 1]
     if not repeated_groups:
         return None
+
     names = list(repeated_groups[0][0])  # all answers have the same names
     spreads = {}
     for name in names:
@@ -522,6 +528,7 @@ def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread |
         spread = stats.repeatability(values_by_group)
         if spread:
             spreads[name] = spread
+
     distance = spreads.pop(DISTANCE)
     return Spread(
         cases=len(repeated_groups),

@@ -51,6 +51,7 @@ class SearchableCollection:
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
         category = next(iter(profile.categories))  # the same for all documents
+
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:
@@ -58,9 +59,11 @@ class SearchableCollection:
                 body = document.text[: profile.max_bytes]
                 entry = Entry(document.id, document.title, category, body=body)
                 title = encodable(entry.title).replace("\0", " ")
+
                 language = update.detect_language(entry, profile)
                 languages = update.choose_reading_languages(language, profile)
                 columns, sections = update.cut_texts(entry, *languages)
+
                 row = (number, entry.id, entry.id, title, category, language, len(sections))
                 writer.execute(_FILE, row)
                 writer.add_text(number, columns, language, sections)
@@ -233,6 +236,7 @@ def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval 
             recalls.append(recall(answer.ranking, judgements, CUTOFF))
             precisions.append(precision(answer.ranking, judgements, FIRST))
             reciprocal_ranks.append(reciprocal_rank(answer.ranking, judgements))
+
     measures = {
         f"nDCG@{CUTOFF}": mean(gains),
         f"R@{CUTOFF}": mean(recalls),
@@ -252,6 +256,7 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
             probabilities.append(hit.confidence)
             outcomes.append(grades.get(answer.query, {}).get(hit.id, 0) > 0)
             confidence_labels.append(hit.confidence_label)
+
     return ConfidenceReport(
         hits=len(probabilities),
         brier=stats.brier(probabilities, outcomes),
@@ -275,6 +280,7 @@ def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
         relevant.append(count)
         has_relevant.append(count > 0)
         answerable.append(_count_relevant(judgements.values()) > 0)
+
     measures = _measure_additions([answer.candidates for answer in seen])
     measures["precision"] = Measure(numerators=relevant, denominators=injected)
     measures["coverage"] = Measure(numerators=has_relevant, denominators=answerable)
@@ -371,6 +377,7 @@ def report(
     scopes = None
     if scoped:
         scopes = len({scope(document.id) for document in documents})
+
     return RetrievalReport(
         collection=collection.name,
         documents=len(documents),

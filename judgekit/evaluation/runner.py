@@ -121,6 +121,7 @@ def ask(
 
             if unasked and not asked_cases:
                 raise next(iter(unasked.values()))  # the first reason is enough
+
             panel = fingerprint(judges[0].settings)
             reasons = [error.why for error in unasked.values()]
             return Opinions(
@@ -275,6 +276,7 @@ def judge_cases(
                 usual_judge = task.configured_judge(gateway, loaded, project, request)
                 limit = service.max_concurrency(usual_judge, task.trials_at_once)
                 judge_case = partial(_judge_case, task.judge(usual_judge))
+
                 subjects = [(case, task.subject(case, None)) for case in labelled]
                 results = map_concurrently(judge_case, subjects, limit)
                 async with aclosing(results):
@@ -332,6 +334,7 @@ def leniency(
                 task = choose_task(loaded.rubric, mode, case)
                 words = task.words(case, case.judges[tier])
                 words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
+
         for kind in dict.fromkeys(kind_by_id.values()):  # unlike a set, this keeps the order
             if kind in words_by_kind:  # the tier may not have been asked
                 accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})

@@ -46,6 +46,7 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
             if tier in case.judges:
                 jurors = case.judges[tier].jurors
                 names.add(together(juror.model for juror in jurors))
+
         if len(names) > 1 or "" in names:
             shown_names = ", ".join(map(repr, sorted(names)))
             problem = f"judges.{tier}.model: expected one model throughout, got {shown_names}"
@@ -66,6 +67,7 @@ def find_options(cases: Sequence[Case]) -> Asked:
         for recorded in by_tier(case).values():
             options = (recorded.samples, recorded.criteria, recorded.rule, recorded.redact)
             option_sets.add(options)
+
     if len(option_sets) > 1:
         problem = "judges: expected the same samples, criteria, rule and redact throughout"
         raise InputError(

@@ -54,6 +54,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         marks = turn.answer.value
         if not marks:
             return {}
+
         id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
         probabilities = {}
         keep = []
@@ -67,6 +68,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
                 probabilities[candidate_id] = mark.probability
             if mark.outcome == "accept":
                 keep.append(candidate_id)
+
         source = score_source(turn.endpoint, None)
         if probabilities:
             return {"probabilities": probabilities, "unjudged": unjudged, "read": source}
@@ -123,9 +125,11 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
             ids_by_key = extract.read_answer(reply, select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
+
         ids_by_criterion = ids_by_key
         if len(criteria) == 1:  # the reply doesn't name a single criterion
             ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
+
         kept_ids = []
         for candidate_id in ids:
             holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}

@@ -332,6 +332,7 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
             hits.append(label == answer == word)
             labelled.append(label == word)
             uses.append(answer == word)
+
         use_of_word = Class(
             word=word,
             labelled=sum(labelled),

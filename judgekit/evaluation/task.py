@@ -135,6 +135,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         answer = self.read_turn(case, turn)
         if not answer:
             answer = {"failure": self.find_failure(calls), "read": None}
+
         usages = [call.usage for call in calls]
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
@@ -143,6 +144,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
             latency_ms = None
+
         return Recorded(
             **answer,
             model=turn.endpoint.model,

@@ -106,6 +106,7 @@ class Answer:
         totals = self.bounds()
         range_text = self.condition.describe_range(totals, self.rows)
         rows = counted(self.rows, "row", "rows")
+
         if self.is_complete:
             answer = f"{self.condition} {verb} after all {rows} ({range_text})"
         elif self.holds is None:
@@ -116,6 +117,7 @@ class Answer:
         else:
             after = f"with {CONFIDENCE} confidence after {self.count:,} of {rows}"
             answer = f"{self.condition} {verb} {after} ({range_text})"
+
         if self.is_complete and totals.least != totals.most:
             open_rows = (totals.most - totals.least) // self.condition.largest
             answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"

@@ -155,6 +155,7 @@ def _find_marks(raw: str) -> list[Mark]:
             end = find_exact_end(raw, next_brace)
             object_end = max(object_end, end or 0)
             next_brace = raw.find("{", end or next_brace + 1)
+
         if match.start() < object_end:
             continue
         mark = _parse_mark(raw, match)

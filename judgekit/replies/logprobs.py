@@ -53,6 +53,7 @@ def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dic
         spans_multiple_tokens = offset + end > token_ends[token_index]
         if spans_multiple_tokens:  # the provider gives no probability for the number
             continue
+
         token = reply.tokens[token_index]
         score = scores[name]
         mean = compute_expectation(token, reply.logprobs[token_index], score, points)
@@ -96,6 +97,7 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
             changed_answer = extract(changed_text, type(answer))
         except InvalidReply:
             continue
+
         changed_scores = changed_answer.model_dump()["scores"]
         changed_names = [name for name in scores if changed_scores[name] != scores[name]]
         if len(changed_names) != 1:

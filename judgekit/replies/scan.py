@@ -181,10 +181,13 @@ def scan(raw: str) -> deque[Object]:
     while match:
         start = match.start()
         outer = None
+
+        # :
         if objects:
             previous = objects[-1]
             previous.tail = raw[previous_end:start]
             outer = _find_outer(previous, is_rescued=start == reader.rescued)
+
         item = reader.read(start)
         item.outer = outer
         item.start = start

@@ -101,6 +101,7 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
         raise InputError(
             f"{name}: more than {MAX_TERMS:,} terms; choose those that name a dimension"
         )
+
     pairs = []
     for source, term, dimension in lines:
         # Keep one extra character, so that a term that is too long is still recognised.
@@ -108,6 +109,7 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
         dimension_name = str(dimension).strip()
         has_letters = any(map(str.isalnum, visible_term))
         is_term = has_letters and len(visible_term) <= MAX_TERM_LENGTH
+
         if not is_term or not dimension_name:
             wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
             got = short_line(f"{term}: {dimension}", 100)

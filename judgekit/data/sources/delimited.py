@@ -39,10 +39,12 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
+
     names: list[str] | None = None
     outputs: OutputColumns | None = None
     empty_count = 0  # empty rows since the last row with content
     number = 0
+
     while True:
         # Read the header or the cells of the next row.
         lines.begin()

@@ -45,12 +45,14 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
                 raw = raw.removeprefix(BOM)
             if not raw.strip():
                 continue
+
         number += 1
         try:
             row = read_object(raw)
         except CellError as error:
             yield unreadable_row(error, number, line_number)
             continue
+
         rows = presets.find_rows(row) if are_documents else None
         if rows is None:
             are_documents = False
@@ -67,6 +69,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
     """
     if raw is None:
         raise CellError(f"expected a shorter row; {TOO_LONG}")
+
     try:
         text = raw.decode()
         value = json.loads(text, object_pairs_hook=with_different_keys)

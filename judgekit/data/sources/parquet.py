@@ -43,6 +43,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         except CellError as error:
             yield unreadable_row(error, 0, 0)
             return
+
         number = 0
         for batch in _yield_batches(opened, pages.rows_at_once(_BATCH)):
             for cells in _yield_cells(batch):
@@ -122,6 +123,7 @@ def _count_content_bytes(column: pa.Array) -> int:
             return 0
         lengths = compute.take(compute.binary_length(entries), column.indices)
         return compute.sum(lengths).as_py() or 0
+
     if pa.types.is_struct(kind):
         return _estimate_bytes(column.flatten())
     if pa.types.is_map(kind):
@@ -131,6 +133,7 @@ def _count_content_bytes(column: pa.Array) -> int:
         keys = column.keys.slice(start, count)
         items = column.items.slice(start, count)
         return _estimate_bytes([keys, items])
+
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _estimate_bytes([column.flatten()])
     if _is_text(kind):

@@ -133,6 +133,7 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
     if wanted or not sheets:
         problem = f"no sheet {escaped(wanted)}; it has the sheets {listed}"
         raise InputError(f"{escaped(path)}: {problem}; name one as FILE::SHEET")
+
     visible_sheets = [sheet for sheet in sheets.values() if sheet.sheet_state == "visible"]
     sheet = next(iter(visible_sheets or sheets.values()))
     if len(sheets) > 1:
@@ -168,6 +169,7 @@ def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
     """
     if any(map(_is_filled, cells[len(names) :])):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got more")
+
     row: dict[str, Any] = dict.fromkeys(names)
     size = 0
     for name, cell in zip(names, cells, strict=False):
@@ -178,6 +180,7 @@ def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
             row[name] = plain_value(cell)
         except NoJsonValueError as error:
             raise CellError(str(error), name) from None
+
     if size > MAX_BYTES:
         raise CellError(f"expected a shorter row; {TOO_LONG}")
     return row
