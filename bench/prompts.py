@@ -214,7 +214,7 @@ def page(collection: Collection, prompts: Sequence[Prompt], pool: int, recorded:
         for hit in hits:
             answers[made.make_pair(hit)] = hit.id in prompt.relevant
     by_bm25 = [each.injected for each in trials]
-    even = [choose_above(each, fitting.EVEN) for each in trials]
+    even = [choose_above(each, fitting.MIN_YES_PROBABILITY) for each in trials]
     learned, thresholds = choose_by_learned(trials, answers)
     rows = [
         count(trials, by_bm25, answers).text("BM25 alone"),

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli import options, output_files
 from judgekit.cli.evaluate import read_cases, warn_unanswered
-from judgekit.cli.figures import WIDTH
+from judgekit.cli.figures import NAME_WIDTH
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, get_project_path, note, say, warn
 from judgekit.cli.progress import count_to
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_RATE = 0.05
 _STRONG: TierName = "deep"
-_SHARE = 0.95  # of the promise of agreement that serves as an example
-_ROWS = 2_000
+_EXAMPLE_AGREEMENT = 0.95  # of the promise of agreement that serves as an example
+_EXAMPLE_ROWS = 2_000
 _FILES = Argument(
     metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
 )
@@ -183,14 +183,14 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     if tiers[:1] == [_STRONG]:  # there's no cheaper tier
         return
 
-    promise = agreement.Promise(_SHARE, strict=mode == "strict")
+    promise = agreement.Promise(_EXAMPLE_AGREEMENT, strict=mode == "strict")
     case_samples = tasks.read_samples(cases, loaded.rubric, mode)
-    share = agreement.foresee(case_samples, tiers[0], _STRONG, _ROWS, promise)
+    share = agreement.foresee(case_samples, tiers[0], _STRONG, _EXAMPLE_ROWS, promise)
     if share is None:
         return
 
-    decided = f"{tiers[0]} decide about {share:.0%} of {_ROWS:,} rows like these"
-    say(f"Without labels, judge --data FILE --agree {_SHARE:g} would let {decided}")
+    decided = f"{tiers[0]} decide about {share:.0%} of {_EXAMPLE_ROWS:,} rows like these"
+    say(f"Without labels, judge --data FILE --agree {_EXAMPLE_AGREEMENT:g} would let {decided}")
     say("With these labels, a calibration says how often an opinion is right:\n")
 
 
@@ -278,7 +278,7 @@ def _say_effect(calibration: Calibration) -> None:
 
     def say_row(name: str, figures: Sequence[str]) -> None:
         calibrated, without = figures
-        say(f"  {name:<{WIDTH}}{calibrated:>12}{without:>12}")
+        say(f"  {name:<{NAME_WIDTH}}{calibrated:>12}{without:>12}")
 
     cases = calibration.cases
     say_row("final by calibration", [f"{measured.by_gate / cases:.1%}" for measured in outcomes])
@@ -327,7 +327,7 @@ def _format_rule(rule: CalibratedRule, calibration: Calibration) -> str:
     bound = rule.bound
     if bound > 0:
         bound = max(bound, 0.001)  # never print "at most 0.0%"
-    return f"  {opinions_text:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
+    return f"  {opinions_text:<{NAME_WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
 
 
 def _describe_opinions(rule: CalibratedRule, *, is_of_comparisons: bool) -> str:

@@ -14,7 +14,7 @@ from judgekit.cli import output
 
 WHOLE_HELP = "judgekit.whole_help"
 """The context key that asks for a list of all options."""
-_LONGEST = 1000  # characters, so that no summary is cut
+_MAX_SUMMARY_CHARS = 1000  # characters, so that no summary is cut
 
 
 def add_common_options(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
@@ -58,7 +58,9 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
         rows = []
         for name in names:
             if name in commands:
-                rows.append((name.ljust(width), commands[name].get_short_help_str(_LONGEST)))
+                rows.append(
+                    (name.ljust(width), commands[name].get_short_help_str(_MAX_SUMMARY_CHARS))
+                )
         with formatter.section(title):
             formatter.write_dl(rows)
 

@@ -42,7 +42,7 @@ else:
     ProfileKind = enum.StrEnum("ProfileKind", [(kind, kind) for kind in KINDS])
 
 _FIRST_KIND = ProfileKind(KINDS[0])
-_LONGEST_WORD = 40  # characters in its column
+_MAX_WORD_CHARS = 40  # characters in its column
 _WANTED = Option(metavar="WORD", help="Aim of injected texts (default accept).")
 _MODELS = Option(metavar="A,B,C", help="Compare these models, each asked alone.")
 _SCOPE_PREFIX = Option(
@@ -339,7 +339,7 @@ def _say_judge(judge: JudgeReport) -> None:
         _say_spread(judge.spread)
     lift = judge.injection
     if lift:
-        say_figure(f"{short_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
+        say_figure(f"{short_line(lift.wanted, _MAX_WORD_CHARS)} before injected text", lift.before)
         say_figure(pages.LIFT, lift.lift, f" of {lift.pairs}")
 
     probabilities = judge.probabilities
@@ -362,7 +362,7 @@ def _say_word(word: Class) -> None:
     if not word.labelled:
         how_often = f"said {counted(word.said, 'time', 'times')}, no label says so"
     figures = f"precision {precision}, recall {recall}, {how_often}"
-    say_line(short_line(word.word, _LONGEST_WORD), figures)
+    say_line(short_line(word.word, _MAX_WORD_CHARS), figures)
 
 
 def _say_flips(name: str, flips: Flips) -> None:

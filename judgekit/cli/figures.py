@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from judgekit.hooks.trial import Share
     from judgekit.ledger.rates import Interval
 
-WIDTH = 44  # of the first column
+NAME_WIDTH = 44  # of the first column
 
 
 def say_figure(name: str, interval: Interval | Share | None, more: str = "") -> None:
@@ -22,4 +22,4 @@ def say_figure(name: str, interval: Interval | Share | None, more: str = "") -> 
 
 
 def say_line(name: str, text: str) -> None:
-    say(f"  {name:<{WIDTH}}{text}")
+    say(f"  {name:<{NAME_WIDTH}}{text}")

@@ -58,7 +58,7 @@ def gate(
     def on_start(begin: Begin) -> None:
         # The exit code to use if the run takes too long.
         late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
-        watchdog.extend(begin["budget"] + hook.GRACE, late_code)
+        watchdog.extend(begin["budget"] + hook.GRACE_SECONDS, late_code)
         if is_watched():
             note(f"judging {counted(begin['count'], 'changed file', 'changed files')}")
 

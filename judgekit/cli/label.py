@@ -39,8 +39,8 @@ _KEY_WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 _JUDGES_WORDS: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
 _FILE_WORDS = _JUDGES_WORDS | {word: word for word in _KEY_WORDS.values()}
 _KEY_HELP = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
-_MAX_TEXT = 100  # characters shown of an unusable line
-_LEAST_DIGITS = 8  # of an abbreviated verdict id
+_MAX_TEXT_CHARS = 100  # characters shown of an unusable line
+_MIN_ID_DIGITS = 8  # of an abbreviated verdict id
 _MAX_LINES = 40  # of each file, unless `a` is pressed
 _VERDICT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
 _DISMISS = Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
@@ -130,7 +130,9 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
     effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     if undo:
         effect = "counts again"
-    say(f"{verdict.task_id}: finding {number} {effect}: {short_line(finding.issue, _MAX_TEXT)}")
+    say(
+        f"{verdict.task_id}: finding {number} {effect}: {short_line(finding.issue, _MAX_TEXT_CHARS)}"
+    )
     return 0
 
 
@@ -269,7 +271,7 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
     Raises `ValueError` with the problem if the row is invalid.
     """
     if len(row) == 1:
-        raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT)!r}")
+        raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT_CHARS)!r}")
 
     start, written_word, *_ = row
     matches = [verdict_id for verdict_id in ids if verdict_id.startswith(start)]
@@ -279,12 +281,12 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
         problem = "no verdict has it"
         if matches:
             problem = f"{len(matches)} verdicts have an id that starts so"
-        shown_start = short_line(start, _MAX_TEXT)
+        shown_start = short_line(start, _MAX_TEXT_CHARS)
         raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
 
     word = _FILE_WORDS.get(written_word)
     if word is None:
-        shown_word = short_line(written_word, _MAX_TEXT) or "nothing"
+        shown_word = short_line(written_word, _MAX_TEXT_CHARS) or "nothing"
         raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
 
     (verdict_id,) = matches
@@ -381,7 +383,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
         if name in last_by_name:
             return last_by_name[name]
     # An abbreviated id must be long enough and mean a single verdict.
-    if len(verdicts_by_id) == 1 and len(task) >= _LEAST_DIGITS:
+    if len(verdicts_by_id) == 1 and len(task) >= _MIN_ID_DIGITS:
         (verdict,) = verdicts_by_id.values()
         return verdict
     return None

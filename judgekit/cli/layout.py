@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 10  # in a table
 _TEXTS = {"reasoning": 16, "text": 16, "corrected": 22}
 """The columns whose cells may shrink, with their least widths in characters: an interval stays whole."""
-_LEAST_TEXT = 8  # characters of a text after a name
+_MIN_TEXT_WIDTH = 8  # characters of a text after a name
 _GAP = 2  # blanks between columns
 _INDENT = 2
 
@@ -134,7 +134,7 @@ def fit_text(head: str, text: str) -> str:
     if width is None or cell_len(head + text) <= width:
         return head + text
     room = width - cell_len(head)
-    if room <= _LEAST_TEXT:
+    if room <= _MIN_TEXT_WIDTH:
         return head
     (cut_text,) = _align_columns([[text]], [room])
     return f"{head}{cut_text}"

@@ -49,7 +49,7 @@ _DEPENDENT = (
     "or promote with --accept-dependence"
 )
 _EVER = "0001-01-01"
-_CHARS = 160  # of a verdict's reason
+_MAX_REASON_CHARS = 160  # of a verdict's reason
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
 warn_damaged = warn  # called for each unreadable line
@@ -615,7 +615,7 @@ def _render_triage(report: Triage) -> list[str]:
             lines.append(f"{title} ({len(group)})")
         for text in group:
             # Allow more than a reason's length, since the line also has the place and scores.
-            lines.append(f"  {short_line(text, 4 * _CHARS)}")
+            lines.append(f"  {short_line(text, 4 * _MAX_REASON_CHARS)}")
     if report.settled:
         lines.append(f"{report.settled} more are settled: fixed or overridden since")
     if report.verdicts:
@@ -720,5 +720,5 @@ def _describe_verdict(verdict: VerdictLine) -> str:
     reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
     if verdict.degraded:
         reasons.append(verdict.degraded)
-    reason = short_line("; ".join(reasons).strip("; "), _CHARS)
+    reason = short_line("; ".join(reasons).strip("; "), _MAX_REASON_CHARS)
     return f"{headline}: {reason}" if reason else headline

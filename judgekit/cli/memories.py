@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from judgekit.hooks.trial import HookReport, PromptTrial, Share
     from judgekit.retrieval.confidence import Candidate
 
-_PROMPT = 300  # characters shown of a prompt, title or path in a question
-_MOST_CROWDED = 3  # prompts shown with memories that crowd each other out
-_MOST_RIVALS = 4  # memories shown for each of them
+_MAX_TEXT_CHARS = 300  # characters shown of a prompt, title or path in a question
+_MAX_CROWDED = 3  # prompts shown with memories that crowd each other out
+_MAX_RIVALS = 4  # memories shown for each of them
 _ANSWERS = {"y": True, "n": False, "s": None}
 _PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
 _FROM = Option("--from", help="Where this project's prompts are taken from.")
@@ -207,10 +207,12 @@ def _ask_about(
         kept_count = counted(number - 1, "new answer is", "new answers are")
         interruption.set_kept("eval", f"{kept_count} kept; run the same command to continue")
 
-        prompt = short_line(trial.prompt, _PROMPT)
-        memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
+        prompt = short_line(trial.prompt, _MAX_TEXT_CHARS)
+        memory = (
+            f"{short_line(hit.title, _MAX_TEXT_CHARS)} -> {short_line(hit.path, _MAX_TEXT_CHARS)}"
+        )
         ((passage, _),) = search.list_passages(trial.prompt, [hit])
-        shown_passage = short_line(passage, _PROMPT)
+        shown_passage = short_line(passage, _MAX_TEXT_CHARS)
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown_passage}\n"
         typer.echo(output.make_printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
@@ -327,10 +329,12 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
     """Print the prompts with too many equally good memories, and what to do about it."""
     prompts = counted(len(crowded), "prompt gets", "prompts get")
     say(f"\n{prompts} nothing, because several memories fit equally well and none stands out:")
-    for prompt in crowded[:_MOST_CROWDED]:
-        say(escaped(f"  {short_line(prompt['prompt'], _PROMPT)}"))
+    for prompt in crowded[:_MAX_CROWDED]:
+        say(escaped(f"  {short_line(prompt['prompt'], _MAX_TEXT_CHARS)}"))
         memories = prompt["memories"]
-        shown_paths = [escaped(short_line(path, _PROMPT)) for path in memories[:_MOST_RIVALS]]
+        shown_paths = [
+            escaped(short_line(path, _MAX_TEXT_CHARS)) for path in memories[:_MAX_RIVALS]
+        ]
         more = len(memories) - len(shown_paths)
         if more:
             shown_paths.append(f"and {more} more")
@@ -355,12 +359,12 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
     """Describe whether injected memories are relevant often enough, or what would settle that."""
-    from judgekit.hooks.trial import FEWEST
+    from judgekit.hooks.trial import MIN_LABELS
     from judgekit.judging.binomial import count_labels_needed
 
     labelled = precision.of if precision else 0
-    if precision is None or labelled < FEWEST:
-        return f"Too few labels: {FEWEST - labelled} more are needed"
+    if precision is None or labelled < MIN_LABELS:
+        return f"Too few labels: {MIN_LABELS - labelled} more are needed"
 
     value = f"The precision, {precision.value:.3f},"
     if precision.value < bar:

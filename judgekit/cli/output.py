@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """Control sequences that a terminal obeys, except colours, tabs and line breaks."""
-_MOST_NOTICES: Final = 100  # limited, because a server runs for months
+_MAX_NOTICES: Final = 100  # limited, because a server runs for months
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Streams:
     file: Path | None = None
     results: list[str] = field(default_factory=list)
     is_for_file: bool = False
-    notices: deque[str] = field(default_factory=partial(deque, maxlen=_MOST_NOTICES))
+    notices: deque[str] = field(default_factory=partial(deque, maxlen=_MAX_NOTICES))
 
 
 current = Streams()  # of the running command

@@ -13,7 +13,7 @@ from judgekit.text import escaped, short_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST_COMMAND = 1000  # characters
+_MAX_COMMAND_CHARS = 1000  # characters
 
 
 def build_foot(notices: Sequence[str] = ()) -> Foot:
@@ -22,6 +22,6 @@ def build_foot(notices: Sequence[str] = ()) -> Foot:
     command = shlex.join(["judgekit", *output.current.words])
     return Foot(
         notices=[*notices, *command_notices],
-        command=short_line(command, _MOST_COMMAND),
+        command=short_line(command, _MAX_COMMAND_CHARS),
         versions=[f"judgekit {judgekit.__version__}"],
     )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from judgekit.judging.request import JudgeRequest
 
 _ANSWER_CODES = {True: Exit.ACCEPTED, False: Exit.REJECTED, None: Exit.HUMAN_NEEDED}
-LAST_SECONDS = 2.0  # to finish rows being judged after Ctrl-C
+FINISH_SECONDS = 2.0  # to finish rows being judged after Ctrl-C
 
 
 class RunOptions(NamedTuple):
@@ -618,7 +618,7 @@ def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
         else:
             os.kill(os.getpid(), signal.SIGINT)
 
-    timer = threading.Timer(LAST_SECONDS, interrupt)
+    timer = threading.Timer(FINISH_SECONDS, interrupt)
     timer.daemon = True
 
     def handle(_number: int, _frame: FrameType | None) -> None:

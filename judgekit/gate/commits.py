@@ -30,7 +30,7 @@ _COUNT_LINES = (
     "--no-ext-diff",
     "--no-textconv",
 )
-_FIELDS = 4  # in a line on a pre-push hook's stdin
+_FIELDS_PER_UPDATE = 4  # in a line on a pre-push hook's stdin
 
 
 class UnknownCommit(InputError):  # noqa: N818 - not a fault: the caller can correct it
@@ -158,8 +158,8 @@ def parse_updates(text: str) -> list[RefUpdate]:
 def _parse_update(line: str) -> RefUpdate | None:
     """Parse `LOCAL_REF LOCAL_OID REMOTE_REF REMOTE_OID`; None if the line is malformed."""
     # Split from the right: the local ref is given as typed and can contain spaces, as in `HEAD@{2 days ago}`.
-    fields = line.rsplit(" ", _FIELDS - 1)
-    if len(fields) != _FIELDS:
+    fields = line.rsplit(" ", _FIELDS_PER_UPDATE - 1)
+    if len(fields) != _FIELDS_PER_UPDATE:
         return None
     update = RefUpdate(*fields)
     if not _is_object_id(update.local_oid) or not _is_object_id(update.remote_oid):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SECONDS = 10.0  # for all issues of a run, and for all notices to a program
 MAX_ISSUES = 10  # per push
 _MAX_NOTICES = 1_000
-_MAX_TEXT = 200  # characters quoted of a program's message
+_MAX_MESSAGE_CHARS = 200  # characters quoted of a program's message
 _IMPROVE_ROUNDS = 2  # from this many on, the author needs help
 _LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
@@ -141,7 +141,7 @@ def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
     token, fingerprint = mark
     return ListedIssue(
         number=fields["number"],
-        url=short_line(fields["url"], _MAX_TEXT),
+        url=short_line(fields["url"], _MAX_MESSAGE_CHARS),
         is_open=fields["state"] == "OPEN",
         token=token,
         fingerprint=fingerprint,
@@ -150,7 +150,7 @@ def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
 
 def _describe_exit(code: int, errors: str) -> str:
     """Return the start of a program's error output, or its exit code if there's none."""
-    complaint = short_line(errors, _MAX_TEXT)
+    complaint = short_line(errors, _MAX_MESSAGE_CHARS)
     return complaint or f"exit code {code}"
 
 
@@ -446,7 +446,7 @@ def ensure_issues(
     for verdict in verdicts:
         new_issue = issues.build_issue(verdict, with_text=settings.text)
         outcome, url = _ensure_issue(gh, new_issue, settings.labels)
-        task = short_line(task_name(verdict.task_id), _MAX_TEXT)
+        task = short_line(task_name(verdict.task_id), _MAX_MESSAGE_CHARS)
         yield outcome, f"issue {outcome}: {url} ({task})"
 
 
@@ -460,7 +460,7 @@ def _ensure_issue(
         label_words = [f"--label={label}" for label in labels]
         output = gh.ask("create", *gh_options, *label_words, stdin=new_issue.body)
         _, _, url = output.strip().rpartition("\n")  # gh prints the URL on the last line
-        return IssueOutcome.OPENED, short_line(url, _MAX_TEXT)
+        return IssueOutcome.OPENED, short_line(url, _MAX_MESSAGE_CHARS)
 
     if existing_issue.fingerprint == new_issue.fingerprint:
         return IssueOutcome.UNCHANGED, existing_issue.url

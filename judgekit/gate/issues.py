@@ -21,11 +21,11 @@ from judgekit.text import rubric_name, short_line
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Finding, Round, Verdict
 
-MAX_BODY = 40_000  # characters; GitHub allows 65,536
-_MAX_FINDINGS = 12_000  # characters in total
-_MAX_TEXT = 600  # characters of one text in a finding
+MAX_BODY_CHARS = 40_000  # characters; GitHub allows 65,536
+_MAX_FINDINGS_CHARS = 12_000  # characters in total
+_MAX_TEXT_CHARS = 600  # characters of one text in a finding
 _MAX_ROWS = 20
-_MAX_TASK = 300  # characters of a task's name that fit into a command
+_MAX_TASK_CHARS = 300  # characters of a task's name that fit into a command
 _TEXT = Path(__file__).with_name("issue.md.jinja")
 _MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<fingerprint>[0-9a-f]+) -->")
 _HARMLESS = {
@@ -71,7 +71,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
 
     # Write the issue's body.
     ledger_line = make_verdict_line(verdict, text=with_text)
-    fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
+    fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK_CHARS
     task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
     rubric = ledger_line.rubric
     body = page.plain(
@@ -80,7 +80,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
         name=name,
         token=token,
         rubric=rubric_name(f"{rubric.id}@{rubric.version}", rubric.source),
-        reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT),
+        reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT_CHARS),
         findings=_write_finding_lines(ledger_line),
         command=f"judgekit override {task} accept --why '...'",
         inline=format_inline,
@@ -93,7 +93,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     title = f"Review needed: {disarm_title(name)}"
     if verdict.verdict == "escalate":
         title = f"[JUDGE-DISAGREEMENT] {title}"
-    marked_body = f"<!-- judgekit {token} {fingerprint} -->\n{body[:MAX_BODY]}"
+    marked_body = f"<!-- judgekit {token} {fingerprint} -->\n{body[:MAX_BODY_CHARS]}"
     return Issue(
         token=token,
         fingerprint=fingerprint,
@@ -130,18 +130,18 @@ def _write_finding_lines(verdict: VerdictLine) -> list[str]:
     findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
-        if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
+        if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS_CHARS:
             omitted = len(findings) - number + 1  # including this one
             return [*lines, f"and {omitted} more"]
 
         text = _describe_finding(tier, finding)
         number_sign = f"{number}. "
         indent = " " * len(number_sign)
-        lines.append(wrap(text, _MAX_TEXT, number_sign, indent))
+        lines.append(wrap(text, _MAX_TEXT_CHARS, number_sign, indent))
         if finding.quote:
-            lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT, indent, indent))
+            lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT_CHARS, indent, indent))
         if finding.suggestion:
-            lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT, indent, indent))
+            lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT_CHARS, indent, indent))
 
     return lines
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _MEMORY_CONFIG = ".claude/memory/memory-config.json"
 RULES = (".judgekit", _MEMORY_CONFIG)
-MAX_BYTES = 100_000  # of one rules file, read before the budget starts to count
-MAX_TOTAL = 10_000_000  # bytes of all of them
+MAX_FILE_BYTES = 100_000  # of one rules file, read before the budget starts to count
+MAX_TOTAL_BYTES = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
 # Paths that decide besides the rubrics. Replacing another file in the folder by a link changes no rule.
 _DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
@@ -205,19 +205,19 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
     # The data is None for files that are too large or missing from this clone.
-    blobs = repository.blobs(oids, MAX_BYTES)
+    blobs = repository.blobs(oids, MAX_FILE_BYTES)
     total_bytes = 0
     for file, (_, data) in zip(files, blobs, strict=True):
         name = _name_in_commit(commit, file.path)
         if data is not None:
             total_bytes += len(data)
-            if total_bytes > MAX_TOTAL:
-                raise _build_size_error(name, f"{MAX_TOTAL // 1_000_000} MB")
+            if total_bytes > MAX_TOTAL_BYTES:
+                raise _build_size_error(name, f"{MAX_TOTAL_BYTES // 1_000_000} MB")
             _write_file(root / file.path, data, name)
         elif _is_deciding(file.path, paths):
             command = f"git show {_name_in_commit(commit, shlex.quote(file.path))}"
             absence = f"not in this clone (fetch it with: {command})"
-            raise ConfigError(f"larger than {MAX_BYTES // 1000} kB, or {absence}", path=name)
+            raise ConfigError(f"larger than {MAX_FILE_BYTES // 1000} kB, or {absence}", path=name)
 
 
 def _list_regular_files(

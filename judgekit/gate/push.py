@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     DepthChooser: TypeAlias = "Callable[[ChangedFile, Document], Depth]"
 
-MAX_BYTES = 4_000_000  # of one blob, ten times the text that models get to see
+MAX_BLOB_BYTES = 4_000_000  # of one blob, ten times the text that models get to see
 MAX_CONCURRENT = 32  # files
 # Git's stand-in for a file whose content another program stores. A larger file only starts like one.
 _POINTER_BYTES = 32_768  # git-annex's limit; Git LFS's files stay below 1,024
@@ -154,7 +154,7 @@ def _decode_file(
 def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
     """Return the reason why a file's content isn't available, or ""."""
     if data is None and is_here:
-        return f"larger than {MAX_BYTES // 1_000_000} MB"
+        return f"larger than {MAX_BLOB_BYTES // 1_000_000} MB"
     if data is None:
         name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
         return f"not in this partial clone; fetch it with: git show {name}"
@@ -420,7 +420,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
     """Read each changed file as a document, with the reason not to judge it, or ""."""
     oids = (change.blob for change in changes)
-    contents = [data for _, data in repository.blobs(oids, MAX_BYTES)]
+    contents = [data for _, data in repository.blobs(oids, MAX_BLOB_BYTES)]
     unread_blobs = []  # too large, or missing from this clone
     for change, data in zip(changes, contents, strict=True):
         if data is None:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 FILE = ".judgekit/task.yaml"
-MAX_BYTES = 1_000_000  # of one file; agents hardly write larger ones
-SECONDS = 5.0  # for each call of git
-_SHA1 = 40  # hexadecimal digits
-_ROUNDING = 2  # seconds; some file systems round a file's time
+MAX_FILE_BYTES = 1_000_000  # of one file; agents hardly write larger ones
+GIT_SECONDS = 5.0  # for each call of git
+_SHA1_DIGITS = 40  # hexadecimal digits
+_ROUNDING_SECONDS = 2  # seconds; some file systems round a file's time
 
 
 class TaskFile(Strict):
@@ -181,7 +181,7 @@ def _list_recent_files(
     """
     root = os.path.realpath(repository.folder)
     command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    output = os.fsdecode(repository.ask(*command, seconds=SECONDS))
+    output = os.fsdecode(repository.ask(*command, seconds=GIT_SECONDS))
     recent_files: list[tuple[float, str]] = []
 
     for name in dict.fromkeys(output.split("\0")):
@@ -191,9 +191,9 @@ def _list_recent_files(
         path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
         with suppress(OSError):
             status = os.lstat(path)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
                 continue
-            if since is not None and status.st_mtime < since - _ROUNDING:
+            if since is not None and status.st_mtime < since - _ROUNDING_SECONDS:
                 continue
 
             # A link could lead out of the project.
@@ -209,7 +209,7 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
     if repository.commit("HEAD") is None:
         return {}
     blobs: dict[str, str] = {}
-    output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS))
+    output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=GIT_SECONDS))
     for entry in output.split("\0")[:-1]:  # each is MODE blob OID TAB PATH NUL
         mode_kind_and_oid, _, path = entry.partition("\t")
         _, _, oid = mode_kind_and_oid.split(" ")
@@ -220,7 +220,7 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
 def _is_blob(data: bytes, oid: str) -> bool:
     """Whether a file's content has the blob id `oid`, either unchanged or with LF line endings."""
     # Don't ask git, which would run any filter program that the clone names.
-    make_digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
+    make_digest = hashlib.sha1 if len(oid) == _SHA1_DIGITS else hashlib.sha256
     for content in (data, data.replace(b"\r\n", b"\n")):
         header = b"blob %d\0" % len(content)  # git includes this in the hash
         if make_digest(header + content).hexdigest() == oid:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 # For everything, unless an event is known to have longer; with Python's start less than 10.
 SECONDS = 9.0
 # Added to the deadline for judging a stop: time for imports, files and the ledger.
-STOP_GRACE = 8.0
-MAX_INPUT = 50_000_000  # bytes
+STOP_GRACE_SECONDS = 8.0
+MAX_INPUT_BYTES = 50_000_000  # bytes
 _BOM = b"\xef\xbb\xbf"
-_GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
+_GC_THRESHOLD = 100_000  # objects before a process of milliseconds looks for garbage
 PROMPT = "UserPromptSubmit"
 GEMINI_PROMPT = "BeforeAgent"
 TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "write_file", "replace")
-_MOST_SHOWN = 60  # characters of an argument
-MIN_PROMPT = 10  # characters; a shorter prompt ("yes, go on") asks for nothing stored
+_MAX_ARGUMENT_CHARS = 60  # characters of an argument
+MIN_PROMPT_CHARS = 10  # characters; a shorter prompt ("yes, go on") asks for nothing stored
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = (
     "<task-notification>",
@@ -52,7 +52,7 @@ class BadInputError(Exception):
 
 def run() -> None:
     """Answer one event from stdin and end the process."""
-    gc.set_threshold(_GARBAGE)
+    gc.set_threshold(_GC_THRESHOLD)
     environment.ends_at_once = True
     # Pass `[]`, since this process's own arguments aren't options of the hook. End without the interpreter's
     # cleanup, which takes a tenth of its startup time.
@@ -161,7 +161,7 @@ def _find_unknown_option(arguments: list[str]) -> str:
         return ""
     for argument in arguments:
         if argument not in ("--stats", "--json"):
-            name = argument[:_MOST_SHOWN]
+            name = argument[:_MAX_ARGUMENT_CHARS]
             return f"{name}: no such option; judgekit hook --help lists the options"
     return ""
 
@@ -249,7 +249,7 @@ def _has_store(configured: Settings) -> bool:
 def is_silent(prompt: str) -> bool:
     """Whether to ignore a prompt, because it's too short or wasn't written by a person."""
     text = prompt.strip()
-    return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
+    return len(text) < MIN_PROMPT_CHARS or text.startswith(NOTIFICATIONS)
 
 
 def _start_engine(project: str) -> None:
@@ -326,7 +326,7 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     from judgekit import programs  # noqa: PLC0415 - only if judging is enabled
     from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is enabled
 
-    watchdog.extend(configured["deadline"] + STOP_GRACE)
+    watchdog.extend(configured["deadline"] + STOP_GRACE_SECONDS)
     programs.make_importable()
     from judgekit.hooks import stop  # noqa: PLC0415 - its packages can only be imported now
 
@@ -340,7 +340,7 @@ def _read_input() -> dict[str, Any]:
             "stdin: nothing to read; a coding agent runs this command with JSON on stdin"
         )
 
-    raw = sys.stdin.buffer.read(MAX_INPUT)
+    raw = sys.stdin.buffer.read(MAX_INPUT_BYTES)
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_FROM_AGENTS}")
 

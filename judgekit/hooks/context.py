@@ -26,23 +26,25 @@ if TYPE_CHECKING:
     # The memories to inject in full, and those to mention as a hint.
     Shown: TypeAlias = tuple[list[Candidate], list[Candidate]]
 
-PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
-LIMIT = 10_000  # characters that the client takes
+READ_SECONDS = (
+    5.0  # seconds for reading new files; with a judge's the client waits longer than both
+)
+MAX_CONTEXT_CHARS = 10_000  # characters that the client takes
 PINNED = "pinned"
 JOINED = " > "  # between a title and the section
 PROGRAM = "judgekit"
-AGAIN = 86_400  # seconds before a persisting problem is reported again
-_TITLE = 200
-_PATH = 400
-_TAG = 40
-_DESCRIPTION = 200
-_TOPIC = 60
-_RECALLED_TITLE = 80  # characters
+REPORT_AGAIN_SECONDS = 86_400  # seconds before a persisting problem is reported again
+_MAX_TITLE_CHARS = 200
+_MAX_PATH_CHARS = 400
+_MAX_TAG_CHARS = 40
+_MAX_DESCRIPTION_CHARS = 200
+_MAX_TOPIC_CHARS = 60
+_MAX_RECALLED_TITLE_CHARS = 80  # characters
 _MAX_TAGS = 10
 MAX_MENTIONED = 3
 SKILL = ("skills", "memory-search", "SKILL.md")
 _CLIENTS = (".claude", ".codex", ".gemini")
-_MOST = 200  # notices that are remembered
+_MAX_NOTICES = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
@@ -58,7 +60,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
         "scorer": configured["scorer"],
         "pins": configured["pin"],
         "pool": confidence.PROMPT_POOL,
-        "patience": PATIENCE,
+        "patience": READ_SECONDS,
     }
 
     if configured["command"]:
@@ -124,7 +126,7 @@ def render_context(
 ) -> str:
     """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
 
-    `descriptions` are the categories' descriptions, by store. Memories beyond `LIMIT` characters are dropped.
+    `descriptions` are the categories' descriptions, by store. Memories beyond `MAX_CONTEXT_CHARS` are dropped.
     """
     injected, mentioned = shown
     # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
@@ -136,7 +138,7 @@ def render_context(
         pairs_by_root.setdefault(candidate.root, []).append((candidate, label))
 
     line_break = 1
-    room = LIMIT - len(nudge) - line_break  # characters left for memories
+    room = MAX_CONTEXT_CHARS - len(nudge) - line_break  # characters left for memories
     blocks = []
     for root, store_pairs in pairs_by_root.items():
         head = _render_head(root, store_pairs, project, descriptions.get(root, {}))
@@ -163,10 +165,10 @@ def _render_head(
     described_categories = []
     for category in categories:
         if category in descriptions:
-            description = short_line(descriptions[category], _DESCRIPTION)
+            description = short_line(descriptions[category], _MAX_DESCRIPTION_CHARS)
             described_categories.append(f"{category}: {description}")
 
-    name = escape(short_line(name_store(root, project), _PATH))
+    name = escape(short_line(name_store(root, project), _MAX_PATH_CHARS))
     if not described_categories:
         return f'<memory-context source="{name}">'
     joined = escape("; ".join(described_categories))
@@ -194,13 +196,13 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
 
 def _render_memory(candidate: Candidate, confidence: str) -> str:
     """Render a memory as an XML element with its title, path, status, age and tags."""
-    category = escape(short_line(candidate.category, _TAG).upper())
-    title = short_line(candidate.title, _TITLE)
+    category = escape(short_line(candidate.category, _MAX_TAG_CHARS).upper())
+    title = short_line(candidate.title, _MAX_TITLE_CHARS)
     section = candidate.name_section()
     if section:
-        title = f"{title}{JOINED}{short_line(section, _TITLE)}"
+        title = f"{title}{JOINED}{short_line(section, _MAX_TITLE_CHARS)}"
 
-    path = escape(candidate.add_line(short_line(candidate.place, _PATH)))
+    path = escape(candidate.add_line(short_line(candidate.place, _MAX_PATH_CHARS)))
     if candidate.status:
         title = f"{title} ({candidate.status})"
     if candidate.alike:
@@ -218,7 +220,7 @@ def _render_tags(candidate: Candidate) -> str:
     tags = []
     for full_tag in candidate.tags[:_MAX_TAGS]:
         # A comma inside a tag would look like a separator.
-        tag = short_line(full_tag.replace(",", " "), _TAG)
+        tag = short_line(full_tag.replace(",", " "), _MAX_TAG_CHARS)
         if tag:
             tags.append(tag)
     return f" #tags:{escape(','.join(tags))}" if tags else ""
@@ -243,13 +245,13 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 
 def _render_topic(candidate: Candidate, program: str) -> str:
     """Render a memory's title with a command that finds it, or else its path."""
-    title = short_line(candidate.title, _TOPIC)
+    title = short_line(candidate.title, _MAX_TOPIC_CHARS)
     # Only use plain words, since the agent may pass them to a shell.
     without_signs = "".join(char if char.isalnum() else " " for char in title)
     words = " ".join(without_signs.split())
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
-    return f"{escape(title)} ({escape(short_line(candidate.path, _PATH))})"
+    return f"{escape(title)} ({escape(short_line(candidate.path, _MAX_PATH_CHARS))})"
 
 
 def _has_skill(project: str) -> bool:
@@ -310,7 +312,7 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
         "hookSpecificOutput": {"hookEventName": event, "additionalContext": text}
     }
     if titles:
-        recalled = "; ".join(short_line(title, _RECALLED_TITLE) for title in titles)
+        recalled = "; ".join(short_line(title, _MAX_RECALLED_TITLE_CHARS) for title in titles)
         output["systemMessage"] = f"judgekit recalled: {recalled}"
     return quickjson.dumps_ascii(output)
 
@@ -359,7 +361,7 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
 
         if due_notes:
             recent_times |= dict.fromkeys(due_notes, now)
-            latest_items = list(recent_times.items())[-_MOST:]
+            latest_items = list(recent_times.items())[-_MAX_NOTICES:]
             outputs.write_atomically(path, quickjson.dumps(dict(latest_items)), private=True)
     except OSError:
         return notes
@@ -374,7 +376,7 @@ def _read_recent_times(path: str, now: float) -> dict[str, float]:
     recent_times: dict[str, float] = {}
     for note, at in times.items():
         if (
-            isinstance(at, float) and now - AGAIN < at <= now
+            isinstance(at, float) and now - REPORT_AGAIN_SECONDS < at <= now
         ):  # ignore times from a clock that was wrong
             recent_times[note] = at
     return recent_times

@@ -36,7 +36,7 @@ TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "S
 # the prompt. Nothing of the current folder is started or imported: PATH and Python's variables may name it.
 PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
 
-_LONGEST = 4096  # characters of a command that may be ours
+_MAX_COMMAND_CHARS = 4096  # characters of a command that may be ours
 _OPERATORS = frozenset("();<>|&")  # of a shell
 # The words of a command, joined by NULs, that runs the hook in whichever form.
 _OURS = re.compile(
@@ -99,7 +99,7 @@ def get_argument_vector(hook: object) -> list[str]:
 
     line = hook.get("command")
     arguments = hook.get("args")
-    if not isinstance(line, str) or len(line) > _LONGEST:
+    if not isinstance(line, str) or len(line) > _MAX_COMMAND_CHARS:
         return []
     if isinstance(arguments, list):
         return [line, *map(str, arguments)]

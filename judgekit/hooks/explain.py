@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from judgekit.retrieval.parts import Part
 
 PROMPT_CHARS = 200
-MAX_BYTES = 1_000_000  # of the log; then it becomes the older half, replacing the previous one
-_LOGGED = 3  # lines about a prompt that are shown
+MAX_LOG_BYTES = 1_000_000  # of the log; then it becomes the older half, replacing the previous one
+_MAX_LOGGED_LINES = 3  # lines about a prompt that are shown
 _ACTIONS = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
 _NOUNS = ("memory", "memories")
-_TITLE = 70
-_PART = 90
-_ALIKE = 3  # similar memories to name
-_LOGGED_TITLE = 100  # characters
+_MAX_TITLE_CHARS = 70
+_MAX_PART_CHARS = 90
+_MAX_ALIKE = 3  # similar memories to name
+_MAX_LOGGED_TITLE_CHARS = 100  # characters
 _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
     " when a prompt names it, or when the conversation was compacted"
@@ -112,7 +112,7 @@ def _explain_candidates(
         else:
             outcome, reason = _describe_outcome(candidate, without_repeats, configured)
 
-        title = short_line(candidate.title, _TITLE)
+        title = short_line(candidate.title, _MAX_TITLE_CHARS)
         place = _name_place(candidate, project)
         lines += [f"{outcome:<10} {title} -> {place}", f"           {reason}"]
         lines += _describe_evidence(candidate, project, has_several_parts=has_several_parts)
@@ -213,7 +213,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
     beginning = short_line(prompt, PROMPT_CHARS)
     logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
-    for line in logged[:_LOGGED]:
+    for line in logged[:_MAX_LOGGED_LINES]:
         injected = _list_titles(line, "pinned", "injected")
         mentioned = _list_titles(line, "mentioned")
         repeated = _list_titles(line, "repeated")
@@ -319,12 +319,12 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
 
     lines = []
     if has_several_parts and candidate.part is not None:
-        lines.append(f"found by: {short_line(candidate.part.text, _PART)}")
+        lines.append(f"found by: {short_line(candidate.part.text, _MAX_PART_CHARS)}")
     if candidate.part is not None:
         lines.append(_describe_words(candidate, candidate.part))
 
     if candidate.alike:
-        places = [_name_place(hit, project) for hit in candidate.alike[:_ALIKE]]
+        places = [_name_place(hit, project) for hit in candidate.alike[:_MAX_ALIKE]]
         lines.append(f"says the same as {len(candidate.alike)} older: {', '.join(places)}")
 
     numbers = [f"bm25 {candidate.bm25:.2f}"]
@@ -392,7 +392,7 @@ def add_to_log(
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
-        outputs.append(get_log_path(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
+        outputs.append(get_log_path(), f"{quickjson.dumps(line)}\n", MAX_LOG_BYTES)
     except OSError:
         return
 
@@ -404,7 +404,7 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
         confidence = round(hit.confidence, 3) if hit.rated else None
         memory = {
             "path": hit.path,
-            "title": short_line(hit.title, _LOGGED_TITLE),
+            "title": short_line(hit.title, _MAX_LOGGED_TITLE_CHARS),
             "confidence": confidence,
             "label": hit.confidence_label,
         }
@@ -419,7 +419,7 @@ def read_log(project: str) -> list[dict[str, Any]]:
     for path in (get_log_path(), f"{get_log_path()}.1"):
         try:
             with open(path, "rb") as stream:
-                log_lines = lines_of(stream.read(2 * MAX_BYTES).decode("utf-8", "replace"))
+                log_lines = lines_of(stream.read(2 * MAX_LOG_BYTES).decode("utf-8", "replace"))
         except OSError:
             continue
 

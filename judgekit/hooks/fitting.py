@@ -14,7 +14,7 @@ from judgekit import environment, outputs
 from judgekit.config import settings, yaml_text
 from judgekit.errors import ConfigError
 from judgekit.evaluation.stats import ReportPart
-from judgekit.hooks.trial import BAR, FEWEST, Share, measure_share
+from judgekit.hooks.trial import BAR, MIN_LABELS, Share, measure_share
 from judgekit.retrieval import profiles
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from judgekit.hooks.trial import PromptTrial
     from judgekit.retrieval.confidence import Candidate
 
-WIDEST = 0.3  # interval of a precision that a threshold may rest on
+MAX_INTERVAL_WIDTH = 0.3  # interval of a precision that a threshold may rest on
 HIGH = "high"
 INJECT_ABOVE = "inject_above"
-EVEN = 0.5  # the least probability of a model's yes
-_MOST = 1_000  # labels to ask a user for
+MIN_YES_PROBABILITY = 0.5  # the least probability of a model's yes
+_MAX_LABELS = 1_000  # labels to ask a user for
 
 
 class Fit(ReportPart):
@@ -110,7 +110,9 @@ def fit_model(
         if threshold is not None:
             thresholds.append(threshold)
     unchanged = Fit(kind=model, is_model=True, before=before, after=before)
-    return _choose_threshold(unchanged, INJECT_ABOVE, thresholds, present=present or EVEN)
+    return _choose_threshold(
+        unchanged, INJECT_ABOVE, thresholds, present=present or MIN_YES_PROBABILITY
+    )
 
 
 def _choose_surest(trial: PromptTrial, threshold: float, most: int) -> _Injections:
@@ -131,7 +133,7 @@ def _choose_threshold(
     best_threshold = _choose_best(thresholds, present)
     precision = best_threshold.precision
     interval_width = precision.high - precision.low
-    is_uncertain = precision.of < FEWEST or interval_width > WIDEST
+    is_uncertain = precision.of < MIN_LABELS or interval_width > MAX_INTERVAL_WIDTH
 
     result: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
     if precision.value < BAR:
@@ -249,11 +251,11 @@ def estimate_more_labels(precision: Share | None) -> int | None:
     Returns None if it's more than anyone would answer.
     """
     if precision is None:
-        return FEWEST
-    for label_count in range(max(precision.of, FEWEST), _MOST):
+        return MIN_LABELS
+    for label_count in range(max(precision.of, MIN_LABELS), _MAX_LABELS):
         relevant = round(precision.value * label_count)
         expected = measure_share(relevant, label_count)
-        if expected is not None and expected.high - expected.low <= WIDEST:
+        if expected is not None and expected.high - expected.low <= MAX_INTERVAL_WIDTH:
             return label_count - precision.of
     return None
 

@@ -37,7 +37,7 @@ _NAMES = (HOOK, LEGACY, "pre-push.old")  # the last is lefthook's name for it
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
 _INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?(?:before|hooks)=", re.MULTILINE)
-_LONGEST = 4096  # characters of a path in quotes
+_MAX_PATH_CHARS = 4096  # characters of a path in quotes
 _AGAIN = "run judgekit install git again"
 
 Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
@@ -198,7 +198,7 @@ def read_installation(content: bytes) -> tuple[str, str]:
 
 def _unquote(path: str) -> str:
     """Remove shell quotes from a path; "" if it's too long."""
-    if len(path) > _LONGEST:
+    if len(path) > _MAX_PATH_CHARS:
         return ""
     return "".join(shlex.split(path))
 

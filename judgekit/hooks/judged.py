@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         list[Candidate], list[Candidate], str | None, Mapping[int, float], bool
     ]
 
-MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
-_SLACK = 1.0  # seconds for the engine's answer at the deadline to arrive
+MAX_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
+_SLACK_SECONDS = 1.0  # seconds for the engine's answer at the deadline to arrive
 # Seconds on top of the deadline for a process without an engine: 10 in all, with the default settings.
-_IMPORTS = 1.8
-_OK = 200
+_IMPORT_SECONDS = 1.8
+_HTTP_OK = 200
 ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
 JUDGED = "judged"  # replaces the confidence of candidates that a model kept
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
@@ -143,16 +143,18 @@ def _judge(
 
     If no model could be asked, return the reason as a string.
     """
-    seconds = min(configured["deadline"], MOST_SECONDS)
+    seconds = min(configured["deadline"], MAX_SECONDS)
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
         obstacle = _explain_obstacle(reason)
         if obstacle:
             return obstacle
-        watchdog.extend(seconds + _IMPORTS)
+        watchdog.extend(seconds + _IMPORT_SECONDS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    watchdog.extend(seconds + _SLACK + _SLACK / 2)  # slightly longer than the call below may take
+    watchdog.extend(
+        seconds + _SLACK_SECONDS + _SLACK_SECONDS / 2
+    )  # slightly longer than the call below may take
     return client.call(
         "select",
         lambda: _write_request(prompt, candidates, payload, configured.project),
@@ -160,7 +162,7 @@ def _judge(
         judge_here,
         use=settings.is_engine_wanted(configured),
         begin=client.Connection,
-        seconds=seconds + _SLACK,
+        seconds=seconds + _SLACK_SECONDS,
     )
 
 
@@ -189,7 +191,7 @@ def _write_request(
 def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> Judged | str:
     """Read the engine's decisions from its response. If there are none, return the reason."""
     reply = quickjson.loads(response.read().decode())
-    if response.status != _OK:
+    if response.status != _HTTP_OK:
         return f"not judged ({reply['error']['message']}); {_BM25}"
     if reply.get("nobody") is not None:
         return str(reply["nobody"])

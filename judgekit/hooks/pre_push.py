@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     Warn: TypeAlias = Callable[[str], None]
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
-PREPARATION = 60.0  # seconds until the rules of a push are known
-GRACE = 5.0  # seconds that a run may take beyond its budget, once its rules are known
+PREPARATION_SECONDS = 60.0  # seconds until the rules of a push are known
+GRACE_SECONDS = 5.0  # seconds that a run may take beyond its budget, once its rules are known
 _RECORDED = "recorded in the ledger"
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
@@ -67,7 +67,7 @@ def finish_early(words: Sequence[str]) -> int | None:
     if "--pre-push" not in words:
         return None
 
-    ended_child = watchdog.split(PREPARATION)
+    ended_child = watchdog.split(PREPARATION_SECONDS)
     if ended_child is not None:  # this is the parent
         code, code_if_late = ended_child
         if code is not None:  # the child ended in time

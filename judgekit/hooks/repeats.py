@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-SESSIONS = 200  # that are remembered at least
-_MORE = 50  # beyond these, until the oldest go all at once: it takes a look at each
+MIN_SESSIONS = 200  # that are remembered at least
+_EXTRA_SESSIONS = 50  # beyond these, until the oldest go all at once: it takes a look at each
 _TAIL_BYTES = 64_000  # bytes of a session's end: far more than is looked back on
 _NAME_CHARS = 300  # characters of a name to search for
 INJECTED = "+"
@@ -92,8 +92,11 @@ class HookSession:
         try:
             outputs.append(self._path, text)
             # Once there are too many sessions, delete the oldest.
-            if self._is_new and len(os.listdir(_get_sessions_folder())) > SESSIONS + _MORE:
-                for path in _sort_newest_first(_get_sessions_folder())[SESSIONS:]:
+            if (
+                self._is_new
+                and len(os.listdir(_get_sessions_folder())) > MIN_SESSIONS + _EXTRA_SESSIONS
+            ):
+                for path in _sort_newest_first(_get_sessions_folder())[MIN_SESSIONS:]:
                     os.unlink(path)
         except OSError:
             return

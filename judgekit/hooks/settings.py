@@ -21,13 +21,13 @@ VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 DISABLED_IN = "JUDGEKIT_RETRIEVAL_DISABLED_IN"
 _FOLDERS = "disabled_in"  # the key in the user's file
 WRONG_SECONDS = 600  # to keep a failed validation: something outside the key may fix it
-_FORMAT = 10  # of the kept file
+_FORMAT_VERSION = 10  # of the kept file
 # Variables of these sections are validated together.
 _VARIABLES = tuple(
     f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 )
 _TRUE = ("true", "yes", "on", "1", "t", "y")  # pydantic's truth values
-_MOST = 1_000_000  # characters of a file; no configuration has as many
+_MAX_FILE_CHARS = 1_000_000  # characters of a file; no configuration has as many
 _ADDS_NOTHING = "the hook is switched off here and adds nothing"
 # No section but `retrieval` has such a key, in a configuration of ours.
 _KEY = r"""(?<![\w.\\/-])["']?enabled["']?\s*:\s*["']?(\w*)"""
@@ -68,7 +68,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
         return Settings(defaults, project), []
 
     # Use the stored settings unless a file has changed.
-    key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
+    key = repr([_FORMAT_VERSION, environment.__version__, project, sorted(variables), stamps])
     path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
     data = _read_stored(path, key)
     if data is None:
@@ -285,7 +285,7 @@ def _may_switch_off(source: str) -> bool:
     try:
         with open(source, encoding="utf-8-sig", errors="replace") as file:
             # UTF-16 has a NUL next to each ASCII letter. Without the NULs, the keys are readable.
-            text = file.read(_MOST).replace("\0", "")
+            text = file.read(_MAX_FILE_CHARS).replace("\0", "")
     except OSError:
         return True
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Language
 
-WORDS = 3  # distinctive terms of a memory that an answer must have
+MIN_WORDS = 3  # distinctive terms of a memory that an answer must have
 # A distinctive term occurs in at most one memory in this many; in a smaller store, in one memory
 RARE = 50
 _SEARCHES = ("judgekit search", "memory-search")
-_TITLE = 60
-_SURE = 5  # prompts after which a judge that drops everything isn't chance any more
-_LISTED = 3
+_MAX_TITLE_CHARS = 60
+_MIN_JUDGED_PROMPTS = 5  # prompts after which a judge that drops everything isn't chance any more
+_MAX_LISTED = 3
 _TEXTS = environment.table(__file__, "stats.toml")
 
 
@@ -46,7 +46,7 @@ class _DistinctiveTerms:
         self._files_by_stem = defaultdict[str, list[str]](list)
         for file, stems in stems_by_file.items():
             rare_stems = [stem for stem in stems if memories_by_stem[stem] <= most_memories]
-            if len(rare_stems) >= WORDS:
+            if len(rare_stems) >= MIN_WORDS:
                 self.recognisable_files.add(file)
                 for stem in rare_stems:
                     self._files_by_stem[stem].append(file)
@@ -77,7 +77,7 @@ class _DistinctiveTerms:
         counts = Counter[str]()
         for stem in new_words:
             counts.update(self._files_by_stem.get(stem, ()))
-        return {file for file, count in counts.items() if count >= WORDS}
+        return {file for file, count in counts.items() if count >= MIN_WORDS}
 
     def _stem_in_all_languages(self, text: str) -> set[str]:
         """Return the stems of text in each of the stores' languages."""
@@ -101,8 +101,8 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
 
     descriptions = []
-    for memory in figures.get("memories", ())[:_LISTED]:
-        title = short_line(memory["title"], _TITLE)
+    for memory in figures.get("memories", ())[:_MAX_LISTED]:
+        title = short_line(memory["title"], _MAX_TITLE_CHARS)
         descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
 
     if configured["log"]:
@@ -113,7 +113,7 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
 
     template = _TEXTS["logged" if logged else "remembered"]
     text = template.format(**figures, state=log_state, listed="; ".join(descriptions))
-    has_enough_prompts = figures.get("judged_prompts", 0) >= _SURE
+    has_enough_prompts = figures.get("judged_prompts", 0) >= _MIN_JUDGED_PROMPTS
     if has_enough_prompts and figures["judged"] == figures["dropped"]:
         text += _TEXTS["drops_all"].format(**figures)
     note_lines = [f"note: {note}" for note in notes]

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Finding, Verdict
 
 MAX_FINDINGS = 10
-MAX_TEXT = 300  # characters of one text in a finding
-_MAX_NAME = 100  # characters of a path, a dimension, a place or a task
-_MAX_SESSION = 64  # characters of a session's id
-MAX_REASON = 6_000  # characters; the client takes 10,000
-_MAX_SEEN = 1000  # contents of a session that are remembered
+MAX_TEXT_CHARS = 300  # characters of one text in a finding
+_MAX_NAME_CHARS = 100  # characters of a path, a dimension, a place or a task
+_MAX_SESSION_CHARS = 64  # characters of a session's id
+MAX_REASON_CHARS = 6_000  # characters; the client takes 10,000
+_MAX_SEEN_STATES = 1000  # contents of a session that are remembered
 _MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
 
 
@@ -71,7 +71,7 @@ def judge_stop(
         times_asked += 1
     # Don't judge this state again, unless models didn't come to a decision.
     if verdict.verdict in ("accept", "improve", "reject"):
-        seen_keys = [*seen_keys, key][-_MAX_SEEN:]
+        seen_keys = [*seen_keys, key][-_MAX_SEEN_STATES:]
     _write_session(path, seen_keys, times_asked)
 
     if verdict.verdict == "undetermined" and verdict.degraded:
@@ -92,7 +92,7 @@ def _name_session(payload: Mapping[str, Any]) -> str:
     """Name a session by the letters, digits and hyphens in its id, or "unknown"."""
     session_id = str(payload.get("session_id") or "")
     chars = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
-    name = "".join(chars[:_MAX_SESSION])
+    name = "".join(chars[:_MAX_SESSION_CHARS])
     return name or "unknown"
 
 
@@ -156,7 +156,7 @@ def explain_verdict(verdict: Verdict) -> str:
 
     The judged files may have influenced the model's words, so these are escaped.
     """
-    names = ", ".join(_escape_line(subject.path, _MAX_NAME) for subject in verdict.subjects)
+    names = ", ".join(_escape_line(subject.path, _MAX_NAME_CHARS) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
     head = (
@@ -164,13 +164,13 @@ def explain_verdict(verdict: Verdict) -> str:
     )
     override = verdict.human_override
     if override is not None:
-        return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON]
+        return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON_CHARS]
 
     # Build lines from the open findings.
     lines = [_describe_finding(finding) for finding in _list_open_findings(verdict)[:MAX_FINDINGS]]
-    findings = "\n".join(lines)[:MAX_REASON]
+    findings = "\n".join(lines)[:MAX_REASON_CHARS]
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
-    task = _escape_line(verdict.task_id, _MAX_NAME)
+    task = _escape_line(verdict.task_id, _MAX_NAME_CHARS)
     return (
         f"{head} ({scores}). The verdict is in the ledger under {task}.\n"
         "What the judge found follows. It is a description of the files, written by another model.\n"
@@ -183,7 +183,7 @@ def _describe_finding(finding: Finding) -> str:
     line = _escape_line(finding.issue)
     subjects = [text for text in (finding.dimension, finding.location) if text]
     if subjects:
-        joined_subjects = ", ".join(_escape_line(subject, _MAX_NAME) for subject in subjects)
+        joined_subjects = ", ".join(_escape_line(subject, _MAX_NAME_CHARS) for subject in subjects)
         line = f"{joined_subjects}: {line}"
     if finding.suggestion:
         line = f"{line} (suggested: {_escape_line(finding.suggestion)})"
@@ -195,7 +195,7 @@ def _list_open_findings(verdict: Verdict) -> list[Finding]:
     return [finding for finding in verdict.findings if not finding.dismissed]
 
 
-def _escape_line(text: str, limit: int = MAX_TEXT) -> str:
+def _escape_line(text: str, limit: int = MAX_TEXT_CHARS) -> str:
     """Shorten text to a single line, and escape characters that could form a tag."""
     line = short_line(text, limit)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

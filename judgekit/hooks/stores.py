@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profiles
 
-_PATIENCE = 2.0  # seconds to count the memories of a folder, or most of them
+_COUNT_SECONDS = 2.0  # seconds to count the memories of a folder, or most of them
 
 
 def describe_stores(project: str) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
     """Count the memories in a folder. Also returns whether all files were read in time."""
     # This also builds the index for the next prompt.
     try:
-        with closing(index.open_index(folder, profiles, patience=_PATIENCE)) as opened:
+        with closing(index.open_index(folder, profiles, patience=_COUNT_SECONDS)) as opened:
             is_whole = not opened.pending
             return opened.size, is_whole
     except NoFullTextError:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 BAR = 0.8  # precision: the share of relevant memories among those injected
-FEWEST = 20  # labelled injections for a meaningful figure
-CROWD = 3  # memories that fit equally well, so that none is certain enough
+MIN_LABELS = 20  # labelled injections for a meaningful figure
+MIN_CROWD = 3  # memories that fit equally well, so that none is certain enough
 
 
 class PromptTrial(NamedTuple):
@@ -125,7 +125,7 @@ class HookReport(ReportPart):
 
     @property
     def code(self) -> Exit:
-        if self.precision is None or self.precision.of < FEWEST:
+        if self.precision is None or self.precision.of < MIN_LABELS:
             return Exit.HUMAN_NEEDED
         if self.precision.value >= BAR:
             return Exit.ACCEPTED
@@ -374,7 +374,7 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
             is_of_same_part = hit.part is best_hit.part
             if is_of_same_part and not hit.status and _fits_as_well(hit, best_hit):
                 rivals.append(hit.path)
-        if len(rivals) >= CROWD:
+        if len(rivals) >= MIN_CROWD:
             crowded.append(CrowdedPrompt(trial.prompt, rivals))
     return crowded
 

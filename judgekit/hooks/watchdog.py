@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_LATER = 0.5  # seconds between the thread's deadline and the alarm
+_ALARM_DELAY_SECONDS = 0.5  # seconds between the thread's deadline and the alarm
 _pipes: list[int] = []  # the end of a pipe by which a child notes something for its parent
 _limits: list[_Limit] = []
 
@@ -59,7 +59,7 @@ def limit(seconds: float, end: Callable[[], None]) -> None:
     If the thread can't do that, the kernel's alarm ends the process slightly later.
     """
     _limits.append(_Limit(seconds, end))
-    _set_alarm(seconds + _LATER)
+    _set_alarm(seconds + _ALARM_DELAY_SECONDS)
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
@@ -128,7 +128,7 @@ def extend(seconds: float, note: int | None = None) -> None:
         _set_alarm(seconds)
     for watched in _limits:
         watched.move(seconds)
-        _set_alarm(seconds + _LATER)
+        _set_alarm(seconds + _ALARM_DELAY_SECONDS)
 
 
 def _set_alarm(seconds: float) -> None:

@@ -27,10 +27,10 @@ COLUMNS = (
     *("gate", "average", "scores", "model", "judge_tier", "consensus", "seconds", "cost_usd"),
     *("degraded", "author", "imported", "label", "override"),
 )
-PLACES = "forwarded.json"
-LOCK = ".forward.lock"
-MOST_LINES = 500  # at a time
-MOST_BYTES = 4_000_000
+PROGRESS_FILE = "forwarded.json"
+LOCK_FILE = ".forward.lock"
+MAX_BATCH_LINES = 500  # at a time
+MAX_BATCH_BYTES = 4_000_000
 HAND_ON_SECONDS = 3.0
 
 
@@ -116,14 +116,14 @@ def send_unsent(
     sent_lines = 0
     remarks = []
     try:
-        with file_lock(ledger.folder / LOCK, timeout=0):
+        with file_lock(ledger.folder / LOCK_FILE, timeout=0):
             for lines, progress in _read_batches(ledger):
                 remark = send(lines)
                 sent_lines += len(lines)
                 if remark:
                     remarks.append(remark)
                 # Save the progress only after sending: a power failure can repeat lines, but not lose any.
-                outputs.write_atomically(str(ledger.folder / PLACES), progress, private=True)
+                outputs.write_atomically(str(ledger.folder / PROGRESS_FILE), progress, private=True)
                 if time.monotonic() > deadline:
                     break
     except TimeoutError:
@@ -189,7 +189,7 @@ def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
             if not is_damaged:
                 lines.append(raw)
 
-        is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
+        is_full = len(lines) >= MAX_BATCH_LINES or size >= MAX_BATCH_BYTES
         if lines and (is_full or is_at_end):
             yield lines, end_offset
             lines = []
@@ -203,7 +203,7 @@ def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:
     """
     positions = {}
     try:
-        saved_positions = json.loads((ledger.folder / PLACES).read_bytes())
+        saved_positions = json.loads((ledger.folder / PROGRESS_FILE).read_bytes())
         for name, (inode, offset) in saved_positions.items():
             positions[name] = (int(inode), int(offset))
     except (OSError, ValueError, TypeError, AttributeError):

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 Fields: TypeAlias = dict[str, Any]
 
-SECONDS = 60.0  # for everything that a host sends
-MOST_BYTES = 64_000_000
+FETCH_SECONDS = 60.0  # for everything that a host sends
+MAX_FETCHED_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
-_SAID = 200  # characters of a host's complaint
-_SHOWN = 60  # characters of a wrong value
+_MAX_COMPLAINT_CHARS = 200  # characters of a host's complaint
+_MAX_VALUE_CHARS = 60  # characters of a wrong value
 _BATCH_LINES = 500  # lines written while the lock is held
 _OUT_OF_RANGE = (
     "expected times inside the years 1 to 9999 and values nested less than 200 deep; "
@@ -203,7 +203,7 @@ def _read_override(older: Fields) -> Fields | None:
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
     """Translate an older line's verdict `word` to ours; raises `ValueError` if `words` lacks it."""
     if not isinstance(word, str) or word not in words:
-        got = short_line(repr(older.get("verdict")), _SHOWN)
+        got = short_line(repr(older.get("verdict")), _MAX_VALUE_CHARS)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]
 
@@ -214,7 +214,7 @@ def _read_time(value: object, key: str = "timestamp") -> datetime:
         if isinstance(value, str):
             return store.convert_to_utc(datetime.fromisoformat(value.strip()))
     expected = "expected a time as 2026-02-01T08:00:00Z"
-    got = short_line(repr(value), _SHOWN)
+    got = short_line(repr(value), _MAX_VALUE_CHARS)
     raise ValueError(f"{key}: {expected}, got {got}; correct the line")
 
 
@@ -360,7 +360,7 @@ def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
     complaints = [line for line in lines_of(errors) if line.strip()]
     last_complaint = ""
     if complaints:
-        last_complaint = short_line(complaints[-1], _SAID)
+        last_complaint = short_line(complaints[-1], _MAX_COMPLAINT_CHARS)
     if code:
         reason = last_complaint or f"exit code {code}"
         raise InputError(f"{host}: ssh: {reason}")
@@ -373,9 +373,11 @@ def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
     Raises `InputError` if it can't be started, takes too long or sends too much.
     """
     try:
-        return programs.run(command, environment.environ(), seconds=SECONDS, most=MOST_BYTES)
+        return programs.run(
+            command, environment.environ(), seconds=FETCH_SECONDS, most=MAX_FETCHED_BYTES
+        )
     except programs.Unfinished:
-        limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
+        limits = f"{FETCH_SECONDS:g} s or {MAX_FETCHED_BYTES // 1_000_000} MB"
         raise InputError(
             f"{host}: did not send its ledger within {limits}; name a later --since"
         ) from None

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.ledger import rates
-from judgekit.ledger.rates import LEAST, Interval, Quality, Stratum
+from judgekit.ledger.rates import MIN_COUNT, Interval, Quality, Stratum
 from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine
 from judgekit.ledger.store import LineFilter
 from judgekit.task_ids import same_blob
@@ -119,7 +119,7 @@ class Kpi(NamedTuple):
         """
         limit = self.limit
         interval = self.interval
-        if self.total < LEAST:
+        if self.total < MIN_COUNT:
             return "open"
 
         if interval is not None:
@@ -572,9 +572,9 @@ def assess_readiness(
 
 def _ask_for_verdicts(kpi: Kpi) -> str:
     """Request more verdicts if a measured KPI has too few; else return ""."""
-    if kpi.value is None or kpi.total >= LEAST:
+    if kpi.value is None or kpi.total >= MIN_COUNT:
         return ""
-    return f": at least {LEAST} verdicts are needed"
+    return f": at least {MIN_COUNT} verdicts are needed"
 
 
 def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:

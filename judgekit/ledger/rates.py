@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Quality: TypeAlias = Literal["good", "bad"]
 Wanted: TypeAlias = Mapping["GateWord", int]
 
-LEVEL = 0.95
-LEAST = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
-_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
-_STEP = 8  # labels are added in steps of one for each so many that are there already
+CONFIDENCE_LEVEL = 0.95
+MIN_COUNT = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
+_Z = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
+_LABELS_PER_STEP = 8  # labels are added in steps of one for each so many that are there already
 # The assumed share of good content in a stratum without labels: as if the gate were right.
 _GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
@@ -83,7 +83,7 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
 @lru_cache(maxsize=4096)
 def exact_interval(hits: int, total: int) -> Interval:
     """Return `hits / total` with its exact Clopper-Pearson interval. `total` can't be 0."""
-    tail_probability = (1 - LEVEL) / 2
+    tail_probability = (1 - CONFIDENCE_LEVEL) / 2
     low = binomial.lower(hits, total, tail_probability)
     high = binomial.upper(hits, total, tail_probability)
     return Interval(hits / total, low, high)
@@ -323,7 +323,7 @@ def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
 
     `start` is the stratum with only its real labels.
     """
-    added_labels = max(1, stratum.labels // _STEP)
+    added_labels = max(1, stratum.labels // _LABELS_PER_STEP)
     labels = min(stratum.verdicts, stratum.labels + added_labels)
     if start.labels:
         good_share = start.good / start.labels
@@ -338,7 +338,7 @@ def _measure_gap(measured: Rate, bar: float) -> float:
     It's 0 or less if the interval shows that already, and `inf` if there are too few labels.
     """
     interval = measured.interval
-    if interval is None or measured.labels < LEAST:
+    if interval is None or measured.labels < MIN_COUNT:
         return inf
     if measured.estimate is None:
         is_missed = interval.low > bar

@@ -45,22 +45,24 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.ledger.records import PushRecord
 
-MAX_BYTES = 32_000_000  # of one file; a day with more gets another one
-MAX_LINE = 16_000_000  # bytes: far above any real line
-LOCK = ".lock"
-KEY = ".quotes.key"
-SECONDS = 10.0  # a writer holds it for a millisecond; 20 at once wait for a fraction of a second
+MAX_FILE_BYTES = 32_000_000  # of one file; a day with more gets another one
+MAX_LINE_BYTES = 16_000_000  # bytes: far above any real line
+LOCK_FILE = ".lock"
+KEY_FILE = ".quotes.key"
+LOCK_SECONDS = 10.0  # long enough: a writer holds the lock for about a millisecond
 _SUFFIX = ".jsonl"
-_DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
-_MOST_SHOWN = 300  # characters of the message about a damaged line
+_FILE_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
+_MAX_PROBLEM_CHARS = 300  # characters of the message about a damaged line
 # People can't be asked to type these again, so wait until they're on the disk.
-_BY_HAND = (Label, OverrideLine, DismissalLine)
-_HASH = 12
-_READABLE = 40
-_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
-_FIRST = 2000
-_LAST = 2200  # years; Python's very first and last can't change time zones
-_AGO = re.compile(r"(\d{1,5})([hdw])")
+_TYPED_RECORDS = (Label, OverrideLine, DismissalLine)
+_HASH_DIGITS = 12
+_MAX_READABLE_CHARS = 40
+_LEDGER_NAME = re.compile(
+    rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_READABLE_CHARS - 1}}}-[0-9a-f]{{{_HASH_DIGITS}}}"
+)
+_FIRST_YEAR = 2000
+_LAST_YEAR = 2200  # years; Python's very first and last can't change time zones
+_TIME_AGO = re.compile(r"(\d{1,5})([hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
@@ -72,16 +74,16 @@ def home() -> Path:
 def explain_misplaced(record: Record) -> str:
     """Explain why a record from elsewhere can't be stored here; "" if it can."""
     # The project becomes a folder's name, so it mustn't lead out of the ledgers' folder.
-    if not _NAME.fullmatch(record.project):
+    if not _LEDGER_NAME.fullmatch(record.project):
         return "project: expected the name of a ledger"
-    if not _FIRST <= record.timestamp.year <= _LAST:
+    if not _FIRST_YEAR <= record.timestamp.year <= _LAST_YEAR:
         return "timestamp: not a time of a verdict"
     return ""
 
 
 def same_project(project: str, wanted: str) -> bool:
     """Whether `wanted` is the project's name, with or without its hash: `shop-3f9a02c1b7de`, `shop`."""
-    name_without_hash = project[: -_HASH - 1]
+    name_without_hash = project[: -_HASH_DIGITS - 1]
     return wanted in (project, name_without_hash)
 
 
@@ -91,7 +93,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
     Raises `UsageError` if it's none of these.
     """
     stripped = text.strip()
-    match = _AGO.fullmatch(stripped)
+    match = _TIME_AGO.fullmatch(stripped)
     try:
         if match:
             number, unit = match.groups()
@@ -206,15 +208,15 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
     try:
         with path.open("rb") as file:
             for number in count(1):
-                raw = file.readline(MAX_LINE)
+                raw = file.readline(MAX_LINE_BYTES)
                 if not raw:
                     return
 
-                is_too_long = len(raw) == MAX_LINE and not raw.endswith(b"\n")
+                is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
                 if is_too_long:
-                    on_damage(Damage(path, number, f"longer than {MAX_LINE} bytes"))
+                    on_damage(Damage(path, number, f"longer than {MAX_LINE_BYTES} bytes"))
                     while raw and not raw.endswith(b"\n"):  # skip the remainder
-                        raw = file.readline(MAX_LINE)
+                        raw = file.readline(MAX_LINE_BYTES)
                     continue
 
                 text = raw.strip()
@@ -241,11 +243,11 @@ def _describe_problem(raw: bytes, error: ValidationError) -> str:
     has_unknown_schema = first_error["type"].startswith("union_tag")
     if has_unknown_schema or not isinstance(json.loads(raw), dict):
         tag = first_error.get("ctx", {}).get("tag")
-        schema = short_line(str(tag or ""), _MOST_SHOWN)
+        schema = short_line(str(tag or ""), _MAX_PROBLEM_CHARS)
         if schema:
             return f"of a kind unknown to this version ({schema})"
         return "not a ledger line"
-    return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
+    return short_line(str(problem_in(raw, error)), _MAX_PROBLEM_CHARS)
 
 
 def parse_accepted(
@@ -332,7 +334,7 @@ def _parse_name(path: Path) -> tuple[date | None, int]:
 
     The part is 0, and the day None, if the name doesn't contain them.
     """
-    match = _DAY.fullmatch(path.name)
+    match = _FILE_NAME.fullmatch(path.name)
     if not match:
         return None, 0
     day_text, part_text = match.groups(default="0")
@@ -395,8 +397,8 @@ def _make_name(path: str) -> str:
     """Make a ledger's name from a path or URL: its last part and a hash, such as `shop-3f9a02c1b7de`."""
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
     safe_name = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
-    readable = safe_name.strip("-.")[:_READABLE]
-    return f"{readable or 'project'}-{digest[:_HASH]}"
+    readable = safe_name.strip("-.")[:_MAX_READABLE_CHARS]
+    return f"{readable or 'project'}-{digest[:_HASH_DIGITS]}"
 
 
 def _find_address(top: Path) -> str:
@@ -436,9 +438,9 @@ def _move_lines(former: Path, folder: Path) -> None:
             return
 
     # The ledger has lines already, so append these to its files.
-    with suppress(OSError), file_lock(folder / LOCK, timeout=SECONDS):
+    with suppress(OSError), file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS):
         for path in sorted(former.glob(f"*{_SUFFIX}")):
-            if not _DAY.fullmatch(path.name):
+            if not _FILE_NAME.fullmatch(path.name):
                 continue
             _append(folder / path.name, path.read_bytes(), durable=True)
             path.unlink()
@@ -506,11 +508,11 @@ class Ledger(NamedTuple):
             dated_lines.append((day, serialize_record(own_record)))
 
         # Wait until records typed by people are on the disk, so that they can't be lost.
-        has_typed_records = any(isinstance(record, _BY_HAND) for record in records)
+        has_typed_records = any(isinstance(record, _TYPED_RECORDS) for record in records)
         written_lines = 0
         try:
             environment.private_folder(str(self.folder))
-            with file_lock(self.folder / LOCK, timeout=SECONDS):
+            with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
                 for day, raw in dated_lines:
                     _append(self._find_file_with_room(day), raw, durable=has_typed_records)
                     written_lines += 1
@@ -521,7 +523,7 @@ class Ledger(NamedTuple):
         """Return the path of a day's first file that isn't full. It may not exist yet."""
         path = self.folder / f"{day}{_SUFFIX}"
         part = 0
-        while path.exists() and path.stat().st_size >= MAX_BYTES:
+        while path.exists() and path.stat().st_size >= MAX_FILE_BYTES:
             part += 1
             path = self.folder / f"{day}.{part}{_SUFFIX}"
         return path
@@ -558,11 +560,11 @@ class Ledger(NamedTuple):
 
     def _read_key(self) -> bytes:
         """Return the ledger's secret key for hashing quotes, creating it if needed; raises `LedgerError`."""
-        path = self.folder / KEY
+        path = self.folder / KEY_FILE
         try:
             if not path.exists():
                 environment.private_folder(str(self.folder))
-                with file_lock(self.folder / LOCK, timeout=SECONDS):
+                with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
                     # Another process may have created it while we waited for the lock.
                     if not path.exists():
                         secret = secrets.token_bytes(32)
@@ -581,7 +583,7 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     counts: Counter[str] = Counter()
     removed_verdicts: set[str] = set()
     try:
-        with nullcontext() if preview else file_lock(folder / LOCK, timeout=SECONDS):
+        with nullcontext() if preview else file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS):
             for path, day in list_files([folder]).items():
                 if day is None:
                     continue

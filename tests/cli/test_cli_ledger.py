@@ -626,8 +626,8 @@ def test_a_host_that_cannot_be_read(
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr(importing, "SECONDS", 1.0)
-    monkeypatch.setattr(importing, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(importing, "FETCH_SECONDS", 1.0)
+    monkeypatch.setattr(importing, "MAX_FETCHED_BYTES", 1_000_000)
     box(more)
     done = judgekit("triage", "--host", "box.example")
     assert (done.code, done.out) == (code, "")

@@ -14,7 +14,7 @@ from scripted import finding, scores
 
 from judgekit.cli.schema import build_json_schema
 from judgekit.ledger import DismissalLine, Ledger, VerdictLine
-from judgekit.ledger.store import KEY
+from judgekit.ledger.store import KEY_FILE
 
 if TYPE_CHECKING:
     from loopback import Answer
@@ -113,8 +113,8 @@ def test_the_ledger_keeps_no_quote_and_a_hash_that_no_one_else_can_make(
     assert "old server" not in path.read_text()
     none, first, second = (each.quote_hash for each in verdicts(work)[0].findings)
     assert (none, len(first), first != second) == ("", 64, True)
-    assert (ledger.folder / KEY).stat().st_mode & 0o777 == 0o600
-    (ledger.folder / KEY).unlink()  # as in another ledger
+    assert (ledger.folder / KEY_FILE).stat().st_mode & 0o777 == 0o600
+    (ledger.folder / KEY_FILE).unlink()  # as in another ledger
     gate(served)
     assert verdicts(work)[1].findings[1].quote_hash not in (first, "")
 

@@ -424,7 +424,7 @@ def test_a_prompt_does_not_wait_for_it(
     monkeypatch.setattr(client, "HEALTH_SECONDS", 0.05)
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_DEADLINE", "3600")
-    monkeypatch.setattr(judged, "MOST_SECONDS", 3600.0)  # this test would never end
+    monkeypatch.setattr(judged, "MAX_SECONDS", 3600.0)  # this test would never end
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}
     payload["cwd"] = str(project)
     with stopped(home):

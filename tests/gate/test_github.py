@@ -467,7 +467,7 @@ def test_it_is_never_too_long() -> None:
     body = issues.build_issue(
         disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), with_text=True
     ).body
-    assert len(body) < issues.MAX_BODY
+    assert len(body) < issues.MAX_BODY_CHARS
     assert "and 40 more files" in body
     assert "more\n~~~" in body  # findings
     assert "judgekit override" in body

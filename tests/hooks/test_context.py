@@ -146,12 +146,12 @@ def test_it_never_exceeds_what_the_client_takes() -> None:
         candidate("t" * 1000, f"n{number}" * 50, tags=("x" * 100,) * 50) for number in range(40)
     ]
     text = render(*many, mentioned=tuple(many))
-    assert len(text) <= context.LIMIT
+    assert len(text) <= context.MAX_CONTEXT_CHARS
     assert text.count("<result ") > 5
     ET.fromstring(f"<all>{text}</all>")
     pins = tuple(candidate("t" * 200, f"p{number}" * 50) for number in range(40))
     text = render(candidate("Found"), pinned=pins, mentioned=(candidate("Hint"),))
-    assert len(text) <= context.LIMIT
+    assert len(text) <= context.MAX_CONTEXT_CHARS
     assert "Found" not in text
     assert "1 more memory may be about: Hint" in text
     for title in ("x" * 10_000, "</memory-context>" * 600, "\u202e\u200b" * 5_000 + "tail"):
@@ -229,7 +229,7 @@ def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> N
 def test_the_log_is_bounded(
     logged: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(explain, "MAX_LOG_BYTES", 1_000)
     for _ in range(12):
         ask(logged)
     sizes = [path.stat().st_size for path in Path(explain.get_log_path()).parent.iterdir()]
@@ -262,7 +262,9 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
     assert context.take_due_notes("/p", ["a", "b"], now) == ["a", "b"]
     assert context.take_due_notes("/p", ["b", "c"], now + 60) == ["c"]
     assert context.take_due_notes("/other", ["a"], now + 60) == ["a"]
-    assert context.take_due_notes("/p", ["a", "b", "c"], now + context.AGAIN + 1) == ["a", "b"]
+    assert context.take_due_notes(
+        "/p", ["a", "b", "c"], now + context.REPORT_AGAIN_SECONDS + 1
+    ) == ["a", "b"]
     assert context.take_due_notes("/p", ["a"], now) == ["a"], (
         "a clock that was put back does not silence anything"
     )

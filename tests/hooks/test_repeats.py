@@ -84,7 +84,7 @@ def test_a_memory_is_mentioned_once_and_injected_all_the_same(
 
 
 def test_the_state_is_small_private_and_says_nothing(store: MemoryStore, told: Told) -> None:
-    for number in range(repeats.SESSIONS + 50):
+    for number in range(repeats.MIN_SESSIONS + 50):
         session = repeats.HookSession(
             repeats.get_session_path(f"s{number}"), str(store.project), 20
         )
@@ -93,8 +93,8 @@ def test_the_state_is_small_private_and_says_nothing(store: MemoryStore, told: T
     told()
     folder = Path(environment.state_home()) / "sessions"
     files = list(folder.iterdir())
-    assert len(files) == repeats.SESSIONS
-    (path,) = (file for file in files if file.stat().st_mtime > repeats.SESSIONS + 50)
+    assert len(files) == repeats.MIN_SESSIONS
+    (path,) = (file for file in files if file.stat().st_mtime > repeats.MIN_SESSIONS + 50)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text()
     assert "jwt" not in text.lower()

@@ -38,7 +38,7 @@ from scripted import (
 from judgekit.config.settings import user_file
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.hooks import claude_code, entries, judged
-from judgekit.hooks.context import PATIENCE
+from judgekit.hooks.context import READ_SECONDS
 from judgekit.judging import fence, search
 from judgekit.judging.verdict import Decision, RubricRef, Selection, SelectOpinion
 from judgekit.providers import litellm, replay
@@ -515,9 +515,9 @@ def test_importing_litellm_costs_no_call_its_time_but_the_deadlines(
 def test_judging_ends_before_the_client_gives_up(
     hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert search.HOOK_SECONDS == judged.MOST_SECONDS  # here as in the engine
+    assert search.HOOK_SECONDS == judged.MAX_SECONDS  # here as in the engine
     start_and_end = 3  # seconds, on a busy machine
-    assert PATIENCE + search.HOOK_SECONDS + start_and_end < entries.TIMEOUT
+    assert READ_SECONDS + search.HOOK_SECONDS + start_and_end < entries.TIMEOUT
     monkeypatch.setattr(search, "HOOK_SECONDS", 1.0)
     began = time.monotonic()
     with Loopback(SILENT) as server:

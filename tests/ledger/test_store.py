@@ -79,7 +79,7 @@ def test_lines_follow_each_other_in_private_files(
     modes = {path.name: path.stat().st_mode & 0o777 for path in ledger.folder.parent.rglob("*")}
     days = {"2026-03-19.jsonl": 0o600, "2026-03-20.jsonl": 0o600}
     assert modes == {"one": 0o700, ".lock": 0o600, **days}
-    monkeypatch.setattr(store, "MAX_BYTES", 4)  # a full file is followed by another
+    monkeypatch.setattr(store, "MAX_FILE_BYTES", 4)  # a full file is followed by another
     for each in "efghijklmno":
         last = add(ledger, each)
     assert (read(ledger)[0], last.name) == (list("abcdefghijklmno"), "2026-03-20.11.jsonl")
@@ -127,8 +127,8 @@ def test_a_ledger_that_another_process_holds_is_said(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(ledger, "a")
-    monkeypatch.setattr(store, "SECONDS", 0.05)
-    lock = file_lock(ledger.folder / store.LOCK, timeout=1)
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.05)
+    lock = file_lock(ledger.folder / store.LOCK_FILE, timeout=1)
     with lock, pytest.raises(LedgerError, match="held by another process"):
         add(ledger, "b")
 
@@ -191,7 +191,7 @@ def test_only_damaged_lines_are_not_read(ledger: Ledger, monkeypatch: pytest.Mon
     first = path.read_bytes().strip()
     newer = json.loads(first) | {"id": "third", "new_field": 1}
     newer["rubric"]["new_field"] = newer["rounds"][0]["new_field"] = {"deep": []}
-    monkeypatch.setattr(store, "MAX_LINE", 4000)
+    monkeypatch.setattr(store, "MAX_LINE_BYTES", 4000)
     lines = [
         *(first, b"", b"\x00\x00\x00", b"\xff\xfe{}", b"[1]", b"{}"),
         b'{"schema": "judgekit/verdict@9", "id": "x"}',
@@ -417,13 +417,13 @@ def test_each_line_is_handed_on_once_if_later(
     assert send_unsent(ledger, Team()) == (1, ["one of them is odd"])
     assert sent(ledger) == ""
     add(ledger, "abcdefg")
-    monkeypatch.setattr(export, "MOST_LINES", 2)
+    monkeypatch.setattr(export, "MAX_BATCH_LINES", 2)
     away = Team(most=4)
     with pytest.raises(JudgekitError, match="away"):
         send_unsent(ledger, away)
     assert away.ids == list("abcd")
     assert send_unsent(ledger, Team(), seconds=0)[0] == 2
-    with file_lock(ledger.folder / export.LOCK, timeout=1):  # of two at once one does it
+    with file_lock(ledger.folder / export.LOCK_FILE, timeout=1):  # of two at once one does it
         assert sent(ledger) == ""
     assert sent(ledger) == "g"
 
@@ -432,7 +432,7 @@ def test_damage_holds_up_nothing_and_a_new_file_is_handed_on_anew(ledger: Ledger
     path = add(ledger, "a")
     whole = path.read_bytes()
     path.write_bytes(b"{broken\n" + whole + whole[:20])
-    (ledger.folder / export.PLACES).write_text("[nonsense")
+    (ledger.folder / export.PROGRESS_FILE).write_text("[nonsense")
     assert sent(ledger) == "a"
     path.write_bytes(b"{broken\n" + whole + whole.replace(b'"a"', b'"b"'))
     assert sent(ledger) == "b"

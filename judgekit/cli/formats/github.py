@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     Record: TypeAlias = Mapping[str, Any]
 
 _LEVELS = {"reject": "error"}  # anything else that isn't accepted is a warning
-_MOST_ROWS = 10
-_MOST_CHARS = 2_000  # in a message
+_MAX_ROWS = 10
+_MAX_MESSAGE_CHARS = 2_000  # in a message
 # docs.github.com/actions/reference/workflow-commands: the escapes that the runner decodes.
 _IN_MESSAGES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _IN_PROPERTIES = {**_IN_MESSAGES, ":": "%3A", ",": "%2C"}
@@ -79,7 +79,7 @@ def render_rows(results: RowResults) -> str:
     if Path(results.rows.name).is_file():  # not standard input or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
 
-    most_rows = results.worst or _MOST_ROWS
+    most_rows = results.worst or _MAX_ROWS
     for row in results.summary.worst[:most_rows]:
         scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
         parts = [text for text in (scores, row.reasoning) if text]
@@ -163,7 +163,9 @@ def _annotate(level: str, message: str, **properties: object) -> str:
     for name, value in properties.items():
         one_line = escaped(str(value))
         assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
-    harmless_message = disarmed(visible(message[:_MOST_CHARS]).strip())  # can have multiple lines
+    harmless_message = disarmed(
+        visible(message[:_MAX_MESSAGE_CHARS]).strip()
+    )  # can have multiple lines
     encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
 

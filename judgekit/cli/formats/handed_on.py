@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-_MOST_BYTES = 64_000_000
+_MAX_FILE_BYTES = 64_000_000
 
 
 class GateRecords(NamedTuple):
@@ -103,7 +103,7 @@ class Checkout(NamedTuple):
         try:
             path = self.folder / str(subject["path"])
             with path.open("rb") as file:
-                data = file.read(_MOST_BYTES)
+                data = file.read(_MAX_FILE_BYTES)
         except (OSError, ValueError):
             return ""
         if hashlib.sha256(data).hexdigest() != subject["sha256"]:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-MOST_CHARS = 60_000  # in a comment; GitHub accepts 65,536
-_MOST_ROWS = 50  # in a table
-_MOST_CELL = 300  # characters of a text in a table
-_MOST_FINDING = 600  # characters of each line of a finding
+MAX_COMMENT_CHARS = 60_000  # in a comment; GitHub accepts 65,536
+_MAX_ROWS = 50  # in a table
+_MAX_CELL_CHARS = 300  # characters of a text in a table
+_MAX_FINDING_CHARS = 600  # characters of each line of a finding
 _SHOWN_ROWS = 10  # in a table about rows
 _SIGNS = {"accept": "✅", "reject": "❌", "improve": "⚠️", PASSES: "✅", STOPS: "❌"}
 _OPEN = "❔"  # undetermined, or for a person to decide
@@ -157,7 +157,7 @@ def _write_comment(
         details = _write_details(line)
         if not details:
             continue
-        if len(text) + len(details) > MOST_CHARS:
+        if len(text) + len(details) > MAX_COMMENT_CHARS:
             left_out += 1
         else:
             text += f"\n\n{details}"
@@ -171,9 +171,9 @@ def _write_comment(
 
 def _cut_at_line(text: str) -> str:
     """Cut a comment that's too long after a line."""
-    if len(text) <= MOST_CHARS:
+    if len(text) <= MAX_COMMENT_CHARS:
         return text
-    whole_lines, _, _ = text[:MOST_CHARS].rpartition("\n")
+    whole_lines, _, _ = text[:MAX_COMMENT_CHARS].rpartition("\n")
     return f"{whole_lines}\n\n…"
 
 
@@ -185,12 +185,12 @@ def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
     has_commits = any(line.commit for line in lines)
     commit_header = ["commit"] if has_commits else []
     header = ["", "verdict", "document", *commit_header, "scores", "why"]
-    rows = [_render_verdict_cells(line, has_commits=has_commits) for line in lines[:_MOST_ROWS]]
+    rows = [_render_verdict_cells(line, has_commits=has_commits) for line in lines[:_MAX_ROWS]]
     table = _write_table(header, rows)
-    if len(lines) <= _MOST_ROWS:
+    if len(lines) <= _MAX_ROWS:
         return [table]
 
-    words = Counter(line.word for line in lines[_MOST_ROWS:])
+    words = Counter(line.word for line in lines[_MAX_ROWS:])
     counts = ", ".join(f"{count} {word}" for word, count in words.items())
     return [table, f"and {counts} more"]
 
@@ -211,7 +211,7 @@ def _render_verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
         format_inline(line.name),
         *commit_cells,
         escape_prose(scores),
-        escape_prose(reason, _MOST_CELL),
+        escape_prose(reason, _MAX_CELL_CHARS),
     ]
 
 
@@ -225,7 +225,7 @@ def _write_details(line: _Line) -> str:
     for finding in verdict["findings"]:
         for text in render_finding(finding):
             indent = " " * (len(text) - len(text.lstrip()))
-            finding_texts.append(wrap(text.strip(), _MOST_FINDING, indent, f"{indent}  "))
+            finding_texts.append(wrap(text.strip(), _MAX_FINDING_CHARS, indent, f"{indent}  "))
         dismissed = finding.get("dismissed")
         if dismissed:
             finding_texts.append(f"  dismissed by {dismissed['who']}")
@@ -264,7 +264,7 @@ def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
         if name in _NAMES:
             cells.append(format_inline(text))
         else:
-            cells.append(escape_prose(text, _MOST_CELL))
+            cells.append(escape_prose(text, _MAX_CELL_CHARS))
     return cells
 
 

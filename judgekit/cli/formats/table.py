@@ -39,7 +39,7 @@ _GATE_COLOURS = {
     UNKNOWN: COLOURS["undetermined"],
 }
 _WORD_WIDTH = 12
-_MOST_REASONS = 400  # characters in the line of a row
+_MAX_REASON_CHARS = 400  # characters in the line of a row
 _BARS = "▁▂▃▄▅▆▇█"
 _COST_SOURCES = {
     "provider": " (as the provider reports)",
@@ -167,7 +167,7 @@ def render_row(word: str, row_id: str, columns: Record) -> str:
 
     head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
     reason = columns.get("error") or columns.get("reasoning") or ""
-    reasons = short_line(str(reason), _MOST_REASONS)
+    reasons = short_line(str(reason), _MAX_REASON_CHARS)
     plain_line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
     # Add the colour last, because its codes would count as width.
     return _colour_word(word) + plain_line.removeprefix(word.upper())
