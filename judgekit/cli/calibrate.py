@@ -235,9 +235,8 @@ def _say_calibration(calibration: Calibration) -> None:
         middle = len(curve.points) // 2
         points = [curve.points[0], curve.points[middle], curve.points[-1]]
         shares_by_leaning = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
-        shares = ", ".join(
-            dict.fromkeys(shares_by_leaning)
-        )  # in a short curve, points can coincide
+        # In a short curve, points can coincide.
+        shares = ", ".join(dict.fromkeys(shares_by_leaning))
         say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 

@@ -90,9 +90,8 @@ def check(
     endpoints = {}
     for tier in panel.endpoints.values():
         for endpoint in tier:
-            endpoints[endpoint.model] = (
-                endpoint  # ask a model only once, even if it's in multiple tiers
-            )
+            # Ask a model only once, even if it's in multiple tiers.
+            endpoints[endpoint.model] = endpoint
 
     # The shared judge counts like a model.
     server_code = _check_shared_judge() if name is None else None

@@ -200,9 +200,8 @@ def count_changed_lines(
             if not added.isdigit():  # for binary files, git prints `-` instead of a number
                 continue
             changed_lines = max(int(added), int(removed))
-            counts[path] = max(
-                changed_lines, counts.get(path, 0)
-            )  # keep another update's higher count
+            # Another update of the same path may have a higher count.
+            counts[path] = max(changed_lines, counts.get(path, 0))
 
     return counts
 

@@ -235,9 +235,8 @@ class _Examination:
 
     def _note_gap(self, gap: str) -> None:
         """Note that files can only be compared with the newest state of the other side."""
-        side = (
-            escaped(self.update.remote_ref) or "the base"
-        )  # outside a push, there's no remote ref
+        # Outside a push, there's no remote ref.
+        side = escaped(self.update.remote_ref) or "the base"
         effect = f"files that differ from {side} are judged, whoever changed them"
         self.pushed.notes.append(f"{gap}; {effect}")
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     # The memories to inject in full, and those to mention as a hint.
     Shown: TypeAlias = tuple[list[Candidate], list[Candidate]]
 
-READ_SECONDS = (
-    5.0  # seconds for reading new files; with a judge's the client waits longer than both
-)
+# Seconds for reading new files. The client waits longer than these and a judge's together.
+READ_SECONDS = 5.0
 MAX_CONTEXT_CHARS = 10_000  # characters that the client takes
 PINNED = "pinned"
 JOINED = " > "  # between a title and the section
@@ -126,7 +125,7 @@ def render_context(
 ) -> str:
     """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
 
-    `descriptions` are the categories' descriptions, by store. Memories beyond `MAX_CONTEXT_CHARS` are dropped.
+    `descriptions` are the categories' descriptions by store. Memories beyond `MAX_CONTEXT_CHARS` are dropped.
     """
     injected, mentioned = shown
     # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
@@ -159,9 +158,8 @@ def _render_head(
     descriptions: Mapping[str, str],
 ) -> str:
     """Render a store's opening tag with its path and the descriptions of its categories."""
-    categories = dict.fromkeys(
-        [candidate.category for candidate, _ in store_pairs]
-    )  # ordered, unique
+    # A dict drops duplicates and keeps the order.
+    categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])
     described_categories = []
     for category in categories:
         if category in descriptions:

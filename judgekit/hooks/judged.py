@@ -152,9 +152,8 @@ def _judge(
         watchdog.extend(seconds + _IMPORT_SECONDS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    watchdog.extend(
-        seconds + _SLACK_SECONDS + _SLACK_SECONDS / 2
-    )  # slightly longer than the call below may take
+    # Allow slightly more time than the call below may take.
+    watchdog.extend(seconds + _SLACK_SECONDS + _SLACK_SECONDS / 2)
     return client.call(
         "select",
         lambda: _write_request(prompt, candidates, payload, configured.project),

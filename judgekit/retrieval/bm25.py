@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 POOL = 80  # hits that are scored; a page of results is far smaller
 # Terms are looked up until they have this many occurrences; the more frequent rest only counts in scoring: 1
 # ms.
-POSTINGS = 4_000
+MAX_POSTINGS = 4_000
 QUICK_POOL = 30
-QUICK_POSTINGS = 2_500  # the same for a prompt, for which at most three hits are shown
-LEADING = 20  # long entries whose sections are read
-QUICK_LEADING = 6  # the same for a prompt, by all its parts
-LEAST_LEADING = 2  # of each of several parts
-PASSAGE = 0.5  # weight of an entry's best section in the order; the whole entry weighs 1
-SECOND = 0.7  # share of the best section's BM25 from which a second one is named
-LEAST = 5  # hits of each of several parts
-PROMINENT = 2  # columns: title and tags
-_ENOUGH = 2  # how often (in pools) the chosen terms must occur, whatever that costs
-_MAX_BODY = 8_000  # characters of a body's stems that are read
+QUICK_MAX_POSTINGS = 2_500  # the same for a prompt, for which at most three hits are shown
+MAX_LEADING = 20  # long entries whose sections are read
+QUICK_MAX_LEADING = 6  # the same for a prompt, by all its parts
+MIN_LEADING = 2  # of each of several parts
+SECTION_WEIGHT = 0.5  # weight of an entry's best section in the order; the whole entry weighs 1
+SECOND_SECTION_SHARE = 0.7  # share of the best section's BM25 from which a second one is named
+MIN_HITS_PER_PART = 5  # hits of each of several parts
+PROMINENT_COLUMNS = 2  # columns: title and tags
+_ENOUGH_POOLS = 2  # how often (in pools) the chosen terms must occur, whatever that costs
+_MAX_BODY_CHARS = 8_000  # characters of a body's stems that are read
 _BEGINNING_CHARS = 700  # of the body of a long entry that doesn't lead, searched for neighbours
-_BEGINNING = 300  # words at the start of a column that show an entry's subject
-_MOST_WORDS = 300  # looked up for their rarity
+_BEGINNING_WORDS = 300  # words at the start of a column that show an entry's subject
+_MAX_WORDS = 300  # looked up for their rarity
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
 _LEADING_COLUMNS = 8  # how many columns of `_ENTRIES_IN` precede these
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _STARTING = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
-_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, %s,
+_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY_CHARS}), c3, problem IS NOT NULL, %s, %s,
     {COLUMNS} FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
 # Substitutes for columns that an earlier index doesn't have.
 _LANGUAGE_BEFORE = "'english'"
 _SECTIONS_BEFORE = "0"
-_BODY = 2
+_BODY_COLUMN = 2
 _BODY_FROM = "SELECT substr(c2, ?) FROM text_content WHERE id = ?"
 _MATCHES_IN = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
@@ -150,9 +150,9 @@ def match_parts(
     patterns = list_patterns(terms)
     _count_terms(opened, entries, patterns)
 
-    leading_count = LEADING
+    leading_count = MAX_LEADING
     if quick:
-        leading_count = max(QUICK_LEADING // len(numbers_by_part), LEAST_LEADING)
+        leading_count = max(QUICK_MAX_LEADING // len(numbers_by_part), MIN_LEADING)
     hits_by_part = []
     for part, entry_numbers in numbers_by_part:
         entries_of_part = [entry for number, entry in entries.items() if number in entry_numbers]
@@ -170,13 +170,13 @@ def _choose_entries(
     before, are very frequent.
     """
     part_count = len(parts) or 1
-    pool_of_part = max(pool // part_count, min(pool, LEAST))
-    enough_occurrences = _ENOUGH * pool_of_part
-    most_occurrences = POSTINGS
+    pool_of_part = max(pool // part_count, min(pool, MIN_HITS_PER_PART))
+    enough_occurrences = _ENOUGH_POOLS * pool_of_part
+    most_occurrences = MAX_POSTINGS
     if quick:
         pool_of_part = min(pool_of_part, QUICK_POOL)
         enough_occurrences = 1
-        most_occurrences = QUICK_POSTINGS // part_count
+        most_occurrences = QUICK_MAX_POSTINGS // part_count
 
     def count_rarest(part: Part) -> int:
         """Count the entries with a part's rarest term."""
@@ -187,8 +187,8 @@ def _choose_entries(
     numbers_by_part: list[tuple[Part, set[int]]] = []
     for part in sorted(parts, key=count_rarest):
         occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
-        has_frequent_terms_only = count_rarest(part) > QUICK_POSTINGS
-        is_too_costly = has_frequent_terms_only or occurrences > QUICK_POSTINGS
+        has_frequent_terms_only = count_rarest(part) > QUICK_MAX_POSTINGS
+        is_too_costly = has_frequent_terms_only or occurrences > QUICK_MAX_POSTINGS
         # Search for the first part at any cost, so that a prompt of frequent words finds something.
         if quick and is_too_costly and numbers_by_part:
             break  # the remaining parts have even more frequent terms
@@ -348,7 +348,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         entries[number] = entry
         entry.has_stop_words = language != ""  # "" if the language isn't known
         entry.section_count = section_count
-        entry.is_cut = len(body) == _MAX_BODY  # the query doesn't return more
+        entry.is_cut = len(body) == _MAX_BODY_CHARS  # the query doesn't return more
         if entry.is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up_sizes(sizes)
@@ -471,7 +471,7 @@ def _add_passages(
         average_length = 1
 
     for hit, entry in other_pairs:
-        hit.bm25 /= 1 + PASSAGE  # as if the best section's score were 0
+        hit.bm25 /= 1 + SECTION_WEIGHT  # as if the best section's score were 0
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
 
     for hit, entry in leading_pairs:
@@ -490,9 +490,9 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
     passages_by_entry = passages.read_passages(opened, numbers)
     for entry in unread_entries:
         if entry.is_cut:
-            values = (_MAX_BODY + 1, entry.number)  # SQLite counts characters from 1
+            values = (_MAX_BODY_CHARS + 1, entry.number)  # SQLite counts characters from 1
             (unread_body,) = opened.connection.execute(_BODY_FROM, values).fetchone()
-            entry.columns[_BODY] += unread_body
+            entry.columns[_BODY_COLUMN] += unread_body
             entry.indexed_terms.clear()
             _count_in_entry(entry, patterns, opened.profile)
             entry.is_cut = False
@@ -519,7 +519,7 @@ def _add_best_passage(
     sections = entry.passages or []
     scores = _score_passages(sections, entry, part, profile, average)
     best_score = max(scores, default=0.0)
-    hit.bm25 = (hit.bm25 + PASSAGE * best_score) / (1 + PASSAGE)
+    hit.bm25 = (hit.bm25 + SECTION_WEIGHT * best_score) / (1 + SECTION_WEIGHT)
 
     # Don't list sections that match only because of the entry's title.
     numbers = [number for number, section in enumerate(sections) if section.frequencies]
@@ -533,7 +533,7 @@ def _add_best_passage(
     for number in other_numbers:
         other_section = sections[number]
         overlaps = other_section.start < best_section.end and other_section.end > best_section.start
-        if not overlaps and scores[number] >= SECOND * best_score:
+        if not overlaps and scores[number] >= SECOND_SECTION_SHARE * best_score:
             hit.sections.append(passages.name_section(other_section, number, hit.title))
             break
 
@@ -628,11 +628,11 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
     """List the first words of a hit's section, or of each column. They usually show the subject."""
     if hit.sections:
-        return hit.passage.split()[:_BEGINNING]
+        return hit.passage.split()[:_BEGINNING_WORDS]
     words: list[str] = []
     for column in entry.columns:
         # Limit the splits, since a column can be long. The last piece is the unsplit rest, so drop it.
-        words += column.split(" ", _BEGINNING)[:_BEGINNING]
+        words += column.split(" ", _BEGINNING_WORDS)[:_BEGINNING_WORDS]
     return words
 
 
@@ -652,7 +652,7 @@ def _find_typical_words(
 
     # Skip single characters, and pieces of Chinese, Thai and Korean words.
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
-    words = words[:_MOST_WORDS]
+    words = words[:_MAX_WORDS]
     rarities = {}
     for word, count in index_file.count_entries_by_stem(opened.connection, words).items():
         if count > 1:  # a word in a single entry doesn't show that entries are alike

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 HOOK_SECONDS = 6.0  # of the nine that a prompt has: in the rest the built-in index can answer
-MAX_OUTPUT = 1_000_000  # bytes
-_QUERY = 4_000  # characters sent to the program
+MAX_OUTPUT_BYTES = 1_000_000  # bytes
+_MAX_QUERY_CHARS = 4_000  # characters sent to the program
 _NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
-_TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
+_TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_CHARS}
 _MAX_TAGS = 20
-_TAG = 40
+_MAX_TAG_CHARS = 40
 _SECRET_WORDS = (
     "PASS",
     "TOKEN",
@@ -45,9 +45,9 @@ _SECRET_WORDS = (
     "URL",
     "PROXY",
 )  # in the names of variables
-_MESSAGE = 200  # characters of the program's message
-_LEAST_SECRET = 6  # characters of a secret in them
-_MOST = 1e15  # of a score
+_MAX_MESSAGE_CHARS = 200  # characters of the program's message
+_MIN_SECRET_CHARS = 6  # characters of a secret in them
+_MAX_SCORE = 1e15  # of a score
 _INSIDE = "JUDGEKIT_INSIDE"
 _FORM = 'expected {"candidates": [...]}, or a candidate a line'
 
@@ -107,7 +107,7 @@ def ask(
 
     argv = [program, *map(os.path.expanduser, command[1:])]
     limit = options["limit"]
-    request = {"query": query[:_QUERY], "k": limit, "project": options["project"]}
+    request = {"query": query[:_MAX_QUERY_CHARS], "k": limit, "project": options["project"]}
     output = _run_program(argv, request, environ, seconds)
 
     profiles = options.get("profiles") or Profiles(bundled())
@@ -138,7 +138,7 @@ def _run_program(
     try:
         text = quickjson.dumps_ascii(request)
         code, output, errors = programs.run(
-            argv, visible_environ, text, seconds=seconds, most=MAX_OUTPUT
+            argv, visible_environ, text, seconds=seconds, most=MAX_OUTPUT_BYTES
         )
     except programs.Unfinished as error:
         raise CommandError(str(error)) from None
@@ -149,7 +149,7 @@ def _run_program(
         filled_lines = [line for line in lines_of(errors) if line.strip()]
         message = filled_lines[0] if filled_lines else "no message"
         message = _hide_secrets(message, visible_environ)
-        raise CommandError(f"exit code {code}: {short_line(message, _MESSAGE)}")
+        raise CommandError(f"exit code {code}: {short_line(message, _MAX_MESSAGE_CHARS)}")
     return output.decode("utf-8", "replace")
 
 
@@ -157,7 +157,7 @@ def _hide_secrets(line: str, environ: Mapping[str, str]) -> str:
     """Remove the values of variables such as `API_KEY` from a message, which people may share."""
     for variable, value in environ.items():
         is_secret = any(word in variable for word in _SECRET_WORDS)
-        if is_secret and len(value) >= _LEAST_SECRET:
+        if is_secret and len(value) >= _MIN_SECRET_CHARS:
             line = line.replace(value, "[key]")
     return line
 
@@ -232,7 +232,7 @@ def _build_candidate(
         texts[name] = visible(text[:most_chars])
 
     all_tags = item.get("tags") or []
-    tags = tuple([short_line(tag, _TAG) for tag in all_tags[:_MAX_TAGS]])
+    tags = tuple([short_line(tag, _MAX_TAG_CHARS) for tag in all_tags[:_MAX_TAGS]])
     hit = Candidate(
         names["id"],
         names["title"],
@@ -247,7 +247,7 @@ def _build_candidate(
     hit.path = hit.place
     # A missing text or snippet is replaced by the other one.
     hit.text = texts["text"] or texts["snippet"]
-    hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_LIMIT]
+    hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_CHARS]
     hit.score = float(item.get("score") or 0)
     _set_confidence(hit, item.get("confidence"), labels)
     return hit
@@ -279,7 +279,7 @@ def _find_problem(item: dict[str, Any]) -> str:
         return "tags: expected a list of texts"
 
     score = item.get("score")
-    is_valid_score = score is None or (_is_number(score) and abs(score) < _MOST)
+    is_valid_score = score is None or (_is_number(score) and abs(score) < _MAX_SCORE)
     if not is_valid_score:
         return "score: expected a number"
 

@@ -52,19 +52,19 @@ if TYPE_CHECKING:
 
 # Evidence (natural logarithm of a likelihood ratio) that differs by less counts as equal.
 SAME_EVIDENCE = 1.0
-HEADED = 0.8  # weight of a match in a text's heading; one in its title weighs 1
-SURE = 2.0  # weight of a confidence in the order; the best score weighs 1
+HEADING_WEIGHT = 0.8  # weight of a match in a text's heading; one in its title weighs 1
+CONFIDENCE_WEIGHT = 2.0  # weight of a confidence in the order; the best score weighs 1
 SEVERAL_TERMS = 2  # words in common
-NEAR = 3  # words apart, at most, to count as close together
-PAIRS = 6  # pairs required at most: no text repeats a long prompt
-MOST_MATCHED = 5  # terms: as good as more
-ASKED = 0.8  # the probability from which a part of a prompt is clearly a request
-ONE_WORD = 0.4  # least share of a part's rarity for one title word to suffice
-AHEAD = 1.25  # how many times any other hit's BM25 a hit needs to stand out
-LONG = 25  # words of a body, beyond which it has some query words by chance
+NEAR_WORDS = 3  # words apart, at most, to count as close together
+MAX_PAIRS = 6  # pairs required at most: no text repeats a long prompt
+MAX_MATCHED = 5  # terms: as good as more
+CLEAR_REQUEST = 0.8  # the probability from which a part of a prompt is clearly a request
+TITLE_WORD_SHARE = 0.4  # least share of a part's rarity for one title word to suffice
+STANDS_OUT_FACTOR = 1.25  # how many times any other hit's BM25 a hit needs to stand out
+LONG_BODY_WORDS = 25  # words of a body, beyond which it has some query words by chance
 NEAR_CHARS = 4_000  # characters of an entry that are searched for `near`
 MAX_ODDS = 12.0  # of `odds`, either way
-UNKNOWN = 0.5  # `titled` if no title has any word of the query
+UNKNOWN_TITLED = 0.5  # `titled` if no title has any word of the query
 COMMAND = "command"  # the kind of candidates from a user's program
 UNRATED = "unrated"  # their label, if the program gave no confidence
 # Hits of a prompt that are rated: on labelled prompts as good as five times as many.
@@ -73,17 +73,17 @@ INJECTED_LABEL = "high"
 # Two texts say the same if they share this many of their distinct words. Pages of real documentation about
 # different things share up to .784 (how to install a program with two package managers); a note of twenty
 # words in which two were replaced shares .82.
-SAME_WORDS = 0.8
-LEAST_KEPT = 0.6  # share of the older text in a newer one that only adds to it
-_SAMPLED = 12  # words sampled across a text, enough to distinguish most pairs
-_MOST_MISSING = 4  # sampled words that may be missing from the other text
+SAME_WORDS_SHARE = 0.8
+MIN_KEPT_SHARE = 0.6  # share of the older text in a newer one that only adds to it
+_SAMPLE_WORDS = 12  # words sampled across a text, enough to distinguish most pairs
+_MAX_MISSING_WORDS = 4  # sampled words that may be missing from the other text
 OLD_DAYS = 90  # an older entry says its age
-_DAY = 86_400  # seconds
+_DAY_SECONDS = 86_400  # seconds
 _MONTH = 365.25 / 12  # days
-_MONTHS_SAID = 24  # from here on an age is given in years
+_MAX_MONTHS = 24  # from here on an age is given in years
 # 2 January 1980, in seconds: archives and builds that don't keep times give files earlier ones.
-_EARLIEST = 315_619_200
-_DIGITS = 6  # of a score relative to the best: equal up to here is a tie
+_EARLIEST_TIME = 315_619_200
+_SCORE_DIGITS = 6  # of a score relative to the best: equal up to here is a tie
 
 
 class FoundSection:
@@ -222,12 +222,12 @@ class Candidate:
         """Describe the candidate's age, such as "7 months" or "2 years"; "" if it's recent or unknown."""
         if now is None:
             now = time.time()
-        days = (now - self.updated) / _DAY
-        is_unknown = self.updated < _EARLIEST
+        days = (now - self.updated) / _DAY_SECONDS
+        is_unknown = self.updated < _EARLIEST_TIME
         if is_unknown or days <= OLD_DAYS:
             return ""
         months = round(days / _MONTH)
-        if months < _MONTHS_SAID:
+        if months < _MAX_MONTHS:
             return f"{months} months"
         return f"{months // 12} years"
 
@@ -317,10 +317,10 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
             continue
         last_positions[number] = position
         for neighbour in (number - 1, number + 1):
-            if neighbour in last_positions and position - last_positions[neighbour] <= NEAR:
+            if neighbour in last_positions and position - last_positions[neighbour] <= NEAR_WORDS:
                 near_pairs.add(min(number, neighbour))
 
-    pair_count = min(len(words) - 1, PAIRS)
+    pair_count = min(len(words) - 1, MAX_PAIRS)
     return min(len(near_pairs) / pair_count, 1.0)
 
 
@@ -342,14 +342,14 @@ def rank_hits(
     rate_hits(ranked, terms, size, profile)
 
     best_score = max([hit.score for hit in ranked], default=0.0) or 1  # never divide by 0
-    recent_since = time.time() - profile.recent_days * _DAY
+    recent_since = time.time() - profile.recent_days * _DAY_SECONDS
     # The first category of the profile is the most important one.
     priorities = {name: number for number, name in enumerate(profile.categories)}
 
     def sort_key(hit: Candidate) -> tuple[float, ...]:
         """Sort by score and confidence, then by category, then by age."""
         is_out_of_force = hit.status != ""
-        score = round(hit.score / best_score + SURE * hit.confidence, _DIGITS)
+        score = round(hit.score / best_score + CONFIDENCE_WEIGHT * hit.confidence, _SCORE_DIGITS)
         priority = priorities.get(hit.category, len(priorities))
         is_old = hit.updated < recent_since
         return is_out_of_force, -score, priority, is_old, -hit.updated
@@ -395,7 +395,7 @@ def rate_hits(
             as_good_count += 1
         features = {
             "odds": min(max(odds, -MAX_ODDS), MAX_ODDS),
-            "titled": UNKNOWN,
+            "titled": UNKNOWN_TITLED,
             "near": 0.0,
             "alone": 1 / as_good_count,
         }
@@ -423,7 +423,7 @@ def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
     The module's docstring explains them.
     """
     statements = log(part.sentences) if part.is_statement else 0.0
-    matched = min(_count_uncommon(likeliest, part), MOST_MATCHED)
+    matched = min(_count_uncommon(likeliest, part), MAX_MATCHED)
     return {
         "parts": log(part.count),
         "statements": statements,
@@ -465,7 +465,7 @@ def _finish_confidences(
             hit.features["request"] = request
         _set_confidence(hit, hit.confidence * request, profile)
 
-    if prompt_part is None or not ranked or request < ASKED:
+    if prompt_part is None or not ranked or request < CLEAR_REQUEST:
         return
     if _stands_out(ranked, prompt_part):
         ranked[0].stands_out = True
@@ -507,9 +507,9 @@ def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
     # Two uncommon words are enough. A single one must be in the title, and be much of what the part says.
     if _count_uncommon(first_hit, part) < SEVERAL_TERMS:
         has_uncommon_title_word = any(not part.terms[number].common for number in first_hit.titled)
-        if not has_uncommon_title_word or first_hit.features["coverage"] < ONE_WORD:
+        if not has_uncommon_title_word or first_hit.features["coverage"] < TITLE_WORD_SHARE:
             return False
-    return all(first_hit.bm25 >= AHEAD * hit.bm25 for hit in other_hits)
+    return all(first_hit.bm25 >= STANDS_OUT_FACTOR * hit.bm25 for hit in other_hits)
 
 
 def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
@@ -520,13 +520,14 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
 def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
     """Add up the rarities of an entry's title terms and, with less weight, its heading terms."""
     in_headings = _add_rarities(rarities, hit.headed - hit.titled)
-    return _add_rarities(rarities, hit.titled) + HEADED * in_headings
+    return _add_rarities(rarities, hit.titled) + HEADING_WEIGHT * in_headings
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
     """Add up the rarities of an entry's terms. Terms that are only in the body count less."""
     length = hit.passage_length or hit.length
-    discount = log(length / LONG) if length > LONG else 0.0  # a long body has some words by chance
+    # A long body contains some words by chance.
+    discount = log(length / LONG_BODY_WORDS) if length > LONG_BODY_WORDS else 0.0
     body_terms = hit.matched - hit.titled - hit.headed
     in_body = sum([max(rarities[number] - discount, 0.0) for number in body_terms])
     return _weigh_titles(hit, rarities) + profile.confidence["body_share"] * in_body
@@ -618,7 +619,7 @@ def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> b
     servers, for example, one of which the query names.
     """
     shorter, longer = sorted((newer.length, older.length))
-    if shorter < LEAST_KEPT * longer:  # their lengths already differ too much
+    if shorter < MIN_KEPT_SHARE * longer:  # their lengths already differ too much
         return False
     for hit in (newer, older):
         if hit.wording is None:
@@ -676,9 +677,9 @@ class Wording:
         in_both = len(self.words & older.words)
         in_either = len(self.words) + len(older.words) - in_both
         keeps_all_words = in_both == len(older.words)
-        is_mostly_older = in_both >= LEAST_KEPT * len(self.words)
+        is_mostly_older = in_both >= MIN_KEPT_SHARE * len(self.words)
         return Overlap(
-            is_alike=in_both >= SAME_WORDS * in_either,
+            is_alike=in_both >= SAME_WORDS_SHARE * in_either,
             is_addition=keeps_all_words and is_mostly_older,
         )
 
@@ -688,14 +689,14 @@ def _may_say_the_same(newer: str, older: str) -> bool:
     older_text = f" {older} "
     newer_text = f" {newer} "
     missing_count = 0
-    for number in range(_SAMPLED):
+    for number in range(_SAMPLE_WORDS):
         # Take the next complete word, with spaces around it, at evenly distributed positions.
-        start = older_text.find(" ", number * len(older) // _SAMPLED)
+        start = older_text.find(" ", number * len(older) // _SAMPLE_WORDS)
         end = older_text.find(" ", start + 1)
         word = older_text[start : end + 1]
         if word not in newer_text and not word.isspace():
             missing_count += 1
-            if missing_count > _MOST_MISSING:
+            if missing_count > _MAX_MISSING_WORDS:
                 return False
     return True
 

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profiles
 
-EDIT_PATIENCE = 1.0  # seconds of reading that an edit may cost the client
-SLICE = 64  # files that each query looks at in turn
-FOLDERS = 1_000  # folders that each query checks; if there are more, the rest take turns
-LAP = 64  # after so many queries everything is listed again, whatever the folders' times say
+EDIT_SECONDS = 1.0  # seconds of reading that an edit may cost the client
+FILES_PER_QUERY = 64  # files that each query looks at in turn
+FOLDERS_PER_QUERY = 1_000  # folders that each query checks; if there are more, the rest take turns
+# After so many queries, everything is listed again, even if the folders' times are unchanged.
+QUERIES_PER_LAP = 64
 _GONE = (None, None, None)  # the stamp of something missing
 
 _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
@@ -187,7 +188,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     """Find watched paths (None means all) and numbers of files that may have changed.
 
     Watched paths are the store's folders and its configuration files. Each query checks all of them, up to
-    `FOLDERS`, and the next `SLICE` of the other files.
+    `FOLDERS_PER_QUERY`, and the next `FILES_PER_QUERY` of the other files.
     """
     # A small file stores the position for the next query.
     turn_path = f"{index.path}.turn"
@@ -210,7 +211,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
         file_numbers = [number for number, _ in differing_files]
         changed_paths += _find_folders_of_missing(index, differing_files)
 
-        is_lap_done = last_file == 0 and queries >= LAP
+        is_lap_done = last_file == 0 and queries >= QUERIES_PER_LAP
         if is_lap_done:
             # List everything from time to time, whatever the folders' times are.
             changed_paths = None
@@ -227,14 +228,14 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
     folder, so that the next query starts over.
     """
     execute = index.connection.execute
-    if index.folders <= FOLDERS:
+    if index.folders <= FOLDERS_PER_QUERY:
         return execute(_WATCH).fetchall(), last
 
     rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()  # files and the root
     query = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
-    folder_rows = execute(query, (last, FOLDERS)).fetchall()
+    folder_rows = execute(query, (last, FOLDERS_PER_QUERY)).fetchall()
     rows += folder_rows
-    is_end = len(folder_rows) < FOLDERS
+    is_end = len(folder_rows) < FOLDERS_PER_QUERY
     if is_end:
         return rows, 0
 
@@ -248,8 +249,8 @@ def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], in
     It's 0 after the last file, so that the next query starts over.
     """
     query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
-    rows = index.connection.execute(query, (last, SLICE)).fetchall()
-    is_end = len(rows) < SLICE
+    rows = index.connection.execute(query, (last, FILES_PER_QUERY)).fetchall()
+    is_end = len(rows) < FILES_PER_QUERY
     if is_end:
         return rows, 0
     number, *_ = rows[-1]
@@ -354,7 +355,7 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     """Update a file in the index of the store at `root`. Returns False for an incomplete index."""
-    index = _open_or_replace(root, profiles, EDIT_PATIENCE, anew=False)
+    index = _open_or_replace(root, profiles, EDIT_SECONDS, anew=False)
     if index is None:
         return False
 

@@ -38,7 +38,7 @@ COLUMNS_VERSION = 6
 TOTAL = ""  # the row of the table `term` that counts all words
 RARE_SHARE = 0.05  # of the entries; only prompts in a rarer language search it
 BUSY_SECONDS = 0.3  # how long a writer waits for another, once a query; readers never wait
-MEMORY_FILES = 5_000  # files read into memory if no file can be kept: about a second
+MAX_MEMORY_FILES = 5_000  # files read into memory if no file can be kept: about a second
 BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 READ_ONLY = (8, 14)  # SQLITE_READONLY, SQLITE_CANTOPEN
 _DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
@@ -46,10 +46,11 @@ _DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLI
 # path.
 SPOILT = (ValueError, TypeError, AttributeError, LookupError, StopIteration, ArithmeticError)
 
-WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT has full seconds)
-FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells less than seconds
-_SECOND = 1_000_000_000
-_DAY = 86_400 * _SECOND
+WINDOW_NS = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT has full seconds)
+# Many ticks of a file system with times finer than seconds.
+FINE_WINDOW_NS = 100_000_000
+_SECOND_NS = 1_000_000_000
+_DAY = 86_400 * _SECOND_NS
 _MOST = 2**63 - 1  # the largest number that fits into a column
 
 PROBLEMS = (
@@ -173,7 +174,7 @@ class Index:
             notes.append(f"{self.root}: {problem}")
 
         if self.left_out:
-            limit = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
+            limit = f"only the newest {MAX_MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {limit}")
 
         if self.trouble is not None:
@@ -245,8 +246,8 @@ def is_sure(changed: int, read: int) -> bool:
 
     Both are in nanoseconds.
     """
-    has_fractions = changed % _SECOND != 0
-    window = FINE_WINDOW if has_fractions else WINDOW
+    has_fractions = changed % _SECOND_NS != 0
+    window = FINE_WINDOW_NS if has_fractions else WINDOW_NS
     is_old_enough = read - changed >= window
     is_far_ahead = changed - read > _DAY  # the time is wrong, so waiting won't help
     return is_old_enough or is_far_ahead

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Language
     from judgekit.retrieval.terms import Term
 
-WHOLE = 7  # terms of a sentence that's searched whole; a longer one is searched by windows
-WINDOW = 6  # words
-STEP = 3  # words from one window to the next
+# A sentence with more terms is searched by windows.
+MAX_WHOLE_TERMS = 7
+WINDOW_WORDS = 6  # words
+STEP_WORDS = 3  # words from one window to the next
 MAX_TERMS = 64  # of a whole prompt
-HEAD = 900  # characters of a prompt's beginning that are read
-TAIL = 500  # and of its end
-PAIRS = 2  # of characters of a script without spaces, that count as a word
-CLAUSE = 2  # words that a clause needs to be searched separately from its sentence
+HEAD_CHARS = 900  # characters of a prompt's beginning that are read
+TAIL_CHARS = 500  # and of its end
+PAIRS_PER_WORD = 2  # of characters of a script without spaces, that count as a word
+MIN_CLAUSE_WORDS = 2  # words that a clause needs to be searched separately from its sentence
 _STOPS = (".", "!", "\u3002", "\uff01")
 _ENDS = (*_STOPS, "?", "\uff1f", "\u061f")
 _PAUSES = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
@@ -33,7 +34,7 @@ _CLOSING = "\"')]}*_`\u300d\u300f\u201d"
 _SPACED = {ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001"}
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
-_CODE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
+_CODE_SHARE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
 
 
 class Part:
@@ -89,7 +90,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
 
     Duplicates and parts without terms are dropped. `languages` are the store's, most frequent first.
     """
-    excerpt = terms.shorten_prompt(prompt, HEAD, TAIL)
+    excerpt = terms.shorten_prompt(prompt, HEAD_CHARS, TAIL_CHARS)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
     part_by_terms: dict[tuple[str, ...], Part] = {}
     sentence_count = 0
@@ -143,7 +144,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
 
     for clause in clauses:
         is_whole_sentence = len(clause) == len(sentence)
-        if len(clause) < CLAUSE or is_whole_sentence:
+        if len(clause) < MIN_CLAUSE_WORDS or is_whole_sentence:
             continue
         if _is_short(clause):
             passages.append(clause)
@@ -192,8 +193,8 @@ def _split_token(piece_number: int, token: str, run_terms: list[Term]) -> list[_
     if not scripts.is_unspaced(token):
         return [_Word(piece_number, run_terms, is_cut=True)]
     words = []
-    for start in range(0, len(run_terms), PAIRS):
-        word_terms = run_terms[start : start + PAIRS]
+    for start in range(0, len(run_terms), PAIRS_PER_WORD):
+        word_terms = run_terms[start : start + PAIRS_PER_WORD]
         words.append(_Word(piece_number, word_terms, is_cut=True))
     return words
 
@@ -211,17 +212,17 @@ def _is_short(words: list[_Word]) -> bool:
     """Whether words have few enough terms to be searched together. Cut words count once."""
     whole_words = [word for word in words if not word.is_cut]
     if len(whole_words) == len(words):
-        return len(_list_terms(words)) <= WHOLE
+        return len(_list_terms(words)) <= MAX_WHOLE_TERMS
     different_cut_words = {word.terms[0].text for word in words if word.is_cut}
-    return len(_list_terms(whole_words)) + len(different_cut_words) <= WHOLE
+    return len(_list_terms(whole_words)) + len(different_cut_words) <= MAX_WHOLE_TERMS
 
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
-    """List overlapping windows of `WINDOW` words, with starts `STEP` words apart. The last may be shorter."""
-    last_start = max(len(words) - WINDOW, 0)
+    """List overlapping windows of `WINDOW_WORDS`, starting `STEP_WORDS` apart. The last may be shorter."""
+    last_start = max(len(words) - WINDOW_WORDS, 0)
     # Go one step beyond the last start, since a range excludes its end.
-    starts = range(0, last_start + STEP, STEP)
-    return [words[start : start + WINDOW] for start in starts]
+    starts = range(0, last_start + STEP_WORDS, STEP_WORDS)
+    return [words[start : start + WINDOW_WORDS] for start in starts]
 
 
 def _split_sentences(text: str) -> Iterator[str]:
@@ -230,9 +231,8 @@ def _split_sentences(text: str) -> Iterator[str]:
     Sentences end at the end of a line.
     """
     if not text.isascii():
-        text = text.translate(
-            _SPACED
-        )  # add spaces after marks, so that `split` separates sentences
+        # Add spaces after punctuation, so that `split` separates sentences.
+        text = text.translate(_SPACED)
 
     pasted_lines = []
     is_fenced = False
@@ -263,4 +263,4 @@ def _split_sentences(text: str) -> Iterator[str]:
 def _is_code(line: str) -> bool:
     """Whether over a fifth of a line's characters are symbols and digits, as in code and logs."""
     sign_count = len(line) - len(line.translate(_WITHOUT_SIGNS))
-    return sign_count > _CODE * len(line)
+    return sign_count > _CODE_SHARE * len(line)

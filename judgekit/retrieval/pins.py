@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profiles
 
-_MOST_MEMORIES = 2_000  # memories of a store that are compared with a pin, the newest ones
-_MOST_LETTERS = 120  # of a name that are compared
-_MOST_COMPARED = 20  # names to compare letter by letter, which takes quadratic time
-_PATIENCE = 1.0  # seconds for reading changed files
+_MAX_MEMORIES = 2_000  # memories of a store that are compared with a pin, the newest ones
+_MAX_LETTERS = 120  # of a name that are compared
+_MAX_COMPARED = 20  # names to compare letter by letter, which takes quadratic time
+_READ_SECONDS = 1.0  # seconds for reading changed files
 _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NULL
     ORDER BY updated DESC LIMIT ?"""
 
@@ -68,7 +68,7 @@ def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
     # A full comparison takes long, so only compare the names that share most pairs of letters.
     pairs = _pair_letters(pin)
     likeliest_first = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
-    matches = difflib.get_close_matches(pin, likeliest_first[:_MOST_COMPARED], n=1)
+    matches = difflib.get_close_matches(pin, likeliest_first[:_MAX_COMPARED], n=1)
     return matches[0] if matches else None
 
 
@@ -79,15 +79,15 @@ def _pair_letters(name: str) -> set[str]:
 
 def _make_comparable(name: str) -> str:
     """Return a name's beginning in lower case, with spaces for all punctuation except `/` and `.`."""
-    spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MOST_LETTERS]]
+    spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MAX_LETTERS]]
     return "".join(spaced).casefold()
 
 
 def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
     """List each memory's path, id and title; [] if the index is damaged."""
     try:
-        with closing(index.open_index(root, profiles, patience=_PATIENCE)) as opened:
-            return opened.connection.execute(_MEMORIES, (_MOST_MEMORIES,)).fetchall()
+        with closing(index.open_index(root, profiles, patience=_READ_SECONDS)) as opened:
+            return opened.connection.execute(_MEMORIES, (_MAX_MEMORIES,)).fetchall()
     except NoFullTextError:
         _, entries, _ = scan.read_entries(root, profiles)
     except sqlite.DatabaseError:  # the search will report it
@@ -97,4 +97,4 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
     for path, entry in entries:
         if entry.problem is None:
             memories.append((path, entry.id, entry.title))
-    return memories[:_MOST_MEMORIES]
+    return memories[:_MAX_MEMORIES]

@@ -24,7 +24,7 @@ from judgekit.retrieval.terms import fold
 from judgekit.rubric import search_path
 from judgekit.text import lines_of
 
-_HEAD = 20_000  # characters of a file that contain its first keys
+_HEAD_CHARS = 20_000  # characters of a file that contain its first keys
 
 Word = Annotated[str, StringConstraints(pattern=r"^[^\W_]+$")]
 Words = Annotated[str, StringConstraints(pattern=r"^[^\W_]+( [^\W_]+)*$")]
@@ -200,7 +200,7 @@ def _is_language(path: Path) -> bool:
 
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            beginning = file.read(_HEAD)
+            beginning = file.read(_HEAD_CHARS)
     except OSError:
         return False
 

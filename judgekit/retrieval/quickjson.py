@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BLANKS = " \t\n\r"
-_MOST = 1_000_000  # characters of a file
+_MAX_CHARS = 1_000_000  # characters of a file
 
 
 class _Rules:
@@ -50,7 +50,7 @@ def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
     """Return the value in a JSON file, or None if it can't be read."""
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-            return loads(file.read(_MOST))
+            return loads(file.read(_MAX_CHARS))
     except (OSError, ValueError):
         return None
 

@@ -42,8 +42,8 @@ OWN = (
 )
 MAX_FILES = 250_000
 MAX_DEPTH = 12
-_MOST_PATTERNS = 1_000
-_MOST_IGNORE = 100_000  # characters of a `.judgekitignore`
+_MAX_PATTERNS = 1_000
+_MAX_IGNORE_CHARS = 100_000  # characters of a `.judgekitignore`
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
@@ -57,7 +57,7 @@ def parse_ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
             pattern = patterns.parse(line)
             if pattern is not None:
                 parsed.append(pattern)
-    return parsed[:_MOST_PATTERNS]
+    return parsed[:_MAX_PATTERNS]
 
 
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
@@ -210,7 +210,7 @@ def _read_patterns(path: str) -> list[Pattern]:
         return []
     try:
         with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            text = file.read(_MOST_IGNORE)
+            text = file.read(_MAX_IGNORE_CHARS)
     except OSError:
         return []
     return parse_ignore_patterns(lines_of(text))

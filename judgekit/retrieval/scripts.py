@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST_CACHED = 8192  # cached characters; few texts have as many different ones
+_MAX_CACHED_CHARS = 8192  # cached characters; few texts have as many different ones
 FIRST = "\u0e00"  # the first character of any script below
 
 LETTERS = 0  # of scripts with spaces between words
@@ -48,7 +48,8 @@ _EMOJI = ((0x2600, 0x27BF), (0x2B50, 0x2B55), (0x1F300, 0x1FAFF))
 _SKIN = (0x1F3FB, 0x1F3FF)  # the colour of the emoji before it
 _SELECTORS = (0xFE00, 0xFE0F)  # these choose how the character before is drawn
 
-MOST_BEGINNINGS = 8  # syllables of the longest beginning of a Korean word, beside the word itself
+# Syllables of the longest indexed prefix of a Korean word. The word itself is indexed as well.
+MAX_PREFIX_SYLLABLES = 8
 # Signs that belong to their word, and placeholders for them until the other signs are removed.
 _MARKS = {"#": "\x01", "+": "\x02", ".": "\x03"}
 
@@ -74,7 +75,7 @@ class _WordTable(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         """Choose and cache the replacement for a new character."""
-        if len(self) >= _MOST_CACHED:
+        if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         char = chr(code)
         if code < len(_SPACED):  # an ASCII character
@@ -111,7 +112,7 @@ class _Scripts(dict[str, int]):
 
     def __missing__(self, char: str) -> int:
         """Look up and cache the script of a new character."""
-        if len(self) >= _MOST_CACHED:
+        if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         code = ord(char)
         script = LETTERS
@@ -171,7 +172,7 @@ class _TokenTable(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         """Choose and cache the replacement for a new character."""
-        if len(self) >= _MOST_CACHED:
+        if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         replacement = chr(code) if code in self._unchanged_codes else _WORD_TABLE[code]
         self[code] = replacement
@@ -301,7 +302,7 @@ def list_prefixes(run: str) -> list[str]:
     alone is a beginning as well.
     """
     shortest = 1 if len(run) <= 2 else 2  # noqa: PLR2004 - see the docstring
-    longest = min(len(run) - 1, MOST_BEGINNINGS)
+    longest = min(len(run) - 1, MAX_PREFIX_SYLLABLES)
     forms = [run[:length] for length in range(shortest, longest + 1)]
     forms.append(run)
     return forms
@@ -319,7 +320,7 @@ class _Spread(dict[int, str]):
     """A table for `str.translate` that separates characters of scripts without spaces, for FTS5."""
 
     def __missing__(self, code: int) -> str:
-        if len(self) >= _MOST_CACHED:
+        if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         char = chr(code)
         has_spaces = _SCRIPT_OF[char] in (LETTERS, HANGUL)

@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 AUTO_ROOT = "claude:auto"
-SNIPPET_LIMIT = 300  # characters
-TOKENS = 40  # words of a passage
+SNIPPET_CHARS = 300  # characters
+SNIPPET_WORDS = 40  # words of a passage
 MAX_ROUNDS = 3  # of repeating the search because results changed during it
 MAX_NOTES = 3  # lines about one store; further ones are counted
 _KEYWORD = "keyword"
 MIN_PREFIX = 4  # letters of a keyword that may be the beginning of a word
-_TAG = 3
-_TITLE = 2
-_BEGINNING = 1  # points
+_TAG_POINTS = 3
+_TITLE_POINTS = 2
+_BEGINNING_POINTS = 1  # points
 _LEADS_OUT = (
     "outside the project, so it is not searched; only your own configuration may name such a root"
 )
@@ -59,9 +59,9 @@ _TABLE = (
 _PUT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
-_SHORT = 4_000  # characters of a body that's short enough to use whole
-_MOST = 1_000  # matching words: `snippet` takes quadratic time in their number
-_UNSPACED_WORD = 8  # characters that count as a word in scripts without spaces
+_SHORT_BODY_CHARS = 4_000  # characters of a body that's short enough to use whole
+_MAX_MATCHES = 1_000  # matching words: `snippet` takes quadratic time in their number
+_CHARS_PER_UNSPACED_WORD = 8  # characters that count as a word in scripts without spaces
 
 
 def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish of some caller
@@ -457,13 +457,13 @@ def match_keywords(
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:
     """Rate a query word: 3 as a tag, 2 in the title, 1 as the start of such a word, else 0."""
     if word in tags:
-        return _TAG
+        return _TAG_POINTS
     if word in title:
-        return _TITLE
+        return _TITLE_POINTS
     if len(word) < MIN_PREFIX:
         return 0
     is_beginning = any(longer.startswith(word) for longer in title | tags)
-    return _BEGINNING if is_beginning else 0
+    return _BEGINNING_POINTS if is_beginning else 0
 
 
 def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
@@ -549,22 +549,22 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
     expression = " OR ".join(term.shown for term in query_terms)
     # SQLite can't store lone surrogates or NULs.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    passage = text[:SNIPPET_LIMIT]
+    passage = text[:SNIPPET_CHARS]
     text = terms.add_gaps(text)
     if text and expression:
-        if len(text) > _SHORT:
+        if len(text) > _SHORT_BODY_CHARS:
             text = text[: _find_cut_position(connection, text, expression)]
         connection.execute(_PUT, (text,))
-        row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
+        row = connection.execute(_PASSAGE, (SNIPPET_WORDS, expression)).fetchone()
         if row:
             (snippet,) = row
             passage = terms.remove_gaps(snippet)
 
-    return " ".join(passage.split())[:SNIPPET_LIMIT]
+    return " ".join(passage.split())[:SNIPPET_CHARS]
 
 
 def _find_cut_position(connection: Connection, text: str, expression: str) -> int:
-    """Return the position after the `_MOST`-th matching word, or the end if there are fewer."""
+    """Return the position after the `_MAX_MATCHES`-th matching word, or the end if there are fewer."""
     # FTS5 will put the characters 1 and 2 around each match.
     without_marks = text.translate({1: " ", 2: " "})
     connection.execute(_PUT, (without_marks,))
@@ -578,10 +578,12 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
     word_count = 0
     for piece in pieces:
         match, _, text_after = piece.partition("\2")
-        word_count += max(len(terms.split_alphanumeric(match)), len(match) // _UNSPACED_WORD)
-        if word_count > _MOST:
+        word_count += max(
+            len(terms.split_alphanumeric(match)), len(match) // _CHARS_PER_UNSPACED_WORD
+        )
+        if word_count > _MAX_MATCHES:
             # A match can be a long run of many words, so keep only part of it.
-            return end + max(len(match) * _MOST // word_count, 1)
+            return end + max(len(match) * _MAX_MATCHES // word_count, 1)
         end += len(match) + len(text_after)
 
     return len(text)

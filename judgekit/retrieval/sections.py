@@ -15,25 +15,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-LONG = 1_500  # characters; a longer text below one heading is cut
-ENOUGH = 1_000  # characters of a piece that may end at the end of a paragraph
-TURNS = 3  # turns of a conversation in each section
-_MOST_HEADING = 200  # characters
-_MOST_LEVELS = 6
+LONG_SECTION_CHARS = 1_500  # characters; a longer text below one heading is cut
+MIN_PIECE_CHARS = 1_000  # characters of a piece that may end at the end of a paragraph
+TURNS_PER_SECTION = 3  # turns of a conversation in each section
+_MAX_HEADING_CHARS = 200  # characters
+_MAX_LEVELS = 6
 _COMMENTS = {"{/*": "*/}", "<!--": "-->"}
 _UNDERLINES = "=-~^\"'*+#"
-_LEAST_UNDERLINE = 3  # signs; two are enough for `==`
+_MIN_UNDERLINE_CHARS = 3  # signs; two are enough for `==`
 # Lines that start with these aren't titles.
 _NO_TITLES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")
-_MOST_NAME = 40  # characters of a speaker's name
-_MOST_NAME_WORDS = 4
-_LEAST_TURNS = 4
-_MOST_SPEAKERS = 12
+_MAX_NAME_CHARS = 40  # characters of a speaker's name
+_MAX_NAME_WORDS = 4
+_MIN_TURNS = 4
+_MAX_SPEAKERS = 12
 _ROLES = frozenset(
     ("user", "human", "assistant", "agent", "ai", "bot", "claude", "model", "system")
 )
 _IN_NAMES = frozenset(" .-_'()@")
-_MOST_PREAMBLE = 200  # characters above the first turn that serve as a heading
+_MAX_PREAMBLE_CHARS = 200  # characters above the first turn that serve as a heading
 
 
 class Section:
@@ -107,7 +107,7 @@ def _add_pieces(
         return
 
     whole_end = start + len(text)
-    if len(text) <= LONG:
+    if len(text) <= LONG_SECTION_CHARS:
         sections.append(Section(start, whole_end, lines_above, heading))
         return
 
@@ -118,9 +118,11 @@ def _add_pieces(
         end = min(end + len(line) + 1, whole_end)
         size = end - piece_start
         is_end_of_paragraph = not line.strip()
-        may_end_here = size >= LONG or (size >= ENOUGH and is_end_of_paragraph)
+        may_end_here = size >= LONG_SECTION_CHARS or (
+            size >= MIN_PIECE_CHARS and is_end_of_paragraph
+        )
         # Avoid a tiny last piece.
-        leaves_enough = whole_end - end > ENOUGH // 2
+        leaves_enough = whole_end - end > MIN_PIECE_CHARS // 2
         if may_end_here and leaves_enough:
             sections.append(Section(piece_start, end, piece_lines_above, heading))
             piece_start = end
@@ -172,9 +174,9 @@ def find_headings(text: str) -> Iterator[Heading]:
             elif _is_underline(line, line_before):
                 sign = line[0]
                 if sign not in level_by_underline:
-                    level_by_underline[sign] = min(len(level_by_underline) + 1, _MOST_LEVELS)
+                    level_by_underline[sign] = min(len(level_by_underline) + 1, _MAX_LEVELS)
                 level = level_by_underline[sign]
-                title = line_before.strip()[:_MOST_HEADING]
+                title = line_before.strip()[:_MAX_HEADING_CHARS]
                 yield Heading(line_before_start, number - 1, level, title, is_title=sign == "=")
                 line = ""  # an underline can't be the title for another underline
 
@@ -189,7 +191,7 @@ def _read_title(line: str) -> str:
     if not after_signs.startswith((" ", "\t")):  # `#tag`, for example
         return ""
     title = _strip_id(line.strip("# \t"))
-    return strip_links(title)[:_MOST_HEADING]
+    return strip_links(title)[:_MAX_HEADING_CHARS]
 
 
 def _is_underline(line: str, line_before: str) -> bool:
@@ -205,7 +207,7 @@ def _is_underline(line: str, line_before: str) -> bool:
         return False
     if sign == "=":
         return True
-    if len(underline) < _LEAST_UNDERLINE or line_before.startswith((" ", "\t", *_NO_TITLES)):
+    if len(underline) < _MIN_UNDERLINE_CHARS or line_before.startswith((" ", "\t", *_NO_TITLES)):
         return False
     # Markdown's dashes can be shorter than the title. The other signs are reST, which forbids that.
     return sign == "-" or len(underline) >= len(title)
@@ -282,7 +284,7 @@ def _cut_conversation(text: str) -> list[Section]:
     preamble = _describe_preamble(text[: turns[0].start])
     windows = []
     # Pair each turn with the last turn of its window. The last two turns start no window.
-    for first_turn, last_turn in zip(turns, turns[TURNS - 1 :], strict=False):
+    for first_turn, last_turn in zip(turns, turns[TURNS_PER_SECTION - 1 :], strict=False):
         windows.append(Section(first_turn.start, last_turn.end, first_turn.lines_above, preamble))
     return windows
 
@@ -315,7 +317,7 @@ def _find_speaker(line: str) -> str:
     name, colon, text = line.lstrip("*_>").partition(":")
     name = name.rstrip("*_")
     is_url = text.startswith("//")
-    if not colon or not name or len(name) > _MOST_NAME or is_url:
+    if not colon or not name or len(name) > _MAX_NAME_CHARS or is_url:
         return ""
 
     # Roles such as `user` need neither a capital nor text on the same line.
@@ -328,7 +330,7 @@ def _find_speaker(line: str) -> str:
     if not is_role and not (begins_as_name and has_text):
         return ""
 
-    if len(name.split()) > _MOST_NAME_WORDS:
+    if len(name.split()) > _MAX_NAME_WORDS:
         return ""
     is_name = all(char.isalnum() or char in _IN_NAMES for char in name)
     return name.lower() if is_name else ""
@@ -336,8 +338,8 @@ def _find_speaker(line: str) -> str:
 
 def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
     """Whether most lines are turns of a few people, or some are turns of assistant and user."""
-    has_few_speakers = 1 < len(speakers) <= _MOST_SPEAKERS
-    if turns < _LEAST_TURNS or not has_few_speakers:
+    has_few_speakers = 1 < len(speakers) <= _MAX_SPEAKERS
+    if turns < _MIN_TURNS or not has_few_speakers:
         return False
     is_mostly_turns = turns * 2 > filled_lines
     has_assistant_and_user = len(_ROLES & speakers) > 1
@@ -348,4 +350,4 @@ def _describe_preamble(text: str) -> str:
     """Join the text above the first turn into one line. It's usually a date and the speakers."""
     lines = [line.strip("#*-=: \t\r") for line in text.split("\n")]
     words = " ".join(lines).split()
-    return " ".join(words)[:_MOST_PREAMBLE]
+    return " ".join(words)[:_MAX_PREAMBLE_CHARS]

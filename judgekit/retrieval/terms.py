@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     # Of a term: its number, its form in a text of stems, and whether longer words match too.
     Pattern: TypeAlias = tuple[int, str, bool]
 
-_MOST_BARE = 8192  # characters; few texts have as many different ones
-_MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
+_MAX_CACHED_CHARS = 8192  # characters; few texts have as many different ones
+_MAX_CACHED_WORDS = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
@@ -46,14 +46,14 @@ _STEPS = _TABLES["steps"]
 _AS_THEY_ARE = frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _ED_AND_ING = ("eedly", "ingly", "edly", "eed", "ing", "ed")  # longest first
-_CLEARLY = 2  # stop words more, for a query to count as in a language that's rare in its store
+_CLEAR_LEAD = 2  # stop words more, for a query to count as in a language that's rare in its store
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
 def stem_text(text: str, language: Language) -> list[str]:
     """Return the stems of the words in `text`, in order, without stop words."""
     forms_by_word = language.forms  # a cache
-    if len(forms_by_word) > _MAX_KNOWN:
+    if len(forms_by_word) > _MAX_CACHED_WORDS:
         forms_by_word.clear()
     text_stems: list[str] = []
     for word in split_words(fold(text)):
@@ -123,7 +123,7 @@ def fold(text: str) -> str:
         return text.lower()
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
-    return unicodedata.normalize("NFC", text.lower().translate(_BARE))
+    return unicodedata.normalize("NFC", text.lower().translate(_WITHOUT_ACCENTS))
 
 
 class _Bare(dict[int, str]):
@@ -136,7 +136,7 @@ class _Bare(dict[int, str]):
         """Remove a new character's accents and remember the result."""
         import unicodedata  # noqa: PLC0415 - most prompts do without
 
-        if len(self) >= _MOST_BARE:
+        if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         decomposed = unicodedata.normalize("NFD", chr(code))
         bare = "".join(char for char in decomposed if not unicodedata.combining(char))
@@ -144,7 +144,7 @@ class _Bare(dict[int, str]):
         return bare
 
 
-_BARE = _Bare()
+_WITHOUT_ACCENTS = _Bare()
 
 
 def split_alphanumeric(text: str) -> list[str]:
@@ -354,11 +354,11 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
     return beginning
 
 
-HEAD = 500  # characters of a prompt's beginning that are read
-TAIL = 250  # and of its end
+HEAD_CHARS = 500  # characters of a prompt's beginning that are read
+TAIL_CHARS = 250  # and of its end
 MAX_TERMS = 32
 # Characters; longer words are hashes, encoded data or a whole line of an unspaced script.
-MAX_WORD = 64
+MAX_WORD_CHARS = 64
 MAX_PARTS = 4  # of a compound with more (a path, a URL), only the parts are searched
 _JOINERS = "_-./:"
 _IN_TOKENS = "".join(
@@ -459,7 +459,7 @@ def choose_languages(
     most_of_frequent = max(_count_stop_words(text, frequent))
     counts_of_rare = _count_stop_words(text, rare)
     most_of_rare = max(counts_of_rare)
-    if most_of_rare < most_of_frequent + _CLEARLY:
+    if most_of_rare < most_of_frequent + _CLEAR_LEAD:
         return list(frequent)
     likeliest_rare = rare[counts_of_rare.index(most_of_rare)]
     return [likeliest_rare, *frequent]
@@ -523,7 +523,7 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
         for form in scripts.list_query_forms(script, run):
             # A single character finds all pairs that start with it.
             is_prefix = len(form) == 1 and script != scripts.HANGUL
-            if len(form) <= MAX_WORD:
+            if len(form) <= MAX_WORD_CHARS:
                 terms.append(Term(form, [form], [form], prefix=is_prefix))
     return terms
 
@@ -577,7 +577,7 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
 def split_camel_case(word: str) -> list[str]:
     """Split a camelCase identifier into words. Returns an empty list for other words and very long words."""
     is_in_one_case = word.islower() or word.isupper()
-    if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD:
+    if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD_CHARS:
         return []
 
     starts = [0]
@@ -619,7 +619,7 @@ def collect_hidden_words(text: str, language: Language) -> str:
     return " ".join(hidden)
 
 
-def shorten_prompt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
+def shorten_prompt(prompt: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> str:
     """Shorten a long prompt to its beginning and end, and replace invalid characters.
 
     The two parts are at most `head` and `tail` characters long. A word at the cut is dropped.
@@ -668,7 +668,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     folded = fold(word)
     word_stem = stem_word(folded, language)
     is_letter = len(word) <= 1 and word.isalnum()
-    if not word_stem or is_letter or len(word) > MAX_WORD:
+    if not word_stem or is_letter or len(word) > MAX_WORD_CHARS:
         return None
 
     is_short_prefix = folded in language.short or word_stem in language.short

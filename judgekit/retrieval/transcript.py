@@ -273,9 +273,8 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
     try:
         file = Path(path)
         is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _list_homes())
-        is_regular = stat.S_ISREG(
-            file.lstat().st_mode
-        )  # a link is refused, and a pipe may never end
+        # Links are refused, and reading from a pipe might never end.
+        is_regular = stat.S_ISREG(file.lstat().st_mode)
         if not (path.endswith(".jsonl") and is_of_client and is_regular):
             return
 

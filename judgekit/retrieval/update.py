@@ -1,6 +1,6 @@
 """Writes an index: compares it with its store, adds new and changed entries, and drops those that are gone.
 
-Everything happens in transactions of at most `BATCH` files, so that nobody waits long for the lock. If a
+Everything happens in transactions of at most `BATCH_FILES`, so that nobody waits long for the lock. If a
 process ends or is killed, the rest stays marked as pending, and the next one continues.
 """
 
@@ -31,24 +31,23 @@ if TYPE_CHECKING:
     # Of a watched place: whether it's a folder, its stamp, and whether that's sure.
     Watched: TypeAlias = tuple[bool, index_file.Stamp | None, bool]
 
-BATCH = 256  # files that are read in one transaction: some 50 ms
+BATCH_FILES = 256  # files that are read in one transaction: some 50 ms
 _MAKING = ".making"
 # Seconds after which an unfinished file must belong to a process that was killed.
-_ABANDONED = 600
-_UNUSED = 30 * 86_400  # seconds until the file of another version is removed
+_ABANDONED_SECONDS = 600
+_UNUSED_SECONDS = 30 * 86_400  # seconds until the file of another version is removed
 
-_SAMPLE = 2_000  # characters of a body that are enough to detect its language
-_SHORT = 20  # words of a text that may have no stop word at all
+_SAMPLE_CHARS = 2_000  # characters of a body that are enough to detect its language
+_SHORT_WORDS = 20  # words of a text that may have no stop word at all
 _STOP_SHARE = 0.12  # of the words of a text: about half of English ones, a fifth of commented code
-_CLEARLY = 2  # different stop words more, and in a text that isn't short:
-_CLEARLY_IN_LONG = 3
-_TIMES = 1.5  # as many stop words
-_CODE = 0.015  # of the characters of code are signs, and hardly any of prose
+_CLEAR_LEAD = 2  # different stop words more, and in a text that isn't short:
+_CLEAR_LEAD_IN_LONG = 3
+_CLEAR_RATIO = 1.5  # as many stop words
+_CODE_SIGN_SHARE = 0.015  # of the characters of code are signs, and hardly any of prose
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$@_%&^~"))
-_BODY = 2  # the place of the body among the columns of the table `text`
-_RUNS = (
-    0.15  # of the characters of a text are of Han, kana, Thai or Hangul: the rest is names and code
-)
+_BODY_COLUMN = 2  # the place of the body among the columns of the table `text`
+# If more of a text's characters are Han, kana, Thai or Hangul, the rest is names and code.
+_RUN_SHARE = 0.15
 
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
 _SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
@@ -95,7 +94,7 @@ def build_in_memory(root: str, profiles: Profiles) -> Index:
     try:
         create(index.connection, root, profiles)
         index.load(read_facts(index.connection))
-        refresh(index, None, (), most=index_file.MEMORY_FILES)
+        refresh(index, None, (), most=index_file.MAX_MEMORY_FILES)
     except BaseException:
         index.connection.close()
         raise
@@ -154,7 +153,7 @@ def _remove_leftovers(folder: str) -> None:
             if entry.name.startswith(f"v{VERSION}."):
                 continue
             is_half_made = _MAKING in entry.name
-            most_seconds = _ABANDONED if is_half_made else _UNUSED
+            most_seconds = _ABANDONED_SECONDS if is_half_made else _UNUSED_SECONDS
             with suppress(OSError):  # the file may have been removed since, or isn't ours
                 age = time.time() - entry.stat().st_mtime
                 if age > most_seconds:
@@ -396,27 +395,27 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     `on` occur in many languages. ASCII text with few stop words counts as the profile's language if it's
     short or code.
     """
-    text = f"{entry.title}\n{entry.body[:_SAMPLE]}"
-    if scripts.measure_run_share(text) > _RUNS:
+    text = f"{entry.title}\n{entry.body[:_SAMPLE_CHARS]}"
+    if scripts.measure_run_share(text) > _RUN_SHARE:
         return ""
 
     folded = fold(text)
     words = split_words(folded)
     main_language = profile.language.name
-    is_short = len(words) < _SHORT
+    is_short = len(words) < _SHORT_WORDS
     counts = profile.languages.count_stop_words(words)
     # Each word counts once here, since code repeats words such as `min`.
     different_counts = profile.languages.count_stop_words(set(words))
     likeliest = max(different_counts, key=different_counts.__getitem__, default=main_language)
     lead = different_counts.get(likeliest, 0) - different_counts.get(main_language, 0)
-    least_lead = _CLEARLY if is_short else _CLEARLY_IN_LONG
+    least_lead = _CLEAR_LEAD if is_short else _CLEAR_LEAD_IN_LONG
     main_count = counts.get(main_language, 0)
     least_count = _STOP_SHARE * len(words)
 
     # Another language has to lead in different stop words, and in all stop words.
     if lead >= least_lead:
         best_count = counts[likeliest]
-        if best_count >= _TIMES * main_count and best_count >= least_count:
+        if best_count >= _CLEAR_RATIO * main_count and best_count >= least_count:
             return likeliest
 
     if main_count >= least_count:
@@ -429,7 +428,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
 def _is_code(text: str) -> bool:
     """Whether a text has the many brackets, slashes and other signs that are typical of code."""
     sign_count = len(text) - len(text.translate(_WITHOUT_SIGNS))
-    return sign_count > _CODE * len(text)
+    return sign_count > _CODE_SIGN_SHARE * len(text)
 
 
 def choose_reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
@@ -479,7 +478,7 @@ def cut_texts(
 
     stemmed_columns = []
     for number, column in enumerate(columns):
-        if number == _BODY and body is not None:  # stemmed already
+        if number == _BODY_COLUMN and body is not None:  # stemmed already
             stemmed_columns.append(body)
         else:
             stemmed_columns.append(_clean(" ".join(stem_text(column, language))))
@@ -825,8 +824,8 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
 
 
 def _read_batch(index: Index, writer: IndexWriter) -> None:
-    """Read the next pending files, up to `BATCH` of them, and write their entries."""
+    """Read the next pending files, up to `BATCH_FILES` of them, and write their entries."""
     query = "SELECT number, path FROM file WHERE pending ORDER BY number LIMIT ?"
     profile = index.profiles.by_kind[writer.about["kind"]]
-    for number, path in index.connection.execute(query, (BATCH,)).fetchall():
+    for number, path in index.connection.execute(query, (BATCH_FILES,)).fetchall():
         writer.put(number, ReadFile(index.root, path, profile))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-_MARK = ".git"
-_MOST = 4_096  # bytes of the files by which git links worktrees
+_GIT_ENTRY = ".git"
+_MAX_LINK_BYTES = 4_096  # bytes of the files by which git links worktrees
 
 
 def find_git_root(folder: str) -> str | None:
     """Return the root of the working tree around an absolute path; None if there isn't any."""
-    while not os.path.lexists(os.path.join(folder, _MARK)):
+    while not os.path.lexists(os.path.join(folder, _GIT_ENTRY)):
         parent = os.path.dirname(folder)
         is_topmost = parent == folder
         if is_topmost:
@@ -25,7 +25,7 @@ def find_git_root(folder: str) -> str | None:
 
 def find_git_folder(root: str) -> str:
     """Return git's own folder for the working tree at `root`; "" if there's none."""
-    path = os.path.join(root, _MARK)
+    path = os.path.join(root, _GIT_ENTRY)
     if os.path.isdir(path):
         return path
     # In a linked worktree, `.git` is a file with the line `gitdir: PATH`.
@@ -42,7 +42,7 @@ def find_main_worktree(root: str) -> str:
     A bare repository has no main working tree: its own folder is returned.
     """
     git_folder = find_git_folder(root)
-    is_linked = git_folder and git_folder != os.path.join(root, _MARK)
+    is_linked = git_folder and git_folder != os.path.join(root, _GIT_ENTRY)
     if not is_linked:
         return root
 
@@ -55,10 +55,10 @@ def find_main_worktree(root: str) -> str:
     if not back_line or not is_in_repository:
         return root
     back_path = os.path.realpath(os.path.join(git_folder, back_line))
-    if back_path != os.path.join(os.path.realpath(root), _MARK):
+    if back_path != os.path.join(os.path.realpath(root), _GIT_ENTRY):
         return root
 
-    is_bare = os.path.basename(common_folder) != _MARK
+    is_bare = os.path.basename(common_folder) != _GIT_ENTRY
     return common_folder if is_bare else os.path.dirname(common_folder)
 
 
@@ -68,7 +68,7 @@ def map_to_main_worktree(folder: str) -> str | None:
     Returns None if `folder` isn't in a linked working tree.
     """
     root = find_git_root(folder)
-    if root is None or not os.path.isfile(os.path.join(root, _MARK)):
+    if root is None or not os.path.isfile(os.path.join(root, _GIT_ENTRY)):
         return None
     main_root = find_main_worktree(root)
     if main_root == root:  # not linked, or the link is unconfirmed
@@ -83,7 +83,7 @@ def _read_first_line(path: str) -> str:
         return ""
     try:
         with open(path, "rb") as file:
-            raw = file.read(_MOST)
+            raw = file.read(_MAX_LINK_BYTES)
     except OSError:
         return ""
     first_line, _, _ = os.fsdecode(raw).partition("\n")

@@ -167,8 +167,8 @@ class World:
 
 @pytest.fixture
 def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a function
-    monkeypatch.setattr(index, "SLICE", SLICE)
-    monkeypatch.setattr(index, "LAP", 10**9)
+    monkeypatch.setattr(index, "FILES_PER_QUERY", SLICE)
+    monkeypatch.setattr(index, "QUERIES_PER_LAP", 10**9)
 
     def make(kind: str, tick: int) -> World:
         world = World(tmp_path_factory.mktemp("world") / "store", kind, tick)
@@ -293,7 +293,7 @@ def test_what_was_read_too_soon_is_not_sure() -> None:
 
 
 def test_a_spoiled_turn_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "SLICE", 5)
+    monkeypatch.setattr(index, "FILES_PER_QUERY", 5)
     root = str(jwt_store(tmp_path, 20).root.resolve())
     opened(Path(root)).close()
     turn = Path(f"{index_file.find_index_file(root)}.turn")

@@ -116,7 +116,7 @@ def test_where_nothing_can_be_kept_it_is_built_in_memory(
         path = isolated / "judgekit" / blocked
         path.parent.mkdir(parents=True)
         path.write_text("a file where a folder should be")
-    monkeypatch.setattr(index_file, "MEMORY_FILES", 5)  # the newest of many files are searched
+    monkeypatch.setattr(index_file, "MAX_MEMORY_FILES", 5)  # the newest of many files are searched
     for number in range(9):
         old = store.add(f"old-{number}", f"JWT refresh {number}")
         os.utime(old, (1, 1))
@@ -320,8 +320,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_reading_is_taken_up(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, read: list[str]
 ) -> None:
-    monkeypatch.setattr(update, "BATCH", 8)
-    monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
+    monkeypatch.setattr(update, "BATCH_FILES", 8)
+    monkeypatch.setattr(index, "EDIT_SECONDS", 0)
     store.fill(40).write_index()
     os.utime(store.root / JWT, (2e9, 2e9))  # the newest is read first
     first = opened(store, patience=0)

@@ -322,7 +322,7 @@ def earlier(
     store.fill(40).write_index()
     os.utime(store.root / JWT, (1e9, 1e9))  # the oldest is read last
     write_earlier(store)
-    monkeypatch.setattr(update, "BATCH", 8)
+    monkeypatch.setattr(update, "BATCH_FILES", 8)
     return store
 
 

@@ -14,7 +14,7 @@ from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import SearchableCollection
 from judgekit.retrieval import bm25, compiled, confidence, parts, update
 from judgekit.retrieval import search as api
-from judgekit.retrieval.confidence import LONG, Candidate
+from judgekit.retrieval.confidence import LONG_BODY_WORDS, Candidate
 from judgekit.retrieval.sources import Entry
 from judgekit.retrieval.terms import Term
 
@@ -175,8 +175,8 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     monkeypatch: pytest.MonkeyPatch,
     quick: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    monkeypatch.setattr(bm25, "POSTINGS", 200)
-    monkeypatch.setattr(bm25, "QUICK_POSTINGS", 200)
+    monkeypatch.setattr(bm25, "MAX_POSTINGS", 200)
+    monkeypatch.setattr(bm25, "QUICK_MAX_POSTINGS", 200)
     documents = [*fillers(400), *fillers(400, pancakes=False)]
     documents += [document(f"jwt-{number}", "jwt", "x") for number in range(180)]
     documents.insert(0, document("both", "jwt", "pancake"))
@@ -199,7 +199,7 @@ def test_beside_a_part_with_a_rare_word_a_prompt_leaves_out_one_with_frequent_wo
     quick: bool,  # noqa: FBT001 - a parameter of the test
     words: list[str],
 ) -> None:
-    monkeypatch.setattr(bm25, "QUICK_POSTINGS", 200)
+    monkeypatch.setattr(bm25, "QUICK_MAX_POSTINGS", 200)
     documents = [*fillers(250), document("jwt", "jwt", "x")]
     store = SearchableCollection(documents, PROFILE)
     prompt_parts = parts.parse("Is it the jwt? Or the pancake?", PROFILE.language)
@@ -266,7 +266,11 @@ def test_the_odds_are_those_of_bayes_and_evidence_is_rarity() -> None:
     assert rivals[0]["odds"] == pytest.approx(both - log(exp(body) + 38 + imagined))
     assert rivals[1]["odds"] == pytest.approx(body - log(exp(both) + 38 + imagined))
     # A word in a long body may stand there by chance; the title's word counts all the same.
-    for length, own in ((LONG, body), (LONG * 2, share * (4 - log(2))), (LONG * 1_000_000, 0)):
+    for length, own in (
+        (LONG_BODY_WORDS, body),
+        (LONG_BODY_WORDS * 2, share * (4 - log(2))),
+        (LONG_BODY_WORDS * 1_000_000, 0),
+    ):
         long = hit("jwt refresh", 1)
         long.length = length
         assert rated(long, documents=1)[0]["odds"] == pytest.approx(title + own - log(imagined)), (

@@ -252,7 +252,7 @@ def test_a_passage_is_text_as_it_was_written_from_nowhere_outside_the_store(tmp_
     passages = {hit.id: hit.snippet for hit in search(store, query, snippets=True).candidates}
     assert "were refreshed by a rotating cookie." in passages["jwt"]
     assert passages["title"] == "Keys are kept in the vault."
-    assert all(len(passage) <= api.SNIPPET_LIMIT for passage in passages.values())
+    assert all(len(passage) <= api.SNIPPET_CHARS for passage in passages.values())
     found = search(store, query).candidates  # they can be made later
     assert [candidate.snippet for candidate in found] == ["", ""]
     made = api.list_passages(query, found)
@@ -345,7 +345,7 @@ def test_all_is_listed_anew_after_some_queries(
     opened(store).close()
     store.add("new", "New memory", "about something")
     sizes = []
-    for _ in range(index.LAP + 1):
+    for _ in range(index.QUERIES_PER_LAP + 1):
         found = opened(store)
         sizes.append(found.size)
         found.close()
@@ -356,7 +356,7 @@ def test_all_is_listed_anew_after_some_queries(
 def test_a_tree_of_many_folders_is_looked_at_in_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "FOLDERS", 4)
+    monkeypatch.setattr(index, "FOLDERS_PER_QUERY", 4)
 
     def size_with(name: str, folders: range) -> int:
         for number in folders:

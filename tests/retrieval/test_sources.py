@@ -288,7 +288,7 @@ def test_of_a_long_record_the_beginning_is_read(
     found = entry(store, "decisions/long.json")
     assert (found.title, found.problem, len(found.body)) == ("Long", None, PROFILE.max_bytes)
     assert found.body.startswith("alpha ")
-    monkeypatch.setattr(claude_memory, "MAX_RECORD", 400_000)
+    monkeypatch.setattr(claude_memory, "MAX_RECORD_BYTES", 400_000)
     store.add("huge", "Huge", "x" * 400_000)
     with pytest.raises(Unreadable, match="larger than 400,000 bytes"):
         read(store, "decisions/huge.json")

@@ -214,7 +214,7 @@ def test_sentences_lines_items_and_clauses(prompt: str, found: list[str]) -> Non
 
 def test_a_long_sentence_is_read_through_windows() -> None:
     found = parts.parse(LONG, LANGUAGE)
-    assert all(len(part.terms) <= parts.WHOLE for part in found)
+    assert all(len(part.terms) <= parts.MAX_WHOLE_TERMS for part in found)
     (whole,) = parts.make_single_part(LONG, LANGUAGE)
     assert {term.text for part in found for term in part.terms} == {
         term.text for term in whole.terms

@@ -163,9 +163,8 @@ def _annotate(level: str, message: str, **properties: object) -> str:
     for name, value in properties.items():
         one_line = escaped(str(value))
         assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
-    harmless_message = disarmed(
-        visible(message[:_MAX_MESSAGE_CHARS]).strip()
-    )  # can have multiple lines
+    # The message can have multiple lines.
+    harmless_message = disarmed(visible(message[:_MAX_MESSAGE_CHARS]).strip())
     encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
 

@@ -20,28 +20,27 @@ if TYPE_CHECKING:
 
 
 REPLACED = "\ufffd"  # replaces bytes that aren't a character
-_LONGEST_CHARACTER = 4  # bytes, in UTF-8
-_FIRST_CONTINUATION = 0x80  # UTF-8 bytes from here to below 0xC0 don't start a character
-_FIRST_OF_SEVERAL = 0xC0  # UTF-8 bytes from here on start a multi-byte character
-_WIDEST_UNIT = 4  # bytes
-_MARK = "\ufeff"  # of the order of bytes
+_MAX_CHARACTER_BYTES = 4  # bytes, in UTF-8
+_FIRST_CONTINUATION_BYTE = 0x80  # UTF-8 bytes from here to below 0xC0 don't start a character
+_FIRST_MULTIBYTE_START = 0xC0  # UTF-8 bytes from here on start a multi-byte character
+_MAX_UNIT_BYTES = 4  # bytes
+_BYTE_ORDER_MARK = "\ufeff"  # of the order of bytes
 _ENCODING_BY_MARK = {
     b"\xff\xfe\0\0": "utf-32-le",
     b"\0\0\xfe\xff": "utf-32-be",
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-_HEAD = 4_000  # bytes that are enough to detect an encoding
-_MOST_COUNTED = (
-    10_000_000  # bytes; line breaks are counted in files up to this size, at hundredths of a second
-)
-_PIECE = 1_000_000  # bytes
+_HEAD_BYTES = 4_000  # bytes that are enough to detect an encoding
+# Line breaks are counted in files up to this size. That takes hundredths of a second.
+_MAX_COUNTED_BYTES = 10_000_000
+_PIECE_BYTES = 1_000_000  # bytes
 _NAMES_OF_NO_SUBJECT = frozenset(("index", "readme", "description", "overview", "_index"))
-_MOST_NAME = 1_000  # characters
+_MAX_NAME_CHARS = 1_000  # characters
 _UTF_16_SHARE = 0.4  # of characters below U+0100, at least
 # A file with more undecodable characters than both limits isn't in an encoding we read.
-_MOST_REPLACED = 4
-_MOST_REPLACED_SHARE = 0.2
+_MAX_REPLACED = 4
+_MAX_REPLACED_SHARE = 0.2
 
 
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
@@ -209,14 +208,14 @@ def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | N
         with open(_resolve_path(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             start = max(size - limit, 0)
-            start -= start % _WIDEST_UNIT  # don't start within a UTF-16 or UTF-32 character
+            start -= start % _MAX_UNIT_BYTES  # don't start within a UTF-16 or UTF-32 character
             line_breaks = None
-            if start <= _MOST_COUNTED:
+            if start <= _MAX_COUNTED_BYTES:
                 file.seek(0)
                 line_breaks = _count_line_breaks(file, start)
 
             file.seek(start)
-            return file.read(limit + _WIDEST_UNIT), size, line_breaks
+            return file.read(limit + _MAX_UNIT_BYTES), size, line_breaks
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
 
@@ -226,7 +225,7 @@ def _count_line_breaks(file: BinaryIO, size: int) -> int:
     count = 0
     bytes_left = size
     while bytes_left > 0:
-        piece = file.read(min(bytes_left, _PIECE))
+        piece = file.read(min(bytes_left, _PIECE_BYTES))
         if not piece:  # the file became shorter
             break
         count += piece.count(b"\n")
@@ -269,19 +268,19 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
         raise Unreadable("a binary file")
 
     try:
-        return raw.decode(encoding).removeprefix(_MARK), None
+        return raw.decode(encoding).removeprefix(_BYTE_ORDER_MARK), None
     except UnicodeDecodeError:
         pass
 
     if not whole and encoding == "utf-8":
         raw = _drop_cut_character(raw)
-    text = raw.decode(encoding, "replace").removeprefix(_MARK)
+    text = raw.decode(encoding, "replace").removeprefix(_BYTE_ORDER_MARK)
     count = text.count(REPLACED)
     # In UTF-16 and UTF-32, a character that's cut at the end becomes one replacement character.
     is_last_cut = not whole and encoding != "utf-8" and text.endswith(REPLACED)
     if is_last_cut:
         count -= 1
-    is_too_damaged = count > _MOST_REPLACED and count > len(text) * _MOST_REPLACED_SHARE
+    is_too_damaged = count > _MAX_REPLACED and count > len(text) * _MAX_REPLACED_SHARE
     if is_too_damaged:
         raise Unreadable("neither UTF-8 nor UTF-16")
     if not count:
@@ -294,7 +293,7 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 def decode_leniently(raw: bytes) -> str:
     """Decode UTF-8 or UTF-16, even if the text is cut. Invalid bytes are replaced."""
     encoding = _detect_encoding(raw) or "utf-8"
-    return raw.decode(encoding, "replace").removeprefix(_MARK)
+    return raw.decode(encoding, "replace").removeprefix(_BYTE_ORDER_MARK)
 
 
 def _detect_encoding(raw: bytes) -> str | None:
@@ -308,7 +307,7 @@ def _detect_encoding(raw: bytes) -> str | None:
 
     # In UTF-16, each character has two bytes, and the upper byte is usually 0. If the upper byte comes
     # second, the byte order is little-endian.
-    head = raw[:_HEAD]
+    head = raw[:_HEAD_BYTES]
     even_bytes = head[0::2]
     odd_bytes = head[1::2]
     for encoding, upper_bytes, lower_bytes in (
@@ -324,10 +323,10 @@ def _detect_encoding(raw: bytes) -> str | None:
 
 def _drop_cut_character(raw: bytes) -> bytes:
     """Drop a UTF-8 character that may be cut from the end. An ASCII character is never cut."""
-    for count in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
+    for count in range(1, min(_MAX_CHARACTER_BYTES, len(raw)) + 1):
         byte = raw[-count]
-        is_first_byte = byte >= _FIRST_OF_SEVERAL
-        is_ascii = byte < _FIRST_CONTINUATION
+        is_first_byte = byte >= _FIRST_MULTIBYTE_START
+        is_ascii = byte < _FIRST_CONTINUATION_BYTE
         if is_first_byte:
             return raw[:-count]
         if is_ascii:  # a complete character, so nothing is cut
@@ -356,7 +355,7 @@ def split_file_name(relative: str, title: str) -> list[str]:
 
 def _split_name(name: str) -> list[str]:
     """Split a name into its runs of letters and digits."""
-    spaced = [char if char.isalnum() else " " for char in name[:_MOST_NAME]]
+    spaced = [char if char.isalnum() else " " for char in name[:_MAX_NAME_CHARS]]
     return "".join(spaced).split()
 
 

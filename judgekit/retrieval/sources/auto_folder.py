@@ -16,11 +16,11 @@ from judgekit.retrieval import quickjson, worktree
 SETTING = "autoMemoryDirectory"
 LOCAL_SETTINGS = ".claude/settings.local.json"
 FOLDER_NAME = "CLAUDE_CODE_PROJECT_DIR_NAME"
-_MOST_NAME = 200  # characters of a folder's name
-_MOST_OWN_NAME = 64  # the same, of one that the variable gives
+_MAX_NAME_CHARS = 200  # characters of a folder's name
+_MAX_OWN_NAME_CHARS = 64  # the same, of one that the variable gives
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SHORTEST_PATH = 3  # characters
-_MOST_INDEX = 64_000_000  # bytes of git's list of files
+_MIN_PATH_CHARS = 3  # characters
+_MAX_INDEX_BYTES = 64_000_000  # bytes of git's list of files
 _WHOLE_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")  # of that list
 _INDEX_EXTENSIONS = (b"link\0", b"sdir\0")  # of a split index, and of a sparse one
 _GIT_SECONDS = 2.0
@@ -53,11 +53,11 @@ def make_folder_name(path: str) -> str:
     """Return Claude Code's folder name for the project at `path`."""
     units = _split_utf16(path)
     name = "".join(_replace_unit(unit) for unit in units)
-    if len(name) <= _MOST_NAME:
+    if len(name) <= _MAX_NAME_CHARS:
         return name
     # The client cuts a longer name and adds a hash of the full path.
     path_hash = abs(_hash_units(units))  # the client drops the sign
-    return f"{name[:_MOST_NAME]}-{_write_base36(path_hash)}"
+    return f"{name[:_MAX_NAME_CHARS]}-{_write_base36(path_hash)}"
 
 
 def _split_utf16(text: str) -> list[int]:
@@ -108,7 +108,7 @@ def _find_client_home() -> str:
 
 def _is_name(name: str) -> bool:
     """Whether the client accepts a folder name: 1 to 64 ASCII letters, digits, `_` and `-`."""
-    if not 0 < len(name) <= _MOST_OWN_NAME:
+    if not 0 < len(name) <= _MAX_OWN_NAME_CHARS:
         return False
     return name.isascii() and all(char.isalnum() or char in "_-" for char in name)
 
@@ -141,7 +141,7 @@ def _read_folder(settings_path: str) -> str | None:
         folder = os.path.join(os.path.expanduser("~"), folder[2:])
     path = os.path.normpath(folder)
     # The client refuses paths as short as `/` or `C:`.
-    if os.path.isabs(path) and len(path) >= _SHORTEST_PATH:
+    if os.path.isabs(path) and len(path) >= _MIN_PATH_CHARS:
         return path
     return None
 
@@ -163,13 +163,13 @@ def is_users_own(project: str) -> bool:
     git_folder = worktree.find_git_folder(root)
     try:
         with open(os.path.join(git_folder, "index"), "rb") as file:
-            raw = file.read(_MOST_INDEX + 1)
+            raw = file.read(_MAX_INDEX_BYTES + 1)
     except FileNotFoundError:  # nothing was ever added or checked out
         return True
     except OSError:
         return False
 
-    is_too_large = len(raw) > _MOST_INDEX
+    is_too_large = len(raw) > _MAX_INDEX_BYTES
     _, _, name = LOCAL_SETTINGS.rpartition("/")
     # Compare in lower case, because some file systems ignore case. In git's list, a zero byte ends each name.
     is_listed = name.encode() + b"\0" in raw.lower()

@@ -31,7 +31,7 @@ LINKED_FOLDERS = True
 INDEX = "MEMORY.md"
 LISTS = (INDEX,)
 OWN_CATEGORY = "memory"
-_MOST_LINKS = 2_000  # of a list that are followed
+_MAX_LINKS = 2_000  # of a list that are followed
 
 
 def is_store(root: str, _profile: Profile) -> bool:
@@ -105,7 +105,7 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
     for line in lines_of(text):
         link_count += line.count("](")
         # Each link is looked up on disk, so lines after too many links are kept unchecked.
-        if link_count > _MOST_LINKS or not _leads_to_topic(root, folder, line):
+        if link_count > _MAX_LINKS or not _leads_to_topic(root, folder, line):
             kept_lines.append(line)
     has_text = any(line.strip() and not line.startswith("#") for line in kept_lines)
     if not has_text:

@@ -37,13 +37,14 @@ DEEP = False
 LINKED_FOLDERS = True
 INDEX = "index.md"
 LISTS: tuple[str, ...] = ()
-_HEAD = 4_000  # bytes at its start that show whether it's ours
-_MOST_INDEX = 4_000_000  # bytes of it
-_MOST_LISTED = 20_000  # lines
-_MOST_LOOKED_AT = 10_000  # names; searched if the list names a missing file
-_DEEPEST = 4  # nested folders that are searched for it
-_SHOWN = 3  # entries to name if files are missing
-MAX_RECORD = 10_000_000  # bytes; checking whether a larger record is retired would take too long
+_HEAD_BYTES = 4_000  # bytes at its start that show whether it's ours
+_MAX_INDEX_BYTES = 4_000_000  # bytes of it
+_MAX_LISTED_LINES = 20_000  # lines
+_MAX_NAMES = 10_000  # names; searched if the list names a missing file
+_MAX_DEPTH = 4  # nested folders that are searched for it
+_MAX_SHOWN = 3  # entries to name if files are missing
+# Checking whether a larger record is retired would take too long.
+MAX_RECORD_BYTES = 10_000_000
 
 
 def is_store(root: str, profile: Profile) -> bool:
@@ -62,7 +63,7 @@ def is_store(root: str, profile: Profile) -> bool:
         return False
 
     try:
-        head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
+        head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD_BYTES)
     except Unreadable:
         return False
 
@@ -94,14 +95,14 @@ def listed(root: str, profile: Profile) -> Listed:
         return listing
 
     try:
-        raw, is_longer = read_bytes(root, INDEX, _MOST_INDEX)
+        raw, is_longer = read_bytes(root, INDEX, _MAX_INDEX_BYTES)
     except Unreadable as error:
         listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
         return listing
 
     lines = lines_of(decode_leniently(raw))
-    if is_longer or len(lines) > _MOST_LISTED:
-        listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
+    if is_longer or len(lines) > _MAX_LISTED_LINES:
+        listing.problems.append(f"{INDEX}: only its first {_MAX_LISTED_LINES:,} lines are read")
 
     # List the usual folders once, so that most links need no access to the disk.
     names_by_folder = {}
@@ -112,7 +113,7 @@ def listed(root: str, profile: Profile) -> Listed:
 
     # Check each link in the list.
     missing_paths: list[str] = []
-    for line in lines[:_MOST_LISTED]:
+    for line in lines[:_MAX_LISTED_LINES]:
         path = _find_link(root, line)
         if path is None:
             continue
@@ -156,7 +157,7 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
     """
     paths: dict[str, str] = {}
     folders = [""]
-    entries_left = _MOST_LOOKED_AT
+    entries_left = _MAX_NAMES
     while folders and entries_left > 0:
         folder = folders.pop(0)
         for name in sorted(_list_names(os.path.join(root, folder))):
@@ -170,7 +171,7 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             if folder and is_wanted_record:
                 if name not in paths:  # the first match counts
                     paths[name] = path
-            elif may_be_folder and path.count("/") < _DEEPEST:
+            elif may_be_folder and path.count("/") < _MAX_DEPTH:
                 folders.append(path)
 
     return paths
@@ -182,7 +183,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
     If a file of the same name exists elsewhere, its path is added.
     """
     descriptions = []
-    for path in missing_paths[:_SHOWN]:
+    for path in missing_paths[:_MAX_SHOWN]:
         description = path
         other_path = path_by_name.get(_cut_file_name(path))
         if other_path is not None:
@@ -190,7 +191,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
         descriptions.append(description)
 
     joined_descriptions = ", ".join(descriptions)
-    more_count = len(missing_paths) - _SHOWN
+    more_count = len(missing_paths) - _MAX_SHOWN
     more = f" and {more_count} more" if more_count > 0 else ""
     return f"{INDEX} names files that do not exist: {joined_descriptions}{more}"
 
@@ -231,9 +232,9 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     name = strip_ending(relative)
     folder, _, _ = relative.rpartition("/")
     category = _find_category(folder, profile)
-    raw, is_longer = read_bytes(root, relative, MAX_RECORD)
+    raw, is_longer = read_bytes(root, relative, MAX_RECORD_BYTES)
     if is_longer:
-        raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
+        raise Unreadable(f"larger than {MAX_RECORD_BYTES:,} bytes")
 
     try:
         text, note = decode_file(raw, whole=True)

@@ -117,8 +117,8 @@ _UNSPACED = tuple(word for word in _STATUSES if word[0] > _FIRST_UNSPACED)
 _AROUND = " \t*_~`>#-+!|\"'“”"
 _AROUND_SUCCESSOR = " \t*_`[]()|\"'"
 _WORD_ENDS = " \t.,;:()[]|*_~<>!\"'/\u3000\uff0c\u3002\uff1a"
-_SHORTEST_UNDERLINE = 3
-_MOST_LINES = 400  # of a text; its status must come early
+_MIN_UNDERLINE_CHARS = 3
+_MAX_LINES = 400  # of a text; its status must come early
 
 
 def find_status(fields: Mapping[str, list[str]], body: str) -> str:
@@ -263,7 +263,7 @@ def _list_status_lines(body: str) -> list[str]:
 
     They're in the Status section, or above the second heading.
     """
-    lines = lines_of(body)[:_MOST_LINES]
+    lines = lines_of(body)[:_MAX_LINES]
     values: list[str] = []
     is_fenced = False
     is_in_status_section = False
@@ -390,6 +390,6 @@ def _is_heading(text: str, line_below: str) -> bool:
 
 def _is_underline(text: str) -> bool:
     """Whether a line is only `=` or only `-`, at least three of them."""
-    if len(text) < _SHORTEST_UNDERLINE or text[0] not in "=-":
+    if len(text) < _MIN_UNDERLINE_CHARS or text[0] not in "=-":
         return False
     return text.count(text[0]) == len(text)

@@ -24,9 +24,9 @@ KNOWN_KEYS = force.KEYS.union(_KNOWN_KEYS.split())
 _YAML = "---"
 _TOML = "+++"
 _ENDS = {_YAML: (_YAML, "..."), _TOML: (_TOML,)}
-_MOST_LINES = 1_000  # of a header
-_MOST_CHARACTERS = 100_000  # the same
-_MOST_DEPTH = 12  # of nested mappings and lists
+_MAX_LINES = 1_000  # of a header
+_MAX_CHARS = 100_000  # the same
+_MAX_DEPTH = 12  # of nested mappings and lists
 # Characters that can't begin a plain value: tags, anchors, aliases, and signs reserved by YAML.
 _RESERVED = frozenset("&*!%@`,]}|>")
 _NO_KEYS = _RESERVED | frozenset("[{#?")
@@ -127,7 +127,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 
     end_fences = _ENDS[fence]
     lines: list[str] = []
-    while start < len(text) and start < _MOST_CHARACTERS and len(lines) <= _MOST_LINES:
+    while start < len(text) and start < _MAX_CHARS and len(lines) <= _MAX_LINES:
         end = text.find("\n", start)
         if end < 0:
             end = len(text)
@@ -147,8 +147,8 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 
 def _describe_too_long(text: str, fence: str) -> str | None:
     """Describe a header that's too long to read; None without such a header."""
-    has_many_lines = text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
-    is_long = has_many_lines or len(text) > _MOST_CHARACTERS
+    has_many_lines = text.count("\n", 0, _MAX_CHARS) > _MAX_LINES
+    is_long = has_many_lines or len(text) > _MAX_CHARS
     # It's a header only if its first line has a known key, and its end has a fence.
     _, _, below_fence = text.partition("\n")
     first_line, _, _ = below_fence.partition("\n")
@@ -159,7 +159,7 @@ def _describe_too_long(text: str, fence: str) -> str | None:
     if not is_long or not begins_as_header or not has_end:
         return None
 
-    limits = f"{_MOST_LINES:,} lines or {_MOST_CHARACTERS:,} characters"
+    limits = f"{_MAX_LINES:,} lines or {_MAX_CHARS:,} characters"
     return f"its front matter has more than {limits}; searched as it is written"
 
 
@@ -334,9 +334,8 @@ class _YamlReader:
         ):
             return [] if text in NULLS else [text]
 
-        values: list[str] | None = (
-            None  # stays None if the syntax isn't what the first character promises
-        )
+        # This stays None if the first character is misleading.
+        values: list[str] | None = None
         if first_char in "|>":
             values = self._read_block(text, indent)
         elif first_char in "\"'":
@@ -366,7 +365,7 @@ class _YamlReader:
         is_deeper = indent_below > indent
         if not is_deeper and not is_item:  # the next key
             return []
-        if depth >= _MOST_DEPTH:
+        if depth >= _MAX_DEPTH:
             return []
 
         if is_item:
@@ -391,7 +390,7 @@ class _YamlReader:
             text_indent = indent + len(line) - len(text)
             is_list = text[:2] in ("- ", "-")
             is_nested = is_list or _split_pair(text) is not None
-            if is_nested and depth < _MOST_DEPTH:
+            if is_nested and depth < _MAX_DEPTH:
                 # Blank out the dash, so that the rest is read like a line on its own.
                 self.lines[self._line_index] = " " * text_indent + text
                 if is_list:

@@ -32,12 +32,12 @@ DEEP = True
 LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
-_MOST_ALIASES = 20
+_MAX_ALIASES = 20
 # The first of these keys in a header tells when the note was last changed. In a clone, a file's own time is
 # that of the checkout.
-_TIMES = ("updated", "updated_at", "modified", "last_modified", "lastmod", "date")
-_MOST_ALIAS = 200  # characters
-_MOST_DESCRIPTION = 400  # characters of a description that count as a title
+_TIME_KEYS = ("updated", "updated_at", "modified", "last_modified", "lastmod", "date")
+_MAX_ALIAS_CHARS = 200  # characters
+_MAX_DESCRIPTION_CHARS = 400  # characters of a description that count as a title
 
 
 def is_store(*_: object) -> bool:
@@ -100,7 +100,7 @@ def add_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
 def list_description_titles(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the start of the header's description and summary, which serve as further titles."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
-    return [text[:_MOST_DESCRIPTION] for text in descriptions]
+    return [text[:_MAX_DESCRIPTION_CHARS] for text in descriptions]
 
 
 def count_added_lines(body: str, described_body: str) -> int:
@@ -118,7 +118,7 @@ def join_notes(*notes: str | None) -> str | None:
 def read_aliases(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the alternative titles that Obsidian keeps in front matter."""
     aliases = [*fields.get("aliases", []), *fields.get("alias", [])]
-    return [alias[:_MOST_ALIAS] for alias in aliases[:_MOST_ALIASES]]
+    return [alias[:_MAX_ALIAS_CHARS] for alias in aliases[:_MAX_ALIASES]]
 
 
 def read_update_time(fields: Mapping[str, list[str]]) -> float:
@@ -126,7 +126,7 @@ def read_update_time(fields: Mapping[str, list[str]]) -> float:
 
     Returns 0 if the header gives no time, or a time in the future.
     """
-    for key in _TIMES:
+    for key in _TIME_KEYS:
         seconds = read_time(" ".join(fields.get(key, [])))
         if not seconds:
             continue

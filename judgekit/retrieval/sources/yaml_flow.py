@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NULLS = frozenset(("~", "null", "Null", "NULL"))
-_MOST_DEPTH = 12
+_MAX_DEPTH = 12
 _INDICATORS = ",[]{}"
 _STOPS = frozenset(f"{_INDICATORS}:#")
 _BLANKS = (" ", "\t")
@@ -205,7 +205,7 @@ class FlowReader:
             is_in_list = not level.is_mapping
             if is_mapping and is_in_list:
                 path = None  # the values of several mappings in a list would get mixed up
-        if self._item is not None or len(self._levels) >= _MOST_DEPTH:
+        if self._item is not None or len(self._levels) >= _MAX_DEPTH:
             self.is_yaml = False
         self._levels.append(_Level(path, is_mapping=is_mapping))
 
