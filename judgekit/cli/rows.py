@@ -611,9 +611,8 @@ def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
 
     def interrupt() -> None:
         """Simulate a second Ctrl-C."""
-        if hasattr(
-            signal, "pthread_kill"
-        ):  # this also interrupts a blocking call in the main thread
+        # If possible, interrupt even a blocking call in the main thread.
+        if hasattr(signal, "pthread_kill"):
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
         else:
             os.kill(os.getpid(), signal.SIGINT)

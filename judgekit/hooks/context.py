@@ -373,8 +373,7 @@ def _read_recent_times(path: str, now: float) -> dict[str, float]:
         return {}
     recent_times: dict[str, float] = {}
     for note, at in times.items():
-        if (
-            isinstance(at, float) and now - REPORT_AGAIN_SECONDS < at <= now
-        ):  # ignore times from a clock that was wrong
+        # Ignore times in the future, from a clock that was wrong.
+        if isinstance(at, float) and now - REPORT_AGAIN_SECONDS < at <= now:
             recent_times[note] = at
     return recent_times

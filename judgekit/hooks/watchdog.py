@@ -113,9 +113,8 @@ def _read_last_byte(read_fd: int) -> int | None:
     os.set_blocking(read_fd, False)
     try:
         noted_bytes = os.read(read_fd, 4096)
-    except (
-        BlockingIOError
-    ):  # nothing was written, but a process started by the child keeps the pipe open
+    except BlockingIOError:
+        # Nothing was written, but a process started by the child keeps the pipe open.
         return None
     return noted_bytes[-1] if noted_bytes else None
 

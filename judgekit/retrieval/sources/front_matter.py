@@ -434,9 +434,8 @@ class _YamlReader:
             self._line_index += 1
             if text:
                 parts.append(text)
-                if (
-                    ": " in text or text[-1] == ":"
-                ):  # this looks like a key, which can't be inside a value
+                # A key can't be inside a value.
+                if ": " in text or text[-1] == ":":
                     is_yaml = False
 
         return is_yaml
