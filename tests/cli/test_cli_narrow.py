@@ -45,7 +45,7 @@ def report(judgekit: Run, results: str) -> Outcome:
 @pytest.fixture(params=[30, 40, 60, 80, 100])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     columns: int = request.param
-    monkeypatch.setattr(layout, "terminal_width", lambda: columns)
+    monkeypatch.setattr(layout, "get_terminal_width", lambda: columns)
     return columns
 
 
