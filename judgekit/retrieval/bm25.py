@@ -115,6 +115,7 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
         all_hits += hits
     if len(hits_by_part) > 1:  # the hits of a single part are sorted already
         all_hits.sort(key=lambda hit: -hit.confidence)
+
     best_by_place: dict[str, Candidate] = {}
     for hit in all_hits:
         if hit.place not in best_by_place:
@@ -153,6 +154,7 @@ def match_parts(
     leading_count = MAX_LEADING
     if quick:
         leading_count = max(QUICK_MAX_LEADING // len(numbers_by_part), MIN_LEADING)
+
     hits_by_part = []
     for part, entry_numbers in numbers_by_part:
         entries_of_part = [entry for number, entry in entries.items() if number in entry_numbers]
@@ -192,6 +194,7 @@ def _choose_entries(
         # Search for the first part at any cost, so that a prompt of frequent words finds something.
         if quick and is_too_costly and numbers_by_part:
             break  # the remaining parts have even more frequent terms
+
         weight_by_entry = _weigh_entries(
             opened, part.terms, postings, enough_occurrences, most_occurrences
         )
@@ -217,9 +220,11 @@ def _rate_entries(
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_make_hit(entry, part, saturation) for entry in entries]
     _add_passages(opened, part, hits, entries, patterns, leading)
+
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # never divide by 0
     for hit in hits:
         hit.score = hit.bm25 / best_bm25
+    # A hit also counts for more if it resembles the best hits.
     if not quick:
         pairs = list(zip(hits, entries, strict=True))
         pairs.sort(key=lambda pair: -pair[0].bm25)
@@ -390,6 +395,7 @@ def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[P
     average_length = word_count / (opened.size or 1) + padding
     if not average_length:  # never divide by 0
         average_length = 1
+
     for entry in entries.values():
         _count_in_entry(entry, patterns, profile)
         relative_length = (entry.candidate.length + padding) / average_length
@@ -401,6 +407,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
     entry.frequencies.clear()
     entry.title_frequencies.clear()
     entry.body_places.clear()
+
     title, tags, body, parts = entry.columns
     # Separate the columns by a line break, so that no phrase matches across columns.
     text = f" {title} \n {tags} \n {parts} \n {body} "
@@ -463,6 +470,7 @@ def _add_passages(
     leading_pairs = long_pairs[:most]
     other_pairs = long_pairs[most:]
     _read_sections(opened, [entry for _, entry in leading_pairs], patterns)
+
     lengths: list[int] = []
     for _, entry in leading_pairs:
         lengths += [passage.length for passage in entry.passages or ()]

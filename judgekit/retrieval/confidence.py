@@ -372,6 +372,7 @@ def rate_hits(
     first_phrases = [term.phrases[0] for term in terms]
     single_words = [phrase for phrase in first_phrases if " " not in phrase]
     words = list(dict.fromkeys(single_words))  # without duplicates
+
     query_weight = sum(rarities) or 1  # never divide by 0
     titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
     titles_weight = _add_rarities(rarities, titled_anywhere)  # 0 if no hit has a term in a title
