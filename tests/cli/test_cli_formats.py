@@ -155,7 +155,7 @@ def test_rows_of_a_terminal_have_a_line_each(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (output, layout):
-        monkeypatch.setattr(module, "terminal_width", lambda: 60)
+        monkeypatch.setattr(module, "get_terminal_width", lambda: 60)
     done, _ = served(by_content, *ROWS)
     lines = done.out.strip().split("\n")
     assert {line.split()[1] for line in lines} == {"r1", "r2"}
