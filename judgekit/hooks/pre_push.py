@@ -74,6 +74,7 @@ def finish_early(words: Sequence[str]) -> int | None:
             return code
         warn_of_fault(JudgekitError("out of time"), _warn)
         return code_if_late or Exit.ACCEPTED
+
     # Our hook calls `--pre-push REMOTE URL`. With any other options, the command itself must run.
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
     if has_other_options or find_skip_variable():

@@ -578,7 +578,10 @@ def _ask_for_verdicts(kpi: Kpi) -> str:
 
 
 def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
-    """Describe the labels that would decide whether a rate meets its limit. None if none would."""
+    """Describe how to settle whether a rate meets its limit, to append to the rate's line.
+
+    `wanted` are the labels that would settle it, or None if no labels would.
+    """
     if kpi.state == "missed":
         return ": the labels show a miss; change the rubric or the models"
     if wanted is None:
