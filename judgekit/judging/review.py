@@ -24,7 +24,7 @@ from judgekit.judging.writing import SCORE_TOKENS
 from judgekit.providers import running
 from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.redaction import redact
-from judgekit.redaction.lookalikes import folded
+from judgekit.redaction.lookalikes import fold_to_ascii
 from judgekit.replies.forms import CheckReply, ReviewReply
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _normalise(text: str) -> str:
     """Normalise case, blanks and lookalike letters, so that inexact quotes are found."""
     plain_text = text
     if not text.isascii():
-        plain_text = folded(text).replace("\0", "")
+        plain_text = fold_to_ascii(text).replace("\0", "")
     words = plain_text.casefold().split()
     return " ".join(words).strip("\"' ")
 

@@ -78,7 +78,7 @@ def _is_wiki_table_header(line: str) -> bool:
 def _has_password_header(line: str) -> bool:
     """Whether a table row has a cell such as "Password"."""
     # The pattern expects a separator before each cell; the first cell may have none.
-    return bool(PATTERNS["marked_head_cell"].search(f"|{line}"))
+    return bool(PATTERNS["separated_password_header"].search(f"|{line}"))
 
 
 def _find_cookies(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -102,14 +102,15 @@ def _find_recovery_codes(lower_text: str, start: int, end: int) -> Iterator[Secr
 
 
 def _find_phrases(lower_text: str) -> Iterator[SecretMatch]:
-    """Yield the seed phrases of wallets: a fixed number of common words, after a name or alone on a line."""
+    """Yield the seed phrases of crypto wallets: 12 to 24 common words, after a name or alone on a line."""
+    # Each search has a pattern, the possible word counts, and the maximum fraction of inflected words.
     # A phrase alone on a line could be a sentence, and sentences have more inflected words.
     searches = [("lone_phrase", _PHRASE_WORD_COUNTS, 1 / 6)]
     if any(name in lower_text for name in _PHRASE_NAMES):
-        # People miscount or add a passphrase, so after a name such as "mnemonic", more counts are allowed.
+        # After a name such as "mnemonic", allow for a miscounted or an additional word.
         searches.append(("named_phrase", (*_PHRASE_WORD_COUNTS, 11, 13, 25), 1))
 
-    # Each pattern starts with a line break, which is faster than `^`. So the first line needs one, too.
+    # The patterns start with a line break, which is faster than `^`. So add one before the first line.
     lines = f"\n{lower_text}"
     for pattern, word_counts, max_inflected_fraction in searches:
         for match in PATTERNS[pattern].finditer(lines):
@@ -121,8 +122,8 @@ def _find_phrases(lower_text: str) -> Iterator[SecretMatch]:
             is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
             if len(inflected) <= max_inflected_fraction * len(words) and not is_prose:
                 start, end = match.span("value")
-                # Subtract the line break that was added at the start.
-                yield SecretMatch(start - 1, end - 1, PHRASE)
+                added = len("\n")
+                yield SecretMatch(start - added, end - added, PHRASE)
 
 
 _JWK_REACH = 12_000  # characters before and after `kty` that are searched for the key's members

@@ -62,7 +62,7 @@ def skeleton(text: str) -> str:
     return "".join(map(_strip_style, text)).translate(_SKELETON)
 
 
-def folded(text: str) -> str:
+def fold_to_ascii(text: str) -> str:
     """Replace letters, blanks, dashes and quotes with their ASCII lookalikes, without changing positions.
 
     Combining marks and invisible characters become NUL.
@@ -104,10 +104,11 @@ def _fold(char: str) -> str:
 
 
 def _translate_word(word: str) -> str:
-    """Translate a word written with lookalikes to Latin letters.
+    """Replace letters that look Latin, if a word mixes them with real Latin letters.
 
-    Any other word only loses styles such as bold or circled letters.
+    Styles such as bold or circled letters are removed from any word.
     """
+    # styles and small capitals
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _LEAST_STYLED_LETTERS:
         word = unstyled
@@ -115,14 +116,15 @@ def _translate_word(word: str) -> str:
     if len(small_capitals) >= _LEAST_SMALL_CAPITALS:
         word = word.translate(_CAPITALS)
 
+    # Cyrillic and Armenian letters
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
+        # A word without any Latin letter is really Cyrillic or Armenian, even if it looks Latin.
         has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
-        # Without any Latin letter it's a real Cyrillic or Armenian word, even if each letter looks Latin.
         return latin if has_latin_letter else word
 
-    # Formulas also mix Greek and Latin letters. So with Greek letters, only a longer lower-case word (perhaps
-    # capitalized) counts as an imitation.
+    # Greek letters: formulas mix them with Latin letters, too. So only translate a long word in lower case,
+    # which may be capitalized.
     latin_part = "".join(char for char in latin if char.isascii())
     is_lower_or_capitalized = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
     latin = latin.translate(_GREEK)

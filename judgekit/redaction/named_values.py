@@ -14,9 +14,9 @@ from judgekit.redaction.secret_rules import PATTERNS, RULES, SecretMatch
 from judgekit.redaction.values import (
     LEAST_BARE_TOKEN,
     LEAST_TOKEN,
-    is_chosen,
     is_code,
     is_generated,
+    is_human_password,
     is_mixed,
     is_phrase,
     is_placeholder,
@@ -71,9 +71,9 @@ def classify_name(name: str) -> str:
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Return the secret after a name, as in `password = "…"`, or None if the value isn't a secret.
+    """Return the secret that a name such as "password" introduces, or None if the value isn't a secret.
 
-    `match` is a name and a value found in `text.lower()`, so its positions are also valid in `text`.
+    `match` is the name and its value. It was found in `text.lower()`, but its positions also fit `text`.
     """
     name_class = classify_name(_read_name(text, match))
     if not name_class:
@@ -84,12 +84,14 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     if is_password and not value.is_quoted and is_reference(value.text):
         return None
 
-    # Passphrases and generated values are never mistaken for placeholders.
+    # Reject placeholders such as "your-password", but not passphrases and generated values, which can look
+    # like them.
     is_passphrase = value.is_quoted and _is_passphrase(match, value.text, is_password=is_password)
     is_clearly_secret = is_passphrase or is_generated(value.text)
     if not is_clearly_secret and _is_stand_in(text, value, is_password=is_password):
         return None
 
+    # The name's class decides how much the value must look like a secret.
     if value.is_quoted:
         is_hyphenated_phrase = is_passphrase and "-" in value.text
         is_secret = is_hyphenated_phrase or _is_quoted_secret(text, match, value.text, name_class)
@@ -170,10 +172,10 @@ def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bo
 
 
 def _is_hyphenated_phrase(match: re.Match[str], value: str) -> bool:
-    """Whether a secret's name is followed by hyphenated words, as in `maple-river-candle-orbit`."""
+    """Whether a value after a secret's name is a passphrase such as `maple-river-candle-orbit`."""
     if not value.islower() or "-" not in value or " " in value:
         return False
-    name = match["core"] + match["tail"]
+    name = match["core"] + match["tail"]  # such as "password" and "_2"
     return is_phrase(value) and bool(PATTERNS["secret_name"].search(name))
 
 
@@ -218,9 +220,9 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
 
 
 def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
-    """Whether an unquoted value is a secret; in code, it's usually a variable.
+    """Whether an unquoted value is a secret, rather than a variable.
 
-    The weaker the name's class, the more the value itself must look like a secret.
+    The weaker the class of its name, the more the value itself must look like a secret.
     """
     is_after_colon = text[match.start() - 1 : match.start()] == ":"
     if is_after_colon or is_code(value) or PATTERNS["choice"].match(value):
@@ -228,29 +230,32 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
     is_subscript = bool(match["close"])  # `config["pin"] = 5` is code
     if is_subscript and value.isdigit():
         return False
+
+    # weak names
     if name_class == "weak":
         return is_weak_secret(value)
-
     text_before = _read_line_before(text, match.start())
-    is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    # The line has nothing else, as in a settings file.
-    is_alone = is_last and bool(PATTERNS["setting"].fullmatch(text_before))
+    is_last_in_line = bool(PATTERNS["end_of_setting"].match(text, match.end()))
+    # As in a settings file, nothing else is on the line.
+    is_alone = is_last_in_line and bool(PATTERNS["setting"].fullmatch(text_before))
     if name_class == "secret":
         return _is_secret_token(text, match, value, is_alone=is_alone)
 
-    # In lower case, "pin" is often a verb or a component.
+    # A PIN in upper case. In lower case, "pin" is often a verb or a component.
     core_as_written = text[match.start("core") : match.end("core")]
     if name_class == "short" and value.isdigit() and core_as_written == "PIN":
         return True
-    if is_snake_case(value):  # it's a variable, unless the line is a setting
+
+    # A value in snake case is a variable, unless the line is a setting.
+    if is_snake_case(value):
         has_no_gap = match.end("operator") == match.start("value")
         is_setting = match["operator"] == ":" or has_no_gap
         if not (is_setting and is_alone and is_mixed(value)):
             return False
 
-    # In a settings file, even a plain word is a password.
+    # Elsewhere, the value must look like a password. In a settings file, it can be a plain word.
     if name_class == "short":
-        if is_chosen(value):
+        if is_human_password(value):
             return True
         return len(value) >= _LEAST_SHORT and _is_in_settings_file(text, match)
     has_digit = any(map(str.isdigit, value))

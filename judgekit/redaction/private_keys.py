@@ -15,6 +15,7 @@ _LEAST_KEY_CHARS_IN_FIELD = 40
 _MOST_LINES = 600
 _MOST_OTHER_LINES = 12  # lines without a part of the key
 _MOST_DASHES = 24  # characters before a header
+_LAST_LINE_REACH = 60  # characters before the footer
 _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 
@@ -45,14 +46,14 @@ def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Yield the header's span and the spans of the key's pieces, joined if they belong together.
+    """Merge the spans of a key's header (from `start` to `end`) and its pieces, and yield the results.
 
-    Two spans are joined across a line prefix such as `> ` or `# `, or across a few header fields.
+    Spans are merged if only line prefixes such as `> ` or a few header fields separate them.
     """
     for piece_start, piece_end in pieces:
         text_between = text[end:piece_start]
-        is_prefix = PATTERNS["between"].fullmatch(text_between)
-        belongs_together = is_prefix or PATTERNS["short_fields"].fullmatch(text_between)
+        is_line_prefix = PATTERNS["between"].fullmatch(text_between)
+        belongs_together = is_line_prefix or PATTERNS["short_fields"].fullmatch(text_between)
         if not belongs_together:
             yield start, end
             start = piece_start
@@ -172,11 +173,12 @@ def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
 
 
 def _find_last_line(text: str, start: int, end: int) -> list[Span]:
-    """Find a key's short last line, between its other lines (up to `start`) and its end marker (at `end`).
+    """Find a key's last line, which can be too short to look like a key by itself.
 
-    Return a list with its span, or an empty list.
+    The key's other lines end at `start`, and its footer begins at `end`. Return one span or none.
     """
-    last_line = PATTERNS["last"].search(text, max(start, end - 60), end)
+    search_start = max(start, end - _LAST_LINE_REACH)
+    last_line = PATTERNS["last"].search(text, search_start, end)
     if last_line and PATTERNS["between"].fullmatch(text, start, last_line.start()):
         return [last_line.span()]
     return []

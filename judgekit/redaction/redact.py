@@ -16,7 +16,7 @@ import re
 import string
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from judgekit.redaction.lookalikes import folded
+from judgekit.redaction.lookalikes import fold_to_ascii
 from judgekit.redaction.word_index import AnyWord
 from judgekit.text import visible
 
@@ -49,16 +49,17 @@ def redact(text: str) -> Redacted:
         return Redacted("", 0)
 
     text = visible(text)
-    secrets = 0
+    secret_count = 0
     # Search again after each replacement, because it can expose another secret next to it.
     for _ in range(_MOST_PASSES):
-        # Of secrets with the same start, the longest comes first.
-        matches = sorted(_find_nested(text, DEPTH), key=lambda match: (match.start, -match.end))
-        text, count = _replace(text, matches)
-        if not count:
+        found = _find_nested(text, depth=DEPTH)
+        # If secrets have the same start, the longest comes first.
+        matches = sorted(found, key=lambda match: (match.start, -match.end))
+        text, mark_count = _replace(text, matches)
+        if not mark_count:
             break
-        secrets += count
-    return Redacted(text, secrets)
+        secret_count += mark_count
+    return Redacted(text, secret_count)
 
 
 def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
@@ -67,19 +68,19 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
     `matches` must be sorted by start. Overlapping secrets share a mark.
     """
     parts: list[str] = []
-    count = 0
+    mark_count = 0
     done_end = 0  # everything before this position is copied or replaced
     for start, end, kind in matches:
         overlaps_previous = start < done_end
         if not overlaps_previous:
             parts.append(text[done_end:start])
             parts.append(f"{MARK}{kind}]")
-            count += 1
+            mark_count += 1
         # Preserve the secret's line breaks, so that later lines keep their numbers.
         parts.append("\n" * text.count("\n", max(done_end, start), end))
         done_end = max(done_end, end)
     parts.append(text[done_end:])
-    return "".join(parts), count
+    return "".join(parts), mark_count
 
 
 def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
@@ -90,7 +91,7 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
     from judgekit.redaction import secret_search  # noqa: PLC0415 - compiles its patterns
 
     if not text.isascii():
-        text = folded(text)
+        text = fold_to_ascii(text)
     inner_views: Iterator[View] = iter(())
     if "\0" in text:
         # Folding replaced combining and invisible characters with NUL. Search the text without them. That
@@ -260,26 +261,30 @@ def _list_encodings(text: str) -> Iterator[str]:
 def _find_windows(
     text: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
-    """Group matches on nearby lines, and yield each group as a window's start, its end, and the matches.
+    """Group matches on nearby lines into windows, and yield each window's start, end and matches.
 
-    A window has the lines of the matches, and one line before and after them.
+    A window contains the lines of its matches, plus one line before and one after.
     """
     start = 0
     end = 0
     matches: list[re.Match[str]] = []
     for match in pattern.finditer(text):
-        is_after_window = match.end() > end
-        if is_after_window or not matches:
-            # Find the breaks before this line and before the line above, but not inside the last window.
-            line_break = text.rfind("\n", end, match.start())
-            break_above = text.rfind("\n", end, line_break) if line_break >= 0 else -1
-            has_line_between = break_above >= 0
-            if matches and has_line_between:
-                yield start, end, matches
-                matches = []
-            if not matches:
-                start = max(break_above + 1, end)  # the line above, unless the last window has it
-            end = _find_next_line_end(text, match.end())
+        is_within_window = matches and match.end() <= end
+        if is_within_window:
+            matches.append(match)
+            continue
+
+        # Find the line above the match, but don't look into the current window.
+        line_break = text.rfind("\n", end, match.start())
+        break_above = text.rfind("\n", end, line_break) if line_break >= 0 else -1
+        has_line_between = break_above >= 0
+        if matches and has_line_between:
+            yield start, end, matches
+            matches = []
+        # Start a new window at the line above, or extend the current window.
+        if not matches:
+            start = max(break_above + 1, end)
+        end = _find_next_line_end(text, match.end())
         matches.append(match)
     if matches:
         yield start, end, matches
@@ -294,7 +299,11 @@ def _find_next_line_end(text: str, position: int) -> int:
 
 
 def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
-    """Make a view of `text[start:end]` with changes, each a part's start, its end, and its new text."""
+    """Make a view of `text[start:end]`: a changed copy that can map its positions back to `text`.
+
+    Each change is a tuple of the start and end of the replaced part, and its new text.
+    """
+    # Split the range into unchanged and changed pieces.
     piece_texts: list[str] = []
     pieces: list[Piece] = []
     done_end = start
@@ -306,15 +315,16 @@ def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, st
     piece_texts.append(text[done_end:end])
     pieces.append(Piece(done_end, end, is_unchanged=True))
 
-    # Skip empty pieces: no position in the view can be inside one.
+    # Record where each piece starts in the view. Empty pieces have no position there.
     starts: list[int] = []
     filled_pieces = []
     length = 0
     for piece_text, piece in zip(piece_texts, pieces, strict=True):
-        if piece_text:
-            starts.append(length)
-            filled_pieces.append(piece)
-            length += len(piece_text)
+        if not piece_text:
+            continue
+        starts.append(length)
+        filled_pieces.append(piece)
+        length += len(piece_text)
     return View("".join(piece_texts), starts, filled_pieces)
 
 
@@ -366,24 +376,25 @@ def _find_dumps(text: str) -> Iterator[View]:
 
 
 def _make_dump_views(pieces: list[Piece], data: list[bytes]) -> Iterator[View]:
-    """Yield two views of a dump, one per byte order, or nothing if its bytes aren't mostly text.
+    """Yield two decoded views of a hex dump, one per byte order, or none if it's mostly binary data.
 
-    `pieces` and `data` are the position and the bytes of each line.
+    `pieces` and `data` contain each line's position in the original text, and its bytes.
     """
     all_bytes = b"".join(data)
-    printable = sum(byte in _PRINTABLE for byte in all_bytes)
-    is_mostly_text = printable * 4 >= len(all_bytes) * 3  # at least three quarters
+    printable_count = sum(byte in _PRINTABLE for byte in all_bytes)
+    is_mostly_text = printable_count >= len(all_bytes) * 3 / 4
     if not is_mostly_text:
         return
 
-    starts: list[int] = []
+    line_starts: list[int] = []
     length = 0
     for line in data:
-        starts.append(length)
+        line_starts.append(length)
         length += len(line)
+
     swapped = [_swap_pairs(line) for line in data]  # `hexdump` and `od -x` swap each pair of bytes
     for lines in (data, swapped):
-        yield View("".join(map(_show_bytes, lines)), starts, pieces)
+        yield View("".join(map(_show_bytes, lines)), line_starts, pieces)
 
 
 def _show_bytes(line: bytes) -> str:
@@ -401,17 +412,19 @@ def _swap_pairs(data: bytes) -> bytes:
 
 
 def _decode_part(encoded: str, encoding: str) -> str:
-    """Decode a part of a text, or return "" if its bytes aren't printable ASCII."""
+    """Decode an encoded string, or return "" if the result isn't printable ASCII."""
     decoders = {"numbers": _decode_numbers, "base32": _decode_base32, "base64": _decode_base64}
-    decode = decoders.get(encoding, _decode_hex)
+    decode = decoders.get(encoding, _decode_hex)  # all other encodings are kinds of hex
     data = decode(encoded)
-    # PowerShell encodes UTF-16, in which every second byte of an ASCII letter is zero.
+
+    # PowerShell encodes UTF-16, in which every second byte of ASCII text is zero.
     is_utf_16 = not any(data[1::2])
     if is_utf_16:
         data = data[::2]
     data = data.rstrip(b"\0")
-    is_printable = not data.translate(None, _PRINTABLE)  # removes all printable bytes
-    return data.decode("ascii") if is_printable else ""
+
+    unprintable = data.translate(None, delete=_PRINTABLE)
+    return "" if unprintable else data.decode("ascii")
 
 
 def _decode_numbers(numbers: str) -> bytes:

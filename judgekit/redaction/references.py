@@ -18,19 +18,22 @@ _CODE_SEGMENTS = frozenset(RULES["words"]["code_segments"].split())
 _SEGMENT = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _LEAST_WORD_LETTERS = 3  # of a word in snake case
-_SHUFFLED = 0.4  # change rate between kinds of characters; names in code have less
+_SHUFFLED_CHANGE_RATE = 0.4  # change rate between kinds of characters; names in code have less
 
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
     """Whether a value only refers to a secret: a variable, call, type, path or placeholder."""
-    text = value.strip().rstrip(".,;:").strip("\"'`")
-    if not any(map(str.isalnum, text)):  # only marks, such as `***`
+    text = value.strip().rstrip(".,;:").strip("\"'`")  # without punctuation and quotes
+    has_only_symbols = not any(map(str.isalnum, text))  # such as `***`
+    if has_only_symbols:
         return True
 
-    lower = text.lower().strip("\"'`*_ ?!")
-    if lower in _TYPES or lower in _STATES:
+    # a type such as `str`, or a state such as `expired`
+    lower_word = text.lower().strip("\"'`*_ ?!")
+    if lower_word in _TYPES or lower_word in _STATES:
         return True
+
     if PATTERNS["reference"].fullmatch(text) or PATTERNS["stand_in"].fullmatch(text):
         return True
     variable = PATTERNS["variable"].fullmatch(text)
@@ -52,7 +55,7 @@ def _is_expression(text: str) -> bool:
     if after_callee in ("(", "["):  # an open bracket: the arguments are on the next lines
         return True
     is_balanced = text.count("(") == text.count(")")
-    is_shuffled = change_rate("".join(names)) >= _SHUFFLED
+    is_shuffled = change_rate("".join(names)) >= _SHUFFLED_CHANGE_RATE
     return is_balanced and not is_shuffled and not is_mixed(callee)
 
 
@@ -83,9 +86,13 @@ def is_variable(value: str) -> bool:
 
 
 def _is_snake_case(value: str, segments: list[str]) -> bool:
-    """Whether a value is multiple words joined by `_`, all in the same case and without digits."""
+    """Whether a value is multiple words joined by `_`, all in the same case and without digits.
+
+    `segments` are the parts between underscores. Very short ones don't count as words.
+    """
     if any(map(str.isdigit, value)):
         return False
     words = [segment for segment in segments if len(segment) >= _LEAST_WORD_LETTERS]
+    has_inner_underscore = "_" in value.strip("_")
     is_in_one_case = value in (value.lower(), value.upper())
-    return "_" in value.strip("_") and len(words) > 1 and is_in_one_case
+    return has_inner_underscore and len(words) > 1 and is_in_one_case

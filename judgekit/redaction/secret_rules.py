@@ -11,7 +11,7 @@ import string
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
-from judgekit.redaction.lookalikes import folded
+from judgekit.redaction.lookalikes import fold_to_ascii
 from judgekit.redaction.word_index import any_word
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ _TYPED_WITHOUT_ACCENT = str.maketrans("łøđðəıß", "loddeis")
 
 def _list_spellings(word: str) -> set[str]:
     """List a word's possible spellings in a text that was folded to ASCII and lowercased."""
-    # Folding depends on the case that the word had in the original text.
     spellings = {word.lower(), word.lower().translate(_TYPED_WITHOUT_ACCENT)}
+    # The folded spelling depends on the word's original case.
     for original in (word, word.lower(), word.upper(), word.capitalize()):
-        # Folding turns a combining mark into NUL, which is removed before texts are searched.
-        spellings.add(folded(original).replace("\0", "").lower())
-    # A sigma at the end of a word has a special form. If the word is only the start of a longer word in the
-    # text, its sigma has the usual form.
+        # Folding turns combining marks into NUL. Texts are searched without NUL.
+        spellings.add(fold_to_ascii(original).replace("\0", "").lower())
+    # A Greek sigma has a special form at the end of a word. If the text has the word with an ending, the
+    # sigma has its usual form.
     with_inner_sigma = {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
     return spellings | with_inner_sigma
 
@@ -64,7 +64,10 @@ def _list_all_spellings(words: Iterable[str]) -> list[str]:
 
 
 def _add_languages() -> None:
-    """Add pattern parts for the word "password" in other languages, from the table `languages`."""
+    """Build the parts of patterns that match "password" in other languages, from the table `languages`.
+
+    Other patterns refer to these parts by name, such as `(?&LANGUAGES)`.
+    """
     parts = RULES["parts"]
     optional_separator = "[ _-]?"  # in the table, `_` stands for a blank, a dash or nothing
 
@@ -73,10 +76,11 @@ def _add_languages() -> None:
         words += row.split()
     spellings = _list_all_spellings(words)
     parts["LANGUAGES"] = any_word(spellings).replace("_", optional_separator)
-    parts["LANGUAGE_NOUN"] = f"(?:{parts['LANGUAGES']})\\w{{0,5}}"
+    parts["LANGUAGE_NOUN"] = f"(?:{parts['LANGUAGES']})\\w{{0,5}}"  # with an inflected ending
     joined = {re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings}
     parts["LANGUAGES_JOINED"] = "|".join(map(re.escape, sorted(joined)))
 
+    # A separate rule for words in other scripts allows for a few characters before the value.
     foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
     parts["FOREIGN"] = any_word(foreign).replace("_", optional_separator)
     foreign_words = {_find_longest_word(spelling) for spelling in foreign}
@@ -128,14 +132,14 @@ class _Patterns(dict[str, re.Pattern[str]]):
 
 
 def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
-    """Read the rules of a section, each as a kind of secret, trigger words, and a pattern.
+    """Read a section's rules as tuples of the kind of secret, the trigger words, and the pattern.
 
-    A text without any of the trigger words can't match the pattern.
+    The pattern can only match a text with at least one trigger word.
     """
     rows: list[tuple[str, tuple[str, ...], str]] = []
     for kind, words, pattern in RULES[section]:
         rows.append((kind, tuple(_expand_parts(words).split(" ")), _expand_parts(pattern)))
-        # Repeat a rule for English names, such as "password", for the names in other languages.
+        # Repeat each rule for English names such as "password" with the names in other languages.
         if words == "(?&NOUNS)":
             other_pattern = pattern.replace("(?&NOUN)", "(?&LANGUAGE_NOUN)")
             rows.append((kind, tuple(LANGUAGE_WORDS), _expand_parts(other_pattern)))

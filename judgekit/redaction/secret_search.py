@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 PRIVATE_KEY = "private key"
 # These are also found after a letter, because their prefix and length never occur by chance.
 _UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_FORM = 17  # characters of a secret with a recognizable form
+_SHORTEST_WITH_FORMAT = 17  # characters of a secret with a recognizable form
 _LINES_AFTER_KEYWORD = 3  # they may contain the value that the keyword names
-_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_ASCII_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
-_FORMS = read_rows("forms")
-_PLACES = read_rows("places")
+_FORMAT_RULES = read_rows("forms")
+_CONTEXT_RULES = read_rows("places")
 _LANGUAGE_WORDS = AnyWord(LANGUAGE_WORDS)
 _LINE_WORDS = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS])
 _LINE_PATTERNS = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
@@ -63,39 +63,39 @@ _WITH_BLANKS = (
 
 
 @functools.cache
-def load() -> list[Rule]:
-    """Load the rules for secrets with a recognizable form, such as `ghp_…`: ours and detect-secrets'.
+def load_format_rules() -> list[Rule]:
+    """Load the rules for secrets with a recognizable format, such as `ghp_…`.
 
-    The first call takes 0.1 s of CPU, because it imports detect-secrets.
+    They're ours and those of the package detect-secrets. The first call takes 0.1 s to import it.
     """
-    from detect_secrets import plugins  # noqa: PLC0415 - only needed before text is sent
+    from detect_secrets import plugins  # noqa: PLC0415 - imported lazily because it's slow
 
-    rules: list[Rule] = [*_FORMS]
-    for kind, words, name in RULES["plugins"]:
+    rules: list[Rule] = [*_FORMAT_RULES]
+    for kind, trigger_words, name in RULES["plugins"]:
         module_name, detector_name = name.split(".")
         module = import_module(f"{plugins.__name__}.{module_name}")
         detector = getattr(module, detector_name)
         for pattern in detector.denylist:
-            rules.append((kind, tuple(words.split(" ")), pattern))
+            rules.append((kind, tuple(trigger_words.split(" ")), pattern))
     return rules
 
 
 @functools.cache
-def _build_form_index() -> WordIndex:
+def _build_format_index() -> WordIndex:
     """Index the form rules by trigger word, so that only relevant rules are tried on a text."""
-    return WordIndex([words for _, words, _ in load()])
+    return WordIndex([words for _, words, _ in load_format_rules()])
 
 
 @functools.cache
-def _build_place_index(*, include_foreign: bool) -> WordIndex:
-    """Index the place rules by trigger word, so that only relevant rules are tried on a text.
+def _build_context_index(*, include_foreign: bool) -> WordIndex:
+    """Index the context rules by trigger word, so that only relevant rules are tried on a text.
 
-    Unless `include_foreign`, rules whose words are all from other languages are never tried.
+    Without `include_foreign`, skip the rules whose words are all from other languages.
     """
-    trigger_words = [words for _, words, _ in _PLACES]
+    trigger_words = [words for _, words, _ in _CONTEXT_RULES]
     if not include_foreign:
         foreign_words = set(LANGUAGE_WORDS)
-        # A rule without trigger words is never found. Removing it would shift the other rules' indexes.
+        # A rule without trigger words is never tried. (Removing the rule would renumber the others.)
         trigger_words = [
             () if foreign_words.issuperset(words) else words for words in trigger_words
         ]
@@ -106,29 +106,30 @@ def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, unsorted and possibly overlapping."""
     lower_text = text.lower()
     if len(lower_text) != len(text):
-        # A letter became two, which would shift positions. So only lowercase the ASCII letters.
-        lower_text = text.translate(_TO_LOWER)
+        # Lowercasing turns a few letters into two characters, which shifts all later positions. So only
+        # lowercase the ASCII letters.
+        lower_text = text.translate(_ASCII_TO_LOWER)
     for start, end in find_private_keys(text, lower_text):
         yield SecretMatch(start, end, PRIVATE_KEY)
     yield from _find_in_long_words(text)
 
     keyword_spans = _find_keyword_spans(lower_text)
     if keyword_spans:
-        yield from _find_by_place_or_name(text, lower_text, keyword_spans)
+        yield from _find_by_context_or_name(text, lower_text, keyword_spans)
     for start, end, kind in find_block_secrets(lower_text, keyword_spans):
         is_sure = kind in (PHRASE, JWK_MEMBER)
         if is_sure or not is_placeholder(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
-def _find_by_place_or_name(
+def _find_by_context_or_name(
     text: str, lower_text: str, keyword_spans: list[Span]
 ) -> Iterator[SecretMatch]:
     """Yield the values whose place (such as after an option) or name marks them as secrets."""
     foreign_words = _LANGUAGE_WORDS.pattern_for(lower_text)
     for start, end in keyword_spans:
         has_foreign = bool(foreign_words.search(lower_text, start, end))
-        yield from _find_by_place(text, lower_text, (start, end), include_foreign=has_foreign)
+        yield from _find_by_context(text, lower_text, (start, end), include_foreign=has_foreign)
         names = PATTERNS["pattern_of_languages"] if has_foreign else PATTERNS["pattern"]
         for match in names.finditer(lower_text, start, end):
             secret = find_named(text, match)
@@ -137,46 +138,50 @@ def _find_by_place_or_name(
         yield from find_set_values(text, start, end)
 
 
-def _find_by_place(
+def _find_by_context(
     text: str, lower_text: str, span: Span, *, include_foreign: bool
 ) -> Iterator[SecretMatch]:
-    """Yield the secrets in a span that follow an option, are part of an address, or the like."""
+    """Yield the secrets in a span that their context reveals, such as an option or a URL.
+
+    With `include_foreign`, also use the rules for words in other languages.
+    """
     start, end = span
-    index = _build_place_index(include_foreign=include_foreign)
-    for rule in index.find_rules(lower_text[start:end]):
-        kind, _, pattern = _PLACES[rule]
+    rule_index = _build_context_index(include_foreign=include_foreign)
+    for rule in rule_index.find_rules(lower_text[start:end]):
+        kind, _trigger_words, pattern = _CONTEXT_RULES[rule]
         for match in _compile(pattern).finditer(lower_text, start, end):
-            # The group's name defines what the value must look like. A pattern with several such groups
-            # numbers them, as in `secretword2`.
+            # The group's name says what the value must look like. If a pattern has more than one such
+            # group, their names are numbered, as in `secretword2`.
             group = cast("str", match.lastgroup)
-            demanded_look = group.rstrip("23")
+            required_look = group.rstrip("23")
             value_start, value_end = match.span(group)
             value = text[value_start:value_end].rstrip(".,:")
-            if not value or not fits(value, demanded_look):
+            if not value or not fits(value, required_look):
                 continue
 
-            # At the start of the text, the slice is "". That counts as quoted.
-            is_quoted = text[value_start - 1 : value_start] in ('"', "'", "")
+            # At the start of the text there's no character before the value. That counts as quoted.
+            character_before = text[value_start - 1 : value_start]
+            is_quoted = character_before in ('"', "'", "")
             may_be_code = group != "sure" and not is_quoted
             if not (may_be_code and is_code(value)):
                 yield SecretMatch(value_start, value_start + len(value), kind)
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets with a recognizable form, such as a vendor's prefix."""
-    # Each contains a long word, and most texts have few. So search these words first, and the text only if
-    # one of them looks like a secret.
-    long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
+    """Yield the secrets with a recognizable format, such as a vendor's prefix."""
+    # Every such secret contains a long word, and most texts have few. So check the long words first, and
+    # search the complete text only if one of them looks like a secret.
+    long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_WITH_FORMAT])
     if not long_words:
         return
 
-    forms = [*_find_forms(text, long_words)]
-    yield from forms
+    formatted_secrets = [*_find_by_format(text, long_words)]
+    yield from formatted_secrets
 
     if any(find_vendor_tokens(long_words)):
-        form_starts = {form.start for form in forms}
+        found_starts = {secret.start for secret in formatted_secrets}
         for token in find_vendor_tokens(text):
-            if token.start not in form_starts:
+            if token.start not in found_starts:
                 yield token
 
 
@@ -187,14 +192,17 @@ def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
     return not any(part in source for part in _WITH_BLANKS)
 
 
-def _find_forms(text: str, long_words: str) -> Iterator[SecretMatch]:
-    """Yield the matches of the form rules, such as `ghp_…`."""
-    rules = load()
-    for rule in _build_form_index().find_rules(long_words):
-        kind, _, form_pattern = rules[rule]
-        pattern = _compile(form_pattern)
+def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
+    """Yield the secrets in `text` with a recognizable format, such as `ghp_…`.
+
+    `long_words` are the text's long words, joined by blanks. Each such secret contains at least one of them.
+    """
+    rules = load_format_rules()
+    for rule in _build_format_index().find_rules(long_words):
+        kind, _trigger_words, regex = rules[rule]
+        pattern = _compile(regex)
         # Searching the few long words first is faster than searching the text.
-        if _is_within_word(form_pattern) and not pattern.search(long_words):
+        if _is_within_word(regex) and not pattern.search(long_words):
             continue
 
         end = 0
@@ -204,19 +212,20 @@ def _find_forms(text: str, long_words: str) -> Iterator[SecretMatch]:
                 break
             start, end = match.span()
 
-            # In the middle of a word, a match is usually chance.
-            is_after_letter = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
+            # A match in the middle of a word is usually a coincidence.
+            is_inside_word = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
             is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
-            if is_after_letter and not is_unmistakable:
+            if is_inside_word and not is_unmistakable:
                 continue
             if kind != PRIVATE_KEY:
-                # Some patterns match a fixed length, so add the rest of the word.
-                end = cast("re.Match[str]", PATTERNS["rest"].match(text, end)).end()
+                # Some patterns match a fixed length, so extend the match to the end of the word.
+                rest_of_word = cast("re.Match[str]", PATTERNS["rest"].match(text, end))
+                end = rest_of_word.end()
             yield SecretMatch(start, end, kind)
 
 
 def _find_keyword_spans(lower_text: str) -> list[Span]:
-    """Find the lines with a keyword such as "password", each with the three lines after it.
+    """Return the spans of lines with a keyword such as "password", and of the three lines after each.
 
     Overlapping spans are merged.
     """

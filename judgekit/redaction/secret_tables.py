@@ -22,9 +22,9 @@ _MOST_TABLE_CHARS = 40_000  # of a table that may have one cell per line
 
 
 def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the passwords in a table whose first row is `lower_text[start:end]`.
+    """Yield the passwords in a table whose first row, `lower_text[start:end]`, has a cell such as "Password".
 
-    The first row is either a header row with a cell such as "Password", or a name and its value.
+    That row is either a header, or a name followed by its value.
     """
     line = lower_text[start:end]
     next_end = find_line_end(lower_text, end + 1)
@@ -33,17 +33,17 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     cells = line.split(separator)
     columns = _find_password_columns(cells)
     filled_columns = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has another column
+    if not columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has more than one column
         return
 
-    # A header row has a line of dashes below it.
+    # A Markdown header has a line of dashes below it.
     is_header = bool(
         PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line)
     )
     has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
     is_pair = has_two_cells and columns == filled_columns[:1]
     second_column = filled_columns[1]
-    # In a table of names and values without a header, the first pair is in the header's place.
+    # If a Markdown table has no real header, its first pair of name and value is in the header row.
     if is_header and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
         yield from _find_in_cells(line, start, separator, [second_column])
 
@@ -66,9 +66,10 @@ def _find_in_next_cell(
 def _is_csv_header(line: str, next_line: str, separator: str) -> bool:
     """Whether a line is a CSV header, rather than prose or code with commas."""
     cells = line.split(separator)
-    is_indented = not (line[:1].strip() and next_line[:1].strip())
+    # Indented or empty lines are more likely code.
+    starts_with_blank = not (line[:1].strip() and next_line[:1].strip())
     has_same_cell_count = next_line.count(separator) == len(cells) - 1
-    if is_indented or not has_same_cell_count:
+    if starts_with_blank or not has_same_cell_count:
         return False
     return all(map(PATTERNS["name_cell"].fullmatch, cells))
 
@@ -77,7 +78,7 @@ def _find_password_columns(headers: list[str]) -> list[int]:
     """Return the indexes of the columns with a header such as "Password"."""
     columns = []
     for column, header in enumerate(headers):
-        if PATTERNS["head_cell"].fullmatch(header[:_LONGEST_HEADER]):
+        if PATTERNS["password_header"].fullmatch(header[:_LONGEST_HEADER]):
             columns.append(column)
     return columns
 
@@ -85,31 +86,33 @@ def _find_password_columns(headers: list[str]) -> list[int]:
 def _find_in_later_rows(
     lower_text: str, header_end: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in the given columns, from all rows below the header."""
+    """Yield the passwords in the given columns of all rows below a table's header."""
     end = header_end
     for _ in range(_MOST_ROWS):
         start = end + 1
         end = find_line_end(lower_text, start)
         row = lower_text[start : min(end, start + LONGEST_ROW)]
-        is_frame = bool(PATTERNS["frame"].fullmatch(row))
+        is_frame = bool(PATTERNS["frame"].fullmatch(row))  # `+----+----+`
         is_table_line = separator in row or is_frame
         if start >= len(lower_text) or not is_table_line:
             return
-        is_rule = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))
-        if not is_frame and not is_rule:  # these lines have no cells
+
+        is_dash_line = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))  # `|----|----|`
+        if not is_frame and not is_dash_line:
             yield from _find_in_cells(row, start, separator, columns)
 
 
 def _find_in_cells(
     row: str, start: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in the given columns of a row that starts at `start` in the text."""
+    """Yield the passwords in the given columns of a row. The row starts at `start` in the text."""
+    cell_start = start
     for column, cell in enumerate(row.split(separator)):
         value = cell.strip(_CELL_EDGE)
         if column in columns and _is_password_value(value):
-            value_start = start + cell.index(value)
+            value_start = cell_start + cell.index(value)
             yield SecretMatch(value_start, value_start + len(value), "password")
-        start += len(cell) + len(separator)
+        cell_start += len(cell) + len(separator)
 
 
 def _is_password_value(value: str) -> bool:
@@ -200,14 +203,15 @@ def _find_in_mediawiki(lower_text: str) -> Iterator[SecretMatch]:
 def _find_in_cell_sequence(
     lower_text: str, start: int, end: int, separator: str
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in an AsciiDoc table from `start` to `end`, whose first row is the header row."""
+    """Yield the passwords in an AsciiDoc table from `start` to `end`. The first row is the header."""
     end = min(end, start + _MOST_TABLE_CHARS)
     cells: list[tuple[int, str]] = []  # position and content
     column_count = 0
-    # Commas and colons are between cells. Other separators come before each cell, so whatever precedes a
-    # line's first separator isn't a cell.
+    # Commas and colons separate cells. `|` and `!` introduce each cell, so that anything before the first
+    # one on a line isn't a cell.
     is_between_cells = separator in ",:"
 
+    # Collect the cells of all lines.
     line_start = start
     while line_start < end:
         line_end = min(find_line_end(lower_text, line_start), end)
@@ -220,7 +224,8 @@ def _find_in_cell_sequence(
             column_count = len(cells)
         line_start = line_end + 1
 
-    if column_count == 1:  # there's one cell per line, and a blank line ends the header row
+    # If each cell is on its own line, a blank line ends the header row.
+    if column_count == 1:
         header_lines, _, _ = lower_text[start:end].strip().partition("\n\n")
         column_count = header_lines.count(separator)
     yield from _find_in_positioned_cells(cells, column_count)
@@ -257,8 +262,8 @@ def _find_in_positioned_cells(
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in columns with a header such as "Password".
 
-    `cells` are the positions and contents of all cells, row by row. If `headers` is None, the first row has
-    the headers.
+    `cells` contains the position and content of each cell, row by row. If `headers` is None, the first row
+    is the header row.
     """
     if not column_count:
         return
@@ -269,7 +274,7 @@ def _find_in_positioned_cells(
     is_password_column = []
     for header in headers:
         title = header.strip()[:_LONGEST_HEADER]
-        is_password_column.append(bool(PATTERNS["head_cell"].fullmatch(title)))
+        is_password_column.append(bool(PATTERNS["password_header"].fullmatch(title)))
 
     for index, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)

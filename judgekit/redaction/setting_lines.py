@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from judgekit.redaction.secret_rules import Span
 
-_SHUFFLED = 0.3  # change rate between kinds of characters; names in code have less
+_SHUFFLED_CHANGE_RATE = 0.3  # change rate between kinds of characters; names in code have less
 _LEAST_LENGTHS = {"strong": 4, "short": 6, "secret": LEAST_TOKEN}  # of a value, by its name's class
 _LEAST_RANDOM = 10  # letters and digits of a random secret
 _LONGER_THAN_WORDS = 20  # characters
@@ -50,13 +50,18 @@ def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 
 def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    """Yield the secrets that a line sets. `match` is the line's name, separator and value."""
-    # `set name value` is a setting. Without the command, it's probably prose.
+    """Yield the secrets in a line such as `password: x`.
+
+    `match` has the groups `command` (such as `set`, or empty), `name`, `separator` and `value`.
+    """
+    # `set name value` is a setting. Without a command such as `set`, it's probably prose.
     is_separated_by_blank = not match["separator"].strip()
     if is_separated_by_blank and not match["command"]:
         return
+
     names = (match["name"], _make_singular(match))
-    if not any(classify_name(name) in _LEAST_LENGTHS for name in names):
+    is_secret_name = any(classify_name(name) in _LEAST_LENGTHS for name in names)
+    if not is_secret_name:
         return
     if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
@@ -65,8 +70,9 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     value_start, value_end = match.span("value")
     quoted_value = PATTERNS["quoted_value"].match(text, value_start, value_end)
     if quoted_value is not None:
-        is_raw = "r" in quoted_value["prefix"].lower()
-        if is_raw and PATTERNS["expression"].search(quoted_value["inside"]):  # a regular expression
+        is_raw = "r" in quoted_value["prefix"].lower()  # as in Python's r"…"
+        is_regex = is_raw and PATTERNS["expression"].search(quoted_value["inside"])
+        if is_regex:
             return
         yield from _find_value(text, match["name"], quoted_value.span("inside"), is_code=False)
         return
@@ -94,20 +100,22 @@ def _is_code(match: re.Match[str], value: str) -> bool:
 
 
 def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
-    """Yield the value at a span if it's a secret.
+    """Yield the value at a span if it's a secret, given the name that it's set to.
 
-    The weaker the name's class, the more the value itself must look like a secret. If `is_code`, a word may
-    be a variable.
+    The weaker the name, the more the value itself must look like a secret. If `is_code`, the value can be a
+    variable.
     """
     name_class = classify_name(name)
-    if name_class not in _LEAST_LENGTHS:  # other names don't make their value a secret
+    if name_class not in _LEAST_LENGTHS:  # the name doesn't suggest a secret
         return
+
+    # In code, a word before a comma or semicolon is a variable.
     start, end = span
     value = text[start:end].rstrip()
     without_comma = value.rstrip(",;")
-    is_argument = without_comma != value
-    if is_code and is_argument and PATTERNS["bare_word"].fullmatch(without_comma):
-        return  # an argument or the end of a statement is a variable
+    has_comma = without_comma != value
+    if is_code and has_comma and PATTERNS["bare_word"].fullmatch(without_comma):
+        return
 
     if len(value) < _LEAST_LENGTHS[name_class] or any(map(str.isspace, value)):
         return
@@ -117,24 +125,30 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     if is_variable(without_punctuation) and (is_code or not is_mixed(value)):
         return
 
+    # weak names
     if name_class == "secret":
         looks_secret = _is_token(value) or _is_random_secret(value, name, is_code=is_code)
         if not looks_secret:
             return
-    if name_class == "short" and value.isalpha() and is_code:
+    if name_class == "short" and value.isalpha() and is_code:  # such as `pin = output`
         return
     yield SecretMatch(start, start + len(value), _KIND_BY_NAME_CLASS[name_class])
 
 
 def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
-    """Whether a value of letters and digits is a random secret, considering its name."""
+    """Whether an alphanumeric value is a random secret, considering its name.
+
+    In code, only a name with "secret" is trusted, since other values could be variables.
+    """
     if not value.isalnum() or is_placeholder(value):
         return False
+
     has_mixed_case = not (value.islower() or value.isupper() or value.istitle())
-    is_shuffled = has_mixed_case and change_rate(value) >= _SHUFFLED
+    is_shuffled = has_mixed_case and change_rate(value) >= _SHUFFLED_CHANGE_RATE
     has_secret_name = "secret" in name.lower()
     if is_code:
         return has_secret_name and is_shuffled and len(value) >= LEAST_TOKEN
+
     least_length = LEAST_TOKEN if is_shuffled else _LEAST_RANDOM
     if len(value) < least_length:
         return False
@@ -152,7 +166,7 @@ def _is_token(value: str) -> bool:
         return False
     if is_mixed(value):
         return len(value) >= LEAST_TOKEN and not PATTERNS["words"].match(value)
-    is_shuffled = change_rate(value) >= _SHUFFLED
+    is_shuffled = change_rate(value) >= _SHUFFLED_CHANGE_RATE
     return len(value) >= _LONGER_THAN_WORDS and is_shuffled
 
 

@@ -10,14 +10,14 @@ from judgekit.redaction.vendor_tokens import count_changes
 _SYMBOLS = frozenset("!#$%&*+=?@^|~")
 _LEAST_SYMBOLS = 3
 # Characters of a value
-_LEAST_STRANGE = 6
+_LEAST_PASSWORD_CHARS = 6
 LEAST_TOKEN = 8
 LEAST_BARE_TOKEN = 16
 _LEAST_WEAK = 20
 _LEAST_PHRASE_WORDS = 4
 _MANY_RUNS = 4
 _STRANGE_RUNS = ("a0-", "0a0", "a0a")  # `a` letters, `0` digits, `-` symbols
-_SHUFFLED = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
+_SHUFFLED_CHANGE_RATE = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
 _SHUFFLED_WEAK = 0.35
 
 
@@ -46,7 +46,7 @@ def fits(value: str, wanted: str) -> bool:
     if wanted == "generated":
         return is_strange(value)
     if wanted == "chosen":
-        return is_strange(value) or is_chosen(value)
+        return is_strange(value) or is_human_password(value)
     if wanted == "value":
         return True
     # "word" and "secretword": any word that isn't part of a sentence or a constant's name
@@ -67,10 +67,11 @@ def is_placeholder(value: str) -> bool:
 
 
 def is_generated(value: str) -> bool:
-    """Whether a value's mixture of characters looks generated, rather than written by a person."""
+    """Whether a value looks machine-generated, judging by its mixture of letters, digits and symbols."""
     if len(value) < LEAST_TOKEN or any(map(str.isspace, value)):
         return False
-    if PATTERNS["format"].search(value):
+    is_format_string = PATTERNS["format"].search(value)  # such as `user=%s`
+    if is_format_string:
         return False
 
     symbol_count = len(_SYMBOLS.intersection(value[1:-1]))  # at the ends, they may be punctuation
@@ -80,10 +81,16 @@ def is_generated(value: str) -> bool:
         return True
     if (has_letters_and_digits or has_both_cases) and symbol_count >= _LEAST_SYMBOLS:
         return True
+
+    # Without enough symbols, the value must be long, change often, and not be joined words.
     if PATTERNS["words"].match(value):
         return False
     least_length = LEAST_BARE_TOKEN if has_letters_and_digits else _LEAST_WEAK
-    return has_both_cases and len(value) >= least_length and change_rate(value) >= _SHUFFLED
+    return (
+        has_both_cases
+        and len(value) >= least_length
+        and change_rate(value) >= _SHUFFLED_CHANGE_RATE
+    )
 
 
 def change_rate(value: str) -> float:
@@ -134,20 +141,20 @@ def is_strange(value: str) -> bool:
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _MANY_RUNS
     is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)
-    return is_mixture and len(core) >= _LEAST_STRANGE and not PATTERNS["measure"].match(core)
+    return is_mixture and len(core) >= _LEAST_PASSWORD_CHARS and not PATTERNS["measure"].match(core)
 
 
-def is_chosen(value: str) -> bool:
-    """Whether a value looks like a person's password: letters and digits, but not a technical term."""
-    core = value.strip("\"'`*_.,;:?)")
-    if len(core) < _LEAST_STRANGE or not is_mixed(core):
+def is_human_password(value: str) -> bool:
+    """Whether a value looks like a password chosen by a person: letters and digits, but no technical term."""
+    core = value.strip("\"'`*_.,;:?)")  # without quotes, Markdown and punctuation
+    if len(core) < _LEAST_PASSWORD_CHARS or not is_mixed(core):
         return False
     is_term = bool(PATTERNS["term"].match(core) or PATTERNS["expression"].search(core))
     return not is_term and not is_placeholder(core)
 
 
 def is_phrase(value: str) -> bool:
-    """Whether a value is a passphrase: at least four words joined by blanks or hyphens, but not prose."""
+    """Whether a value is a passphrase: at least four words, separated by blanks or hyphens, but not prose."""
     words = value.lower().replace("-", " ").split()
     if len(words) < _LEAST_PHRASE_WORDS:
         return False

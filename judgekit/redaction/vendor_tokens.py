@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TOKEN_WORDS = RULES["tokens"]
-_VENDORS = frozenset(_TOKEN_WORDS["vendors"].split())
-_COMMON = frozenset(_TOKEN_WORDS["common"].split())
-_KINDS = frozenset(_TOKEN_WORDS["kinds"].split())
-_SURE_KINDS = frozenset(_TOKEN_WORDS["sure_kinds"].split())
-_IDENTIFIERS = frozenset(_TOKEN_WORDS["identifiers"].split())
+_VENDOR_PREFIXES = frozenset(_TOKEN_WORDS["vendors"].split())
+_COMMON_PREFIXES = frozenset(_TOKEN_WORDS["common"].split())
+_KIND_WORDS = frozenset(_TOKEN_WORDS["kinds"].split())
+_UNAMBIGUOUS_KIND_WORDS = frozenset(_TOKEN_WORDS["sure_kinds"].split())
+_IDENTIFIER_WORDS = frozenset(_TOKEN_WORDS["identifiers"].split())
 
 # The least number of random characters after
 _LEAST_AFTER_VENDOR = 14  # a prefix that only tokens have
@@ -31,8 +31,10 @@ _LEAST_AFTER_UNKNOWN = 32  # any other prefix
 _LEAST_HEX_DIGITS = 32  # if they may be a hash
 _LEAST_PIECE_CHARS = 5
 # Change rates of random pieces
-_RANDOM = 0.2  # between letters and digits
-_SHUFFLED = 0.45  # between upper and lower case; camelCase with words of five letters has 0.4
+_RANDOM_CHANGE_RATE = 0.2  # between letters and digits
+_SHUFFLED_CASE_RATE = (
+    0.45  # between upper and lower case; camelCase with words of five letters has 0.4
+)
 _SHUFFLED_WITH_DIGITS = 0.4
 _HEX = frozenset("0123456789abcdefABCDEF")
 
@@ -49,18 +51,19 @@ def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
 
 
 def is_vendor_token(token: str) -> bool:
-    """Whether a word is a vendor's token: a prefix, and a random part that's long enough.
+    """Whether a word looks like a vendor's token, such as `sk_live_4eC39H…`: a prefix and a random tail.
 
-    The less distinctive the prefix, the longer the random part must be.
+    The less distinctive the prefix, the longer the tail must be.
     """
-    pieces = PATTERNS["piece"].findall(token)
+    pieces = PATTERNS["alphanumeric_piece"].findall(token)
     prefix = pieces[0]
-    if prefix.lower() in _IDENTIFIERS or PATTERNS["publishable"].match(token):
+    # Identifiers such as `user_…` and keys such as `pk_live_…` are meant to be public.
+    if prefix.lower() in _IDENTIFIER_WORDS or PATTERNS["publishable"].match(token):
         return False
     if PATTERNS["uuid"].search(token[-_UUID_CHARS:]):
         return _is_uuid_token(pieces)
 
-    # `sk_live_4eC39H…` has the leading words "sk" and "live". The pieces after them should be random.
+    # In `sk_live_4eC39H…`, the leading words are "sk" and "live", and the tail is the rest.
     tail = pieces[1:]
     leading_words = {prefix.lower()}
     while tail and is_word(tail[0]):
@@ -68,51 +71,57 @@ def is_vendor_token(token: str) -> bool:
     random_length = _count_random_characters(tail)
     is_hex = _HEX.issuperset("".join(tail))
 
-    # known prefixes
-    if prefix in _VENDORS:
+    # a known prefix
+    if prefix in _VENDOR_PREFIXES:
         return random_length >= _LEAST_AFTER_VENDOR
-    if prefix in _COMMON:
-        least = _LEAST_HEX_DIGITS if is_hex else _LEAST_AFTER_COMMON
-        return random_length >= least
+    if prefix in _COMMON_PREFIXES:
+        least_length = _LEAST_HEX_DIGITS if is_hex else _LEAST_AFTER_COMMON
+        return random_length >= least_length
 
-    # unknown prefixes
-    if leading_words & _IDENTIFIERS:
+    # an unknown prefix
+    if leading_words & _IDENTIFIER_WORDS:
         return False
     if is_hex:
-        return random_length >= _LEAST_HEX_DIGITS and bool(leading_words & _SURE_KINDS)
-    if leading_words & _KINDS:
+        return random_length >= _LEAST_HEX_DIGITS and bool(leading_words & _UNAMBIGUOUS_KIND_WORDS)
+    if leading_words & _KIND_WORDS:
         return random_length >= _LEAST_AFTER_KIND and _is_shuffled("".join(tail))
     return _is_of_unknown_vendor(prefix, tail)
 
 
 _UUID_CHARS = 36
 _UUID_PIECES = 5
-_UUID_WORDS = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
+_UUID_TOKEN_PREFIXES = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
 
 
 def _is_uuid_token(pieces: list[str]) -> bool:
-    """Whether a word that ends with a UUID is a token, and not an identifier such as `user-…`."""
+    """Whether a word that ends with a UUID is a token, such as `api-…`, rather than an identifier.
+
+    `pieces` are the parts between the word's separators.
+    """
     leading_pieces = pieces[:-_UUID_PIECES]
     if not leading_pieces:
         return False
     prefix = leading_pieces[0]
-    if prefix in _VENDORS or prefix in _UUID_WORDS:
+    if prefix in _VENDOR_PREFIXES or prefix in _UUID_TOKEN_PREFIXES:
         return True
-    return any(piece.lower() in _SURE_KINDS for piece in leading_pieces)
+    return any(piece.lower() in _UNAMBIGUOUS_KIND_WORDS for piece in leading_pieces)
 
 
 def is_random_piece(piece: str) -> bool:
-    """Whether a piece of a word is random, rather than a word, number, date or version."""
+    """Whether part of a token is random, rather than a word, number, date or version.
+
+    In random characters, letters and digits, or upper and lower case, alternate often.
+    """
     if len(piece) < _LEAST_PIECE_CHARS or is_word(piece):
         return False
     change_rate = count_changes(piece) / (len(piece) - 1)
     has_digit = any(map(str.isdigit, piece))
     has_letter = any(map(str.isalpha, piece))
     if has_digit and has_letter:
-        return change_rate >= _RANDOM
+        return change_rate >= _RANDOM_CHANGE_RATE
     # Without digits, the case must change more often than in camelCase.
     is_in_one_case = piece.islower() or piece.isupper()
-    return has_letter and not is_in_one_case and change_rate > _SHUFFLED
+    return has_letter and not is_in_one_case and change_rate > _SHUFFLED_CASE_RATE
 
 
 def is_word(piece: str) -> bool:

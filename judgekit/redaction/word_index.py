@@ -27,13 +27,17 @@ def any_word(words: Iterable[str]) -> str:
 
 
 def _build_pattern(node: dict[str, Any]) -> str:
-    """Build a regex for the rest of every word below a node in the letter tree."""
+    """Build a regex that matches the rest of any word below a node in a tree of letters.
+
+    Each node maps a letter to a child node. If a word ends at the node, it also has the key "".
+    """
     branches = []
     for char, child in sorted(node.items()):
-        if char:
+        if char != "":
             branches.append(re.escape(char) + _build_pattern(child))
     if not branches:
         return ""
+
     is_end_of_word = "" in node
     if len(branches) == 1 and not is_end_of_word:
         return branches[0]
@@ -60,9 +64,9 @@ class WordIndex:
         self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
 
     def _find_rules_of_prefixes(self, word: str) -> set[int]:
-        """Return the rules of a word and of all its prefixes.
+        """Return the rules that a word or any of its prefixes triggers.
 
-        The pattern only finds the longest word at a position, so it must stand for its prefixes as well.
+        The pattern finds only the longest word at each position, so its prefixes have to be added here.
         """
         rules: set[int] = set()
         for length in range(2, len(word) + 1):
@@ -114,15 +118,16 @@ class AnyWord:
 def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
     """Compile a fast pattern that finds any of the words, starting at a word's rarest letter.
 
-    For example, "key" becomes `k(?:ey)`, and "token" becomes `k(?:en(?<=token))`.
+    For example, "key" becomes `k(?:ey)`, and "token" becomes `k(?:en(?<=token))`. That's fast because few
+    positions in a text have a rare letter.
     """
-    # Few positions in a text have a rare letter, so `re` rarely has to try the rest.
-    rests: defaultdict[str, list[str]] = defaultdict(list)  # by the rarest letter
+    rests: defaultdict[str, list[str]] = defaultdict(list)  # by rarest letter
     for word in words:
         letter = max(word, key=_rate_rarity)
         letters_before, _, letters_after = word.partition(letter)
         rest = re.escape(letters_after)
         if letters_before:
+            # Look back to check the letters before the rarest one.
             rest += f"(?<={re.escape(word)})"
         rests[letter].append(rest)
 
