@@ -81,7 +81,7 @@ class Service:
 
         # Preload this for the first judging. If it fails here, judging will fail, too, and report it.
         with suppress(Exception):
-            await asyncio.to_thread(secret_search.load)
+            await asyncio.to_thread(secret_search.load_format_rules)
 
     async def usable(self) -> None:
         """Wait until everything is loaded. Raises `NotReady` if that failed."""

@@ -41,18 +41,15 @@ _FOREIGN_WORD = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_STRUCK = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
+_STROKES = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:
-    """Rewrite disguised words, such as Latin words with Cyrillic lookalikes, in plain letters.
-
-    Also remove strokes through letters.
-    """
+    """Rewrite disguised Latin words, such as words with Cyrillic lookalikes or struck-through letters."""
     if text.isascii():
         return text
     text = _FOREIGN_WORD.sub(lambda match: _translate_word(match[0]), text)
-    return _STRUCK.sub("", text)
+    return _STROKES.sub("", text)
 
 
 def skeleton(text: str) -> str:
@@ -91,15 +88,14 @@ def _fold(char: str) -> str:
     if category in _ASCII_BY_CATEGORY:
         return _ASCII_BY_CATEGORY[category]
 
+    # Drop accents. But leave a ligature unchanged, because it decomposes into more than one letter, and the
+    # number of characters must stay the same.
     decomposed = unicodedata.normalize("NFKD", char)
-    base = decomposed[0]
-    rest = decomposed[1:]
-    letter = base.translate(_SKELETON).translate(_PUNCTUATION)
-    # Accents are dropped. But a ligature decomposes into more letters, and is left alone: one character must
-    # not become two.
-    has_only_accents = all(map(unicodedata.combining, rest))
-    if letter.isascii() and has_only_accents:
-        return letter
+    base_letter = decomposed[0]
+    is_single_letter = all(map(unicodedata.combining, decomposed[1:]))
+    ascii_letter = base_letter.translate(_SKELETON).translate(_PUNCTUATION)
+    if ascii_letter.isascii() and is_single_letter:
+        return ascii_letter
     return char
 
 

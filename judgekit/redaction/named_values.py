@@ -39,32 +39,36 @@ _SUFFIXES = frozenset(RULES["words"]["endings"].split())
 def classify_name(name: str) -> str:
     """Classify a setting's name by how likely its value is a secret.
 
-    - "strong": a password's name
-    - "short": a password's short name, such as `pass` or `pw`
-    - "secret": the name of a token or key
+    - "strong": a password
+    - "short": a password's abbreviation, such as `pass` or `pw`
+    - "secret": a token or key
     - "weak": a name that can also have other meanings, such as `session`
     - "": any other name
     """
-    # Both `dbPassword` and `DB-PASSWORD` become ["db", "password"].
+    # Split into words: both `dbPassword` and `DB-PASSWORD` become ["db", "password"].
     snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
     words = [word for word in PATTERNS["separator"].split(snake_case.lower()) if word]
-    for _ in range(3):  # drop suffixes: `api_key_prod_2` is classified as `api_key`
+    # Drop up to three suffixes: `api_key_prod_2` is classified as `api_key`.
+    for _ in range(3):
         if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1].isdigit()):
             words.pop()
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
 
-    last_word = words[-1].rstrip(_DIGITS)
-    if PATTERNS["strong"].search("".join(words).rstrip(_DIGITS)):
-        return "strong"
+    # Match the words joined, because `pass_word` and `api_key` are also written as one word.
+    all_words = "".join(words).rstrip(_DIGITS)
+    last_three = "".join(words[-3:]).rstrip(_DIGITS)
     last_two = "".join(words[-2:])
+    last_word = words[-1].rstrip(_DIGITS)
+    if PATTERNS["strong"].search(all_words):
+        return "strong"
     if last_word in _SHORT or last_two in _SHORT:
         return "short"
-    last_three = "".join(words[-3:]).rstrip(_DIGITS)
     if PATTERNS["secret"].search(last_three):
         return "secret"
+
+    # A longer last word that contains the match is a coincidence, except for words like "apikey" and "oauth".
     weak_match = PATTERNS["weak"].search(last_three)
-    # A word that only ends with the match is chance, except for words like "apikey" and "oauth".
     if weak_match and (last_word == weak_match[0] or last_word.endswith(("key", "auth"))):
         return "weak"
     return ""
@@ -112,16 +116,18 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
 
 def _is_stand_in(text: str, value: _Value, *, is_password: bool) -> bool:
     """Whether a value only stands for a secret: a setting's name, placeholder, variable or regex."""
-    if is_password and value.text.isupper() and not value.text.isalnum():  # such as DB_PASSWORD
+    is_constant = value.text.isupper() and not value.text.isalnum()  # such as DB_PASSWORD
+    if is_password and is_constant:
         return True
-    is_sentence = any(map(str.isspace, value.text))
-    if value.is_quoted and is_password and not is_sentence:
-        # Nearly any word can be a password, so only regexes and references are ruled out. In Python, an `r`
-        # before the quote makes a raw string.
-        is_raw = text[value.start - 2 : value.start - 1] in ("r", "R")
-        is_regex = is_raw and bool(PATTERNS["expression"].search(value.text))
-        return is_regex or is_reference(value.text)
-    return is_placeholder(value.text)
+    has_blank = any(map(str.isspace, value.text))
+    if not (is_password and value.is_quoted) or has_blank:
+        return is_placeholder(value.text)
+
+    # Nearly any quoted word can be a password, so only rule out references and regexes. A regex is usually
+    # in a raw string, with an `r` before the quote.
+    prefix = text[value.start - 2 : value.start - 1]
+    is_regex = prefix in ("r", "R") and bool(PATTERNS["expression"].search(value.text))
+    return is_regex or is_reference(value.text)
 
 
 class _Value(NamedTuple):
@@ -133,18 +139,20 @@ class _Value(NamedTuple):
 
 
 def _read_value(text: str, match: re.Match[str]) -> _Value:
-    """Read the value from the text, since the match only has it in lower case."""
+    """Read the matched value as written in the text, since `match` only has it in lower case."""
     start, end = match.span("value")
     is_quoted = text[start] in "\"'`("
     if not is_quoted:
         return _Value(start, text[start:end].rstrip(".,:"), is_quoted)
-    start += 1
-    value = text[start : end - 1]
+
+    # Remove the quotes, and a scheme such as `Bearer` before a token.
+    inner_start = start + 1
+    value = text[inner_start : end - 1]
     scheme = PATTERNS["scheme"].match(value)
-    if scheme:  # `Bearer`, `Basic`
-        start += scheme.end()
+    if scheme:
+        inner_start += scheme.end()
         value = value[scheme.end() :]
-    return _Value(start, value, is_quoted)
+    return _Value(inner_start, value, is_quoted)
 
 
 def _read_name(text: str, match: re.Match[str]) -> str:
@@ -180,9 +188,13 @@ def _is_hyphenated_phrase(match: re.Match[str], value: str) -> bool:
 
 
 def _find_bare_value_end(text: str, match: re.Match[str], end: int) -> int:
-    """Return the end of an unquoted value, which may go beyond `end`, where the match ends."""
-    # If the line only sets this value, as in a settings file, the value extends to the next blank.
-    if PATTERNS["setting"].fullmatch(_read_line_before(text, match.start())):
+    """Return the end of an unquoted value.
+
+    The match ends at `end`, but if the line is a setting, the value extends to the next blank.
+    """
+    text_before = _read_line_before(text, match.start())
+    is_setting = PATTERNS["setting"].fullmatch(text_before)
+    if is_setting:
         remainder = PATTERNS["to_blank"].match(text, end)
         if remainder and any(map(str.isalnum, remainder[0])):
             return remainder.end()
@@ -199,20 +211,23 @@ def _read_line_before(text: str, position: int) -> str:
 def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
     """Whether a quoted value is a secret.
 
-    The weaker the name's class, the more the value itself must look like a secret.
+    The weaker the class of its name, the more the value itself must look like a secret.
     """
-    if name_class == "strong":
+    if name_class == "strong":  # such as `password`
         is_path = value.startswith("/")
         return not is_path or is_mixed(value)
-    if name_class == "short":
+    if name_class == "short":  # such as `pw`
         is_long_enough = is_mixed(value) or len(value) >= _LEAST_SHORT
         return is_long_enough and not is_code(value)
-    if name_class == "weak":
+    if name_class == "weak":  # such as `session`
         if is_weak_secret(value):
             return True
-        # A hexadecimal value may only be a hash. It's a key if the line has a word about encryption.
-        line = _read_line_before(text, match.start())
-        return bool(PATTERNS["hex_key"].match(value) and PATTERNS["secretive"].search(line))
+        # A hexadecimal value could just be a hash. It's a key if the line also mentions encryption.
+        text_before = _read_line_before(text, match.start())
+        is_about_encryption = PATTERNS["secretive"].search(text_before)
+        return bool(PATTERNS["hex_key"].match(value) and is_about_encryption)
+
+    # a token's or key's name, such as `api_key`
     looks_random = is_mixed(value) or is_generated(value)
     if len(value) < LEAST_TOKEN or not looks_random:
         return False
@@ -267,9 +282,9 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
 def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
     """Whether an unquoted value with a name such as `secret` or `token` is a secret.
 
-    If the name and value are alone on their line (`is_alone`), a shorter value is enough.
+    A shorter value is enough if nothing else is on the line (`is_alone`).
     """
-    if is_snake_case(value):
+    if is_snake_case(value):  # a variable
         return False
     name = text[match.start("core") : match.end("tail")]
     if is_alone and match["core"] == "secret" and name.isupper():
@@ -279,18 +294,19 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
 
 
 def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
-    """Whether a name and its value look like a line of a settings file.
+    """Whether a name and its value look like a setting in a file, such as `DB_PASSWORD=x` or `Pwd=x;`.
 
-    Examples are `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, and `passwd = x` in an INI section.
+    `match` has the groups `core` and `tail` (the name's parts), `operator` and `value`.
     """
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
     next_char = text[match.end() : match.end() + 1]
     text_before = _read_line_before(text, match.start()).strip(" \t-")
-    is_last = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", text_before))
+    ends_line = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
+    is_alone = ends_line and bool(re.fullmatch(r"[\w.-]*", text_before))
 
-    if operator != "=":  # YAML
+    # YAML: `password: x`
+    if operator != "=":
         value_start, value_end = match.span("value")
         is_yaml = operator == ":" and gap == " "
         return is_alone and is_yaml and text[value_start:value_end].islower()
@@ -303,7 +319,7 @@ def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
     if next_char == ";" or name.isupper():
         return True
     # a properties file, such as `db.password=x`
-    if not gap and is_last and PATTERNS["property"].fullmatch(text_before):
+    if not gap and ends_line and PATTERNS["property"].fullmatch(text_before):
         return match.end("tail") == match.start("operator")
     # an INI file: `passwd = x` below a section header
     if not is_alone:

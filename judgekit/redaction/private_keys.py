@@ -16,15 +16,16 @@ _MOST_LINES = 600
 _MOST_OTHER_LINES = 12  # lines without a part of the key
 _MOST_DASHES = 24  # characters before a header
 _LAST_LINE_REACH = 60  # characters before the footer
+_LAST_LINE_SPAN = 80  # characters after the other lines, if there's no footer
 _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 
 def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
-    """Yield the spans of private keys. A key that prose interrupts gives multiple spans."""
+    """Yield the spans of private keys. If prose interrupts a key, yield a span for each part."""
     if "begin" in lower_text or "private-lines" in lower_text:
         yield from _find_keys_with_header(text, lower_text)
     if "private" in lower_text:
-        yield from _find_keys_before_tail(text, lower_text)
+        yield from _find_keys_before_footer(text, lower_text)
 
 
 def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
@@ -32,7 +33,8 @@ def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
     search_start = 0
     line_end = -1
     while header := PATTERNS["header"].search(lower_text, search_start):
-        if header.end() > line_end:
+        is_on_same_line = header.end() <= line_end
+        if not is_on_same_line:
             line_end, _ = _find_line_break(text, header.end())
         pieces, search_start = _find_key_pieces(text, header.end(), line_end)
         if not any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces):
@@ -62,27 +64,27 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
     yield start, end
 
 
-def _find_keys_before_tail(text: str, lower_text: str) -> Iterator[Span]:
-    """Search upwards from each end marker, because a key's header can be missing."""
-    searched_until = 0
-    for end_marker in PATTERNS["tail"].finditer(lower_text):
-        line_break = text.rfind("\n", searched_until, end_marker.start())
-        # The key's lines are above the marker's line. Without a line break there are none.
-        start = line_break + 1 if line_break >= 0 else end_marker.start()
+def _find_keys_before_footer(text: str, lower_text: str) -> Iterator[Span]:
+    """Yield the spans of private keys whose header is missing, by searching upwards from each footer."""
+    last_footer_end = 0
+    for footer in PATTERNS["tail"].finditer(lower_text):
+        # Start at the footer's line. If it's the first line, there's no key above.
+        line_break = text.rfind("\n", last_footer_end, footer.start())
+        key_start = line_break + 1 if line_break >= 0 else footer.start()
 
-        # Extend the key by the line above, as long as that looks like part of a key.
+        # Move the key's start up, as long as the line above looks like part of a key.
         for _ in range(_MOST_LINES):
-            line_end = max(start - 1, searched_until)
-            line_break = text.rfind("\n", searched_until, line_end)
-            line_start = line_break + 1 if line_break >= 0 else searched_until
-            is_key_line = PATTERNS["line"].fullmatch(text, line_start, start)
-            if line_start == start or not is_key_line:
+            line_end = max(key_start - 1, last_footer_end)
+            line_break = text.rfind("\n", last_footer_end, line_end)
+            line_start = line_break + 1 if line_break >= 0 else last_footer_end
+            is_key_line = PATTERNS["line"].fullmatch(text, line_start, key_start)
+            if line_start == key_start or not is_key_line:
                 break
-            start = line_start
+            key_start = line_start
 
-        if _may_be_key(text[start : end_marker.start()]):
-            yield start, end_marker.end()
-        searched_until = end_marker.end()
+        if _may_be_key(text[key_start : footer.start()]):
+            yield key_start, footer.end()
+        last_footer_end = footer.end()
 
 
 def _may_be_key(text: str) -> bool:
@@ -102,59 +104,62 @@ def _find_line_break(text: str, start: int) -> Span:
 
 
 def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
-    """Find the pieces of a key whose header ends at `start`, in a line that ends at `line_end`.
+    """Return the spans of a key's pieces, and the position from which to search for the next header.
 
-    Return their spans, and the position from which to search for the next header. The key ends with its end
-    marker, with the next header, or when too many lines don't look like a key's.
+    The key's header ends at `start`, and the header's line at `line_end`. The key ends at its footer, at the
+    next header, or after too many lines that don't look like a key.
     """
     pieces: list[Span] = []
-    other_lines = 0
+    other_line_count = 0
     position = start
     _, next_line = _find_line_break(text, line_end)
     for _ in range(_MOST_LINES):
-        if position >= len(text) or other_lines > _MOST_OTHER_LINES:
+        if position >= len(text) or other_line_count > _MOST_OTHER_LINES:
             break
 
-        # The key's part of this line ends before the next header or the end marker.
+        # Find the key's characters on this line, up to the next header or the footer. Search in a slice,
+        # because in `text` a lookbehind would see the `n` of an escaped line break before the line.
         next_header = PATTERNS["header"].search(text, position, line_end)
         search_end = next_header.start() if next_header else line_end
-        end_marker = PATTERNS["end"].search(text, position, search_end)
-        if end_marker:
-            search_end = end_marker.start()
-        # A slice, because in `text` a lookbehind would see the `n` of an escaped line break before the line.
+        footer = PATTERNS["end"].search(text, position, search_end)
+        if footer:
+            search_end = footer.start()
         line = text[position:search_end]
         is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
         pieces += [(position + span_start, position + span_end) for span_start, span_end in spans]
 
-        # Is this the key's last line?
-        if end_marker and not pieces:
-            return [], end_marker.end()
-        if end_marker:
-            _, piece_end = pieces[-1]
-            last_line = _find_last_line(text, piece_end, end_marker.start())
-            return [*pieces, *last_line, end_marker.span()], end_marker.end()
+        # Return if this is the key's last line.
+        if footer and not pieces:
+            return [], footer.end()
+        if footer:
+            _, last_end = pieces[-1]
+            last_line = _find_last_line(text, last_end, footer.start())
+            return [*pieces, *last_line, footer.span()], footer.end()
         if next_header:
             return pieces, next_header.start()
 
         has_words = bool(line.strip(_LINE_PREFIX))
         if has_words and not spans and not is_field:
-            other_lines += 1
+            other_line_count += 1
         position = next_line
         line_end, next_line = _find_line_break(text, position)
 
-    # There's no end marker, but there can be a short last line.
+    # Without a footer, there can still be a short last line.
     if pieces:
-        _, piece_end = pieces[-1]
-        pieces += _find_last_line(text, piece_end, min(position, piece_end + 80))
+        _, last_end = pieces[-1]
+        pieces += _find_last_line(text, last_end, min(position, last_end + _LAST_LINE_SPAN))
     return pieces, max(position, start)
 
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
-    """Find the spans in a line that look like parts of a key."""
+    """Find the spans in a line that look like parts of a key.
+
+    `is_field` marks a header field such as `Comment: …`.
+    """
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
-        # A header field such as `Comment: …` is ordinary text, unless it has a very long word.
+        # A field contains ordinary text, unless it has a very long word.
         is_any_long = any(end - start >= _LEAST_KEY_CHARS_IN_FIELD for start, end in spans)
         return spans if is_any_long else []
     if spans:

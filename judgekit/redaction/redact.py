@@ -94,20 +94,22 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
         text = fold_to_ascii(text)
     inner_views: Iterator[View] = iter(())
     if "\0" in text:
-        # Folding replaced combining and invisible characters with NUL. Search the text without them. That
-        # isn't a layer of encoding, so `depth` stays the same.
+        # Folding replaced combining and invisible characters with NUL. Search a view without them. Removing
+        # NUL isn't a layer of encoding, so the depth stays the same.
         removals = [(*match.span(), "") for match in re.finditer("\0+", text)]
         inner_views = iter([_make_view(text, 0, len(text), removals)])
+        inner_depth = depth
     else:
         yield from secret_search.find(text)
-        if depth:
+        if depth > 0:
             inner_views = views(text)
-        depth -= 1
+        inner_depth = depth - 1
 
     for view in inner_views:
-        for match in _find_nested(view.text, depth):
+        for match in _find_nested(view.text, inner_depth):
+            last_position = match.end - 1
             start, _ = view.locate(match.start)
-            _, end = view.locate(match.end - 1)  # the last character; `match.end` is after it
+            _, end = view.locate(last_position)
             yield match._replace(start=start, end=end)
 
 
@@ -123,13 +125,15 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """
     strings = []
     nested_values = [value]
-    for item in nested_values:  # the list grows while it's iterated
+    # This loop extends the list that it iterates over, until all nested values are visited.
+    for item in nested_values:
         if isinstance(item, str):
             strings.append(item)
         elif isinstance(item, dict):
             nested_values += item.values()
         elif isinstance(item, list | tuple):
             nested_values += item
+
     # Searching all strings at once is faster than one by one, and usually finds nothing.
     if redact("\n\n".join(strings)).secrets:
         return _redact_strings(value)
@@ -214,9 +218,9 @@ class View(NamedTuple):
 
 
 def views(text: str) -> Iterator[View]:
-    """Yield a readable view of each part of a text that could hide a secret.
+    """Yield a decoded copy (a view) of each part of a text that could hide a secret.
 
-    Such parts are encoded, escaped, joined from a list by code, or broken over lines.
+    Such parts are encoded or escaped, or strings that are split over lists or lines.
     """
     from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
 
@@ -225,7 +229,7 @@ def views(text: str) -> Iterator[View]:
         decoded = [(*escape.span(), _unescape(escape[0])) for escape in escapes]
         yield _make_view(text, start, end, decoded)
 
-    # lists that code joins: "".join(["sk-", "ant-", …])
+    # lists that code joins, such as "".join(["sk-", "ant-", …])
     if "join" in text or "concat" in text or "printf" in text:
         for start, end, separators in _find_windows(text, PATTERNS["list"]):
             if PATTERNS["joins"].search(text, max(0, start - _LIST_REACH), end + _LIST_REACH):

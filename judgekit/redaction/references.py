@@ -44,15 +44,15 @@ def is_reference(value: str) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a value that looks like a call, attribute or type isn't random characters instead."""
-    text = text.lstrip("&*!-")
-    callee = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
+    """Whether a string that looks like code is a call, attribute or type, and not random characters."""
+    text = text.lstrip("&*!-")  # operators
+    callee = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" in "user.name(1)"
     names = PATTERNS["member"].split(callee)
     if any(map(is_variable, names)):
         return True
 
     after_callee = text[len(callee) :]
-    if after_callee in ("(", "["):  # an open bracket: the arguments are on the next lines
+    if after_callee in ("(", "["):  # the arguments are on the next lines
         return True
     is_balanced = text.count("(") == text.count(")")
     is_shuffled = change_rate("".join(names)) >= _SHUFFLED_CHANGE_RATE
@@ -80,9 +80,9 @@ def is_variable(value: str) -> bool:
         return True
     if _is_snake_case(value, segments):
         return True
-    # One word of code, such as "config", is enough: only one in 400 random strings of 12 letters has one.
-    lower = value.lower()
-    return any(word in lower for word in _CODE_WORDS)
+    # Only one in 400 random strings of 12 letters contains a word that's common in code, such as "config".
+    lower_value = value.lower()
+    return any(word in lower_value for word in _CODE_WORDS)
 
 
 def _is_snake_case(value: str, segments: list[str]) -> bool:

@@ -125,13 +125,14 @@ def find(text: str) -> Iterator[SecretMatch]:
 def _find_by_context_or_name(
     text: str, lower_text: str, keyword_spans: list[Span]
 ) -> Iterator[SecretMatch]:
-    """Yield the values whose place (such as after an option) or name marks them as secrets."""
-    foreign_words = _LANGUAGE_WORDS.pattern_for(lower_text)
+    """Yield the values that are secrets by their name, or by their context, such as a command-line option."""
+    foreign_word_pattern = _LANGUAGE_WORDS.pattern_for(lower_text)
     for start, end in keyword_spans:
-        has_foreign = bool(foreign_words.search(lower_text, start, end))
+        has_foreign = bool(foreign_word_pattern.search(lower_text, start, end))
         yield from _find_by_context(text, lower_text, (start, end), include_foreign=has_foreign)
-        names = PATTERNS["pattern_of_languages"] if has_foreign else PATTERNS["pattern"]
-        for match in names.finditer(lower_text, start, end):
+        # The pattern with names in other languages is slower.
+        name_pattern = PATTERNS["pattern_of_languages" if has_foreign else "pattern"]
+        for match in name_pattern.finditer(lower_text, start, end):
             secret = find_named(text, match)
             if secret:
                 yield secret

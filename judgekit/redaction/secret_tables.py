@@ -57,8 +57,9 @@ def _find_in_next_cell(
     line: str, start: int, name_column: int, filled_columns: list[int]
 ) -> Iterator[SecretMatch]:
     """Yield the password in the first filled cell after the name, as in `| password | x |`."""
+    is_table_row = line.lstrip().startswith("|")
     has_next_cell = name_column in filled_columns[:-1]
-    if has_next_cell and line.lstrip().startswith("|"):
+    if is_table_row and has_next_cell:
         next_column = filled_columns[filled_columns.index(name_column) + 1]
         yield from _find_in_cells(line, start, "|", [next_column])
 
@@ -129,19 +130,21 @@ def find_in_wiki_table(lower_text: str, start: int, end: int) -> Iterator[Secret
 
     Its header row, such as `||User||Password||`, is `lower_text[start:end]`.
     """
-    columns = _find_password_columns(_split_wiki_headers(lower_text[start:end]))
+    headers = _split_wiki_headers(lower_text[start:end])
+    columns = _find_password_columns(headers)
     if not columns:
         return
+    row_end = end
     for _ in range(_MOST_ROWS):
-        start = end + 1
-        end = find_line_end(lower_text, start)
-        row = lower_text[start : min(end, start + LONGEST_ROW)]
+        row_start = row_end + 1
+        row_end = find_line_end(lower_text, row_start)
+        row = lower_text[row_start : min(row_end, row_start + LONGEST_ROW)]
         stripped = row.lstrip()
-        is_next_header = stripped.startswith(("||", "|_"))  # of the next table
-        if start >= len(lower_text) or not stripped.startswith("|") or is_next_header:
+        starts_next_table = stripped.startswith(("||", "|_"))
+        if row_start >= len(lower_text) or not stripped.startswith("|") or starts_next_table:
             return
         indent = len(row) - len(stripped)
-        yield from _find_in_cells(stripped, start + indent, "|", columns)
+        yield from _find_in_cells(stripped, row_start + indent, "|", columns)
 
 
 def _split_wiki_headers(line: str) -> list[str]:
@@ -163,7 +166,8 @@ def find_wiki_pairs(lower_text: str, start: int, end: int) -> Iterator[SecretMat
     for pair in PATTERNS["wiki_pair"].finditer(lower_text, start, end):
         cell = pair["value"]
         value = cell.strip(_CELL_EDGE)
-        if " " not in value and any(map(str.isalnum, value)):
+        is_single_word = " " not in value and any(map(str.isalnum, value))
+        if is_single_word:
             value_start = pair.start("value") + cell.index(value)
             yield SecretMatch(value_start, value_start + len(value), "password")
 

@@ -91,8 +91,9 @@ def _make_singular(match: re.Match[str]) -> str:
 
 
 def _is_code(match: re.Match[str], value: str) -> bool:
-    """Whether a line can be program code, in which an unquoted word can be a variable."""
-    if match["command"]:
+    """Whether a line could be program code. In code, an unquoted word can be a variable."""
+    has_shell_command = bool(match["command"])  # such as `set`
+    if has_shell_command:
         return False
     is_env_line = match["separator"] == "=" and match["name"].isupper()  # `NAME=value`
     ends_like_code = value.endswith((",", ";", ")", "{"))
@@ -157,13 +158,14 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
 
 
 def _is_token(value: str) -> bool:
-    """Whether a value can be a token: letters and digits, or a shuffled string longer than any word."""
-    if PATTERNS["format"].search(value):
+    """Whether a value can be a token: letters and digits, or a random string longer than most words."""
+    if PATTERNS["format"].search(value):  # such as `user=%s`
         return False
     if is_placeholder(value) and not is_generated(value):
         return False
     if PATTERNS["choice"].match(value) or PATTERNS["code"].match(value):
         return False
+
     if is_mixed(value):
         return len(value) >= LEAST_TOKEN and not PATTERNS["words"].match(value)
     is_shuffled = change_rate(value) >= _SHUFFLED_CHANGE_RATE
@@ -172,6 +174,7 @@ def _is_token(value: str) -> bool:
 
 def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     """Yield the secrets in a list such as `api_keys: ["…", "…"]`, which can span multiple lines."""
+    # Find the line with the closing bracket.
     start = match.start("value")
     end = start
     for _ in range(_MOST_LIST_LINES):
@@ -179,7 +182,8 @@ def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         is_closed = any(bracket in text[start:end] for bracket in "])")
         if is_closed:
             break
-        end += 1  # go on with the next line
+        end += len("\n")
+
     name = _make_singular(match)
     for item in PATTERNS["list_item"].finditer(text, start, min(end, len(text))):
         yield from _find_value(text, name, item.span("inside"), is_code=False)

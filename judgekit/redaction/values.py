@@ -27,9 +27,10 @@ def is_mixed(value: str) -> bool:
 
 
 def fits(value: str, wanted: str) -> bool:
-    """Whether a value looks as a rule demands.
+    """Whether a value looks as a rule requires.
 
-    `wanted` is a group name in the rule's pattern, such as "mixed". `secret_rules.toml` explains the names.
+    `wanted` is the required look: the name of a group in the rule's pattern, such as "mixed".
+    `secret_rules.toml` explains these names.
     """
     if wanted == "phrase":
         return is_phrase(value)
@@ -49,7 +50,8 @@ def fits(value: str, wanted: str) -> bool:
         return is_strange(value) or is_human_password(value)
     if wanted == "value":
         return True
-    # "word" and "secretword": any word that isn't part of a sentence or a constant's name
+
+    # "word" and "secretword": any word, unless it's part of a sentence or a constant's name
     return not (PATTERNS["sentence"].match(value) or value.isupper())
 
 
@@ -129,9 +131,9 @@ def _classify_character(char: str) -> str:
 
 def is_strange(value: str) -> bool:
     """Whether a value mixes letters, digits and symbols unlike a name, version or measurement."""
-    core = value.strip("\"'`*.,;:!?)")
+    core = value.strip("\"'`*.,;:!?)")  # without quotes, Markdown and punctuation
     if not is_mixed(core):
-        # The first letter doesn't count, because many words start with a capital.
+        # without digits: upper and lower case, and a symbol; many words start with a capital
         has_upper = any(map(str.isupper, core[1:]))
         has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
@@ -141,7 +143,8 @@ def is_strange(value: str) -> bool:
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _MANY_RUNS
     is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)
-    return is_mixture and len(core) >= _LEAST_PASSWORD_CHARS and not PATTERNS["measure"].match(core)
+    is_measurement = PATTERNS["measure"].match(core)  # such as "100ms"
+    return is_mixture and len(core) >= _LEAST_PASSWORD_CHARS and not is_measurement
 
 
 def is_human_password(value: str) -> bool:

@@ -136,28 +136,25 @@ def count_changes(value: str) -> int:
 
 
 def _count_random_characters(tail: list[str]) -> int:
-    """Count the random characters in a token's last pieces.
+    """Count the random characters in a token's tail, including separators.
 
     Return 0 if no piece looks random, or if most characters are in words.
     """
-    random_characters = 0
-    word_characters = 0
-    has_random_piece = False
-    for piece in tail:
-        if is_word(piece):
-            word_characters += len(piece)
-            continue
-        # A piece that's too short to look random also counts, and so does the separator after it.
-        random_characters += len(piece) + 1
-        if is_random_piece(piece):
-            has_random_piece = True
-    if has_random_piece and random_characters > word_characters:
-        return random_characters - 1  # there's no separator after the last piece
-    return 0
+    # A piece that isn't a word can be too short to look random, but it counts if another one looks random.
+    other_pieces = [piece for piece in tail if not is_word(piece)]
+    if not any(map(is_random_piece, other_pieces)):
+        return 0
+
+    word_characters = sum(len(piece) for piece in tail if is_word(piece))
+    other_characters = sum(map(len, other_pieces))
+    if other_characters + len(other_pieces) <= word_characters:
+        return 0
+    separator_count = len(other_pieces) - 1
+    return other_characters + separator_count
 
 
 def _is_shuffled(value: str) -> bool:
-    """Whether a value's capitals, small letters and digits alternate as often as in random strings."""
+    """Whether upper case, lower case and digits alternate as often as in random strings."""
     has_upper = any(map(str.isupper, value))
     has_lower = any(map(str.islower, value))
     has_digit = any(map(str.isdigit, value))

@@ -57,10 +57,11 @@ class WordIndex:
             for word in words:
                 self._rules_by_word[word].add(rule)
 
+        # Single letters are in most texts, so they're searched without the pattern.
         self._single_letters = [word for word in self._rules_by_word if len(word) == 1]
         longer_words = [word for word in self._rules_by_word if len(word) > 1]
         self._rules_by_match = {word: self._find_rules_of_prefixes(word) for word in longer_words}
-        # The lookahead also finds words that overlap.
+        # A lookahead consumes nothing, so the pattern also finds overlapping words.
         self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
 
     def _find_rules_of_prefixes(self, word: str) -> set[int]:
@@ -98,18 +99,19 @@ class AnyWord:
         self._ascii_pattern: re.Pattern[str] | None = None
 
     def pattern_for(self, text: str) -> re.Pattern[str]:
-        """Return a pattern that finds any of the words in this text.
+        """Return a compiled pattern that finds any of the words in a text.
 
-        It matches from a word's rarest letter, which isn't always the word's start.
+        Its matches start at a word's rarest letter, not always at its first one.
         """
-        # Not a cached property: before Python 3.12 that takes a lock, and a child forked meanwhile would
-        # wait for it forever.
+        # The patterns aren't cached properties: before Python 3.12, these take a lock, and a process forked
+        # at that moment would wait for the lock forever.
+        # ASCII text can't contain words with other letters, and a pattern without these words is faster.
         if text.isascii():
-            # ASCII text can't contain the other words, and a pattern without them is faster.
             if self._ascii_pattern is None:
                 ascii_words = [word for word in self._words if word.isascii()]
                 self._ascii_pattern = _compile_at_rarest_letter(ascii_words)
             return self._ascii_pattern
+
         if self._full_pattern is None:
             self._full_pattern = _compile_at_rarest_letter(self._words)
         return self._full_pattern
