@@ -24,7 +24,7 @@ from judgekit.judging.jury import Opinion
 from judgekit.judging.score_source import score_source
 from judgekit.judging.verdict import Verdict
 from judgekit.replies import extract
-from judgekit.replies.forms import score_reply_model
+from judgekit.replies.forms import make_score_reply_model
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             binary_names = frozenset(
                 name for name, dimension in dimensions.items() if dimension.scale == "binary"
             )
-            reply_model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary_names)
+            reply_model = make_score_reply_model(tuple(dimensions), scale.min, scale.max, binary_names)
             try:
                 answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
             except InvalidReply:

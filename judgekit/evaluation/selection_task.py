@@ -16,7 +16,7 @@ from judgekit.judging.score_source import score_source
 from judgekit.judging.select import CandidateJudge
 from judgekit.judging.verdict import Selection
 from judgekit.replies import extract
-from judgekit.replies.forms import KEEP, select_reply_model
+from judgekit.replies.forms import KEEP, make_select_reply_model
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         """Read the ids that a reply keeps; None if it's unreadable."""
         criteria = list(self.rubric.criteria)
         try:
-            ids_by_key = extract.read_answer(reply, select_reply_model(criteria, ids)).model_dump()
+            ids_by_key = extract.read_answer(reply, make_select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
 

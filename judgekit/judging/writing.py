@@ -23,9 +23,9 @@ from judgekit.replies.forms import (
     CompareReply,
     ReplyForm,
     ScoreReply,
-    compare_reply_model,
-    score_reply_model,
-    select_reply_model,
+    make_compare_reply_model,
+    make_score_reply_model,
+    make_select_reply_model,
 )
 from judgekit.text import visible
 
@@ -162,7 +162,7 @@ class _ScoreSheet(_Sheet):
         binary = [name for name, question in questions.items() if question.kind == "predicate"]
         least = self.questionnaire.points_of_words["no"]
         most = self.questionnaire.points_of_words["yes"]
-        return score_reply_model(tuple(questions), least, most, frozenset(binary))
+        return make_score_reply_model(tuple(questions), least, most, frozenset(binary))
 
     @property
     def most_tokens(self) -> int:
@@ -227,7 +227,7 @@ class _Listing(_Sheet):
     @property
     def form(self) -> type[ReplyForm]:
         questionnaire = self.questionnaire
-        return select_reply_model(list(questionnaire.questions), list(questionnaire.labels))
+        return make_select_reply_model(list(questionnaire.questions), list(questionnaire.labels))
 
     @property
     def most_tokens(self) -> int:
@@ -267,7 +267,7 @@ class _Choice(_Sheet):
 
     @property
     def form(self) -> type[ReplyForm]:
-        return compare_reply_model(list(self.questionnaire.labels))
+        return make_compare_reply_model(list(self.questionnaire.labels))
 
     @property
     def most_tokens(self) -> int:

@@ -28,6 +28,7 @@ Model = TypeVar("Model", bound="BaseModel")
 MAX_MENTIONS = 250  # a reply that names keys of its answer more often is refused
 _TOTAL_CHARS = 200_000  # characters of mentioned values to read, in total
 _MIN_CHARS_PER_MENTION = 4_000  # even if the total is exceeded
+_MAX_INDENT = 80  # characters between an object's brace and its first key
 _MIN_SCORES = 2  # to treat numbers in prose as an assessment: a single one could mean anything
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
 # A key before a colon: in quotes that no backslash escapes, or bare behind a brace or comma.
@@ -44,15 +45,15 @@ _AMOUNT = re.compile(fit.WORDS["amount"])
 
 
 def extract(raw: str, model: type[Model]) -> Model:
-    """Extract the answer from a reply: the last object in `raw` that fits `model`, if nothing contradicts it.
+    """Extract the answer from a reply: the last object in `raw` that fits `model`.
 
-    A truncated value is ignored, so the field gets its default. Keys match exactly, or else ignoring case,
-    spaces, underscores and hyphens if only one key matches that way. A nested object only counts as an answer
-    under a key such as `result` or `answer`. Anything inside `<think>`, or before a lone `</think>`, doesn't
-    count. Answers are considered the same if they agree in all fields that `model` requires.
+    Keys match exactly, or by a single key that only differs in case, spaces, underscores and hyphens. If a
+    value is truncated, its field gets the default. A nested object only counts as an answer under a key such
+    as `result` or `answer`. Anything inside `<think>`, or before a lone `</think>`, doesn't count.
 
-    Raises `AmbiguousReply` if `raw` contains two different answers, and `InvalidReply` if it contains none;
-    the message says what the last object lacked. Raises `UsageError` if an argument has the wrong type.
+    Raises `AmbiguousReply` if `raw` contains two answers that differ in a field that `model` requires.
+    Raises `InvalidReply` if there's no answer, with what the last object lacked. Raises `UsageError` if an
+    argument has the wrong type.
     """
     require("extract", raw=raw)
     kind: object = model  # an untyped caller can pass anything
@@ -63,23 +64,24 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
-    """Read the answer from a reply, which must be the entire reply if the provider enforced a schema.
+    """Read the answer from a reply. If the provider enforced a schema, it must be the entire reply.
 
     Raises `InvalidReply` if there's no answer, and `AmbiguousReply` if there are two different ones.
     """
     if not schema_enforced:
         return _find_only_answer(cut_off_thoughts(raw), model, nested=True)
 
+    # Remove a byte order mark, blanks, and Markdown's code fence (```).
     text = cut_off_thoughts(raw).strip("\ufeff \t\r\n")
-    fence = _FENCE.fullmatch(text)
-    if fence:
-        text = fence[1].strip()
+    fenced = _FENCE.fullmatch(text)
+    if fenced:
+        text = fenced[1].strip()
     is_one_object = text.startswith("{") and find_exact_end(text, 0) == len(text)
     if not is_one_object:
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
 
-    # Most replies are valid, so try the fast, strict parser first. Leave long replies to the scanner, which
-    # refuses those with too many entries.
+    # Most replies are valid, so try the fast, strict parser first. A longer text could have more than
+    # `MAX_ENTRIES` entries, which only the scanner refuses.
     if len(text) <= MAX_ENTRIES:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
@@ -92,7 +94,8 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
 def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
     """Find the last object that fits `model`, and check that nothing in `raw` contradicts it.
 
-    If `nested`, also look for contradicting keys inside the answer itself.
+    Raises `InvalidReply` or `AmbiguousReply` if there's no answer or a contradiction. If `nested`, also look
+    for contradicting keys inside the answer itself.
     """
     answers = _read_answers(raw, model)  # in reverse order
     last_object, answer = answers[0]
@@ -157,17 +160,20 @@ def _find_contradiction(
 ) -> str | None:
     """Find a key of `answer` that appears elsewhere in `raw` with a different value, or return None.
 
-    `objects` are all objects that give this answer, last one first. If `nested`, also search inside the last.
+    `objects` contains all objects that give this answer, last one first. If `nested`, also look for
+    contradicting keys inside the last one.
     """
+    # Search around the last object. If it isn't exact JSON, the scanner may have misjudged its end, so search
+    # everything.
     fields_by_key = _map_decisive_fields(answer)
     surroundings = _split_at_objects(raw, objects)
     last_object = objects[0]
     end = find_exact_end(raw, last_object.start)
     if end is None:
-        # Without exact JSON, the scanner may have misjudged where the object ends, so search everything.
         texts = [raw]
     else:
         texts = [raw[: last_object.start], raw[end:], *_unescape_objects(surroundings)]
+
     for text in texts:
         for key, value, may_begin_object in _find_mentions(text, fields_by_key):
             fields = fields_by_key[key]
@@ -176,6 +182,7 @@ def _find_contradiction(
             if _is_invalid_amount(value, fields):
                 return key
 
+    # Search inside the last object.
     if nested and end is not None:
         for key, value in _walk_entries(last_object):
             fields = fields_by_key.get(key, [])
@@ -186,7 +193,7 @@ def _find_contradiction(
 
 
 def _unescape_objects(texts: Sequence[str]) -> list[str]:
-    """Remove backslashes from each text that contains a JSON object in a string, starting at that object."""
+    """Return the texts that contain an escaped JSON object, from the object on and without backslashes."""
     unescaped = []
     for text in texts:
         escaped_object = _STRING.search(text)
@@ -196,7 +203,10 @@ def _unescape_objects(texts: Sequence[str]) -> list[str]:
 
 
 def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
-    """Map normalised keys to the decisive fields of the answer and of the models nested in it."""
+    """Map normalised keys to the fields that decide the answer, including those of nested models.
+
+    The decisive fields are the ones that the model requires.
+    """
     models = [answer]
     for name in _list_decisive_fields(type(answer)):
         value = getattr(answer, name)
@@ -230,8 +240,8 @@ def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
 def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, object, bool]]:
     """Find the answer's keys in a text.
 
-    Yields the key, the value after its colon, and whether the key may be the first in an object. If there are
-    too many mentions, yields a single one with the value `CUT`, which contradicts any answer.
+    Yields the key, the value after its colon, and whether the key could be the first in an object. If there
+    are too many mentions, yields just one with the value `CUT`, which contradicts any answer.
     """
     mentions = []
     for match in _MENTION.finditer(text):
@@ -242,18 +252,22 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
             yield key, CUT, False
             return
 
-    # Divide the total among all mentions, so that a reply full of them doesn't take quadratic time.
-    max_chars = max(_MIN_CHARS_PER_MENTION, _TOTAL_CHARS // (len(mentions) or 1))
+    if not mentions:
+        return
+
+    # Limit the length of each value, so that a reply full of mentions doesn't take quadratic time.
+    max_chars = max(_MIN_CHARS_PER_MENTION, _TOTAL_CHARS // len(mentions))
     for key, match in mentions:
         start = match.start()
-        follows_brace = _FIRST.search(text, max(0, start - 80), start) is not None
+        follows_brace = _FIRST.search(text, max(0, start - _MAX_INDENT), start) is not None
+        # An unquoted key's match includes the brace or comma before it.
+        may_be_first = follows_brace or bool(match["bare"])
         value = read_value_at(text[match.end() : match.end() + max_chars])
-        # For a bare key, the brace or comma is part of the match.
-        yield key, value, follows_brace or bool(match["bare"])
+        yield key, value, may_be_first
 
 
 def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
-    """Yield every normalised key with its value, at any depth. List items have the key ""."""
+    """Yield every normalised key and its value, at any depth. List items have the key ""."""
     pairs: list[tuple[str, object]]
     if isinstance(value, Object):
         pairs = list(value.items())
@@ -268,9 +282,9 @@ def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
 def _contradicts(
     mentioned: object, fields: list[tuple[BaseModel, str]], *, may_begin_object: bool
 ) -> bool:
-    """Whether a value elsewhere in the reply contradicts the answer's `fields`, which have the same key.
+    """Whether a value elsewhere in the reply contradicts the answer's `fields` with the same key.
 
-    It does if it's valid for one of them but equal to none.
+    A value that's valid for one of these fields must be equal to one of them.
     """
     is_cut = False
     is_valid = False
@@ -285,15 +299,15 @@ def _contradicts(
     if is_valid:
         return True
 
-    # A truncated value might have been anything. After an opening brace, it may just be the first key of the
-    # answer's own object.
+    # A truncated value could have been anything, so it's a contradiction. But at the start of an object, it
+    # can just be the beginning of the answer itself.
     return is_cut and not may_begin_object
 
 
 def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
-    """Whether `value` is an amount that one of the numeric `fields` can't accept, such as "90 %" or "7/5".
+    """Whether `value` looks like a score, but isn't valid for one of the numeric `fields`.
 
-    The model may have meant it as a different score.
+    Examples are "90 %" and "7/5". The language model may have meant a different score.
     """
     parts = value if isinstance(value, Array) else [value]
     amounts = []
@@ -305,9 +319,9 @@ def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bo
 
     for model, name in fields:
         annotation = _get_annotation(model, name)
-        # A list such as "4, 3, 5" may stand for the numbers in a nested model.
-        may_be_nested_numbers = fit.is_model(annotation) and not isinstance(value, (int, float))
-        takes_amounts = fit.is_number(annotation) or may_be_nested_numbers
+        # For a nested model, a list such as "4, 3, 5" could be the values of its fields.
+        could_be_nested = fit.is_model(annotation) and not isinstance(value, (int, float))
+        takes_amounts = fit.is_number(annotation) or could_be_nested
         is_invalid = _validate_value(value, model, name) is None
         if takes_amounts and is_invalid:
             return True
@@ -320,7 +334,7 @@ def _get_annotation(model: BaseModel, name: str) -> object:
 
 
 def _validate_value(value: object, instance: BaseModel, name: str) -> object:
-    """Validate `value` as a replacement for one field of `instance`.
+    """Validate `value` as a replacement for the field `name` of `instance`.
 
     Returns the converted value, `CUT` if it was truncated, or None if it's invalid.
     """
@@ -329,8 +343,8 @@ def _validate_value(value: object, instance: BaseModel, name: str) -> object:
     for field_name in model.model_fields:
         values_by_key[fit.key_of(field_name, model)] = getattr(instance, field_name)
     try:
-        shaped = fit.shape(value, _get_annotation(instance, name), name)
-        values_by_key[fit.key_of(name, model)] = shaped
+        new_value = fit.coerce(value, _get_annotation(instance, name), name)
+        values_by_key[fit.key_of(name, model)] = new_value
         return getattr(model.model_validate(values_by_key), name)
     except fit.CutOff:
         return CUT
@@ -339,12 +353,10 @@ def _validate_value(value: object, instance: BaseModel, name: str) -> object:
 
 
 def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> str | None:
-    """Find the first score that prose or markup gives differently, such as "Accuracy: 2".
-
-    Returns its key; None if there's no such score.
-    """
+    """Return the key of the first score that prose contradicts, as in "Accuracy: 2", or None."""
+    # Collect the scores, with patterns that match a key written with spaces, underscores, hyphens or nothing.
     scores = {}
-    patterns = {}  # these match a key written with spaces, underscores, hyphens or nothing
+    patterns = {}
     for key, fields in fields_by_key.items():
         for model, name in fields:
             if fit.is_number(_get_annotation(model, name)):
@@ -354,14 +366,14 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     if len(scores) < _MIN_SCORES:
         return None
 
+    # The prose only counts if it gives a number for every score. A few numbers could mean anything.
     mentions = _find_numbers_in_prose(texts, list(patterns.values()))
     mentioned_keys = {key for key, _ in mentions}
-    if (
-        mentioned_keys != scores.keys()
-    ):  # a few numbers could mean anything, unlike one for every score
+    if mentioned_keys != scores.keys():
         return None
     for key, number in mentions:
-        if number != abs(scores[key]):  # the pattern takes a minus sign for a dash
+        expected_number = abs(scores[key])  # the pattern mistakes a minus sign for a dash
+        if number != expected_number:
             return key
     return None
 
@@ -369,15 +381,16 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
 def _find_numbers_in_prose(
     texts: Sequence[str], key_patterns: Sequence[str]
 ) -> list[tuple[str, float]]:
-    """Find keys with numbers in prose, such as "Accuracy: 2", and list the normalised keys and numbers."""
+    """List the numbers given for keys in prose, such as "Accuracy: 2", as (normalised key, number)."""
     names = "|".join(key_patterns)
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
     mentions = []
     for text in texts:
         for match in pattern.finditer(text):
-            # In "Accuracy:\n1. The answer is …", the 1 is a list number rather than a score.
-            next_mark = match["after"].strip()[:1]
-            is_item_number = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
+            # In "Accuracy:\n1. The answer is …", the 1 numbers a list item. It isn't a score.
+            is_on_next_line = "\n" in match["between"]
+            next_char = match["after"].strip()[:1]
+            is_item_number = is_on_next_line and next_char in (".", ")", ":", "-")
             if not is_item_number:
                 mentions.append((fit.normalise_key(match["key"]), float(match["number"])))
     return mentions

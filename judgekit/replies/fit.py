@@ -28,7 +28,7 @@ _MISSING = object()
 
 
 class Misfit(Exception):  # noqa: N818 - explains a misfit; the caller tries the next object
-    """An object doesn't have the wanted shape; the message briefly says why."""
+    """An object doesn't have the required form; the message briefly says why."""
 
 
 class CutOff(Misfit):
@@ -72,7 +72,7 @@ def _list_keys(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _find_maximum(model: type[BaseModel]) -> float | None:
-    """Find the highest upper limit of any field in `model` or its inner models; None if there's no limit."""
+    """Return the highest `le` constraint of any field in `model` or in nested models, or None."""
     limits = []
     for inner_model in _list_inner_models(model):
         limits.append(_find_maximum(inner_model))
@@ -84,7 +84,7 @@ def _find_maximum(model: type[BaseModel]) -> float | None:
 
 
 def unwrap_annotation(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
-    """Remove `Annotated` and `| None` from an annotation, however deeply they're nested."""
+    """Remove all levels of `Annotated[…]` and `… | None` from an annotation."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -118,7 +118,7 @@ def is_number(kind: object) -> bool:
 def fit(item: Object, model: type[Model]) -> Model:
     """Convert a reply object to a `model`. Raises `Misfit` with the first problem."""
     try:
-        return model.model_validate(shape(item, model, ""))
+        return model.model_validate(coerce(item, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
         field_path = ".".join(map(str, error["loc"]))
@@ -143,11 +143,11 @@ def _quote(value: object) -> str:
     return text[: _SHORT - 1] + "…"
 
 
-def shape(value: object, annotation: object, field_path: str) -> object:
+def coerce(value: object, annotation: object, field_path: str) -> object:
     """Convert a reply value so that pydantic accepts it for `annotation`.
 
-    For example, unquote numbers, correct the case of choices, and unwrap objects. A value that can't be
-    converted is returned unchanged, for pydantic to refuse. `field_path` names the field in messages.
+    For example, unquote numbers, correct the case of choices, and unwrap objects. Values that can't be
+    converted are returned unchanged, so that pydantic rejects them. `field_path` is for error messages.
 
     Raises `CutOff` for a truncated value, and `Misfit` for a wrong value that pydantic would accept.
     """
@@ -155,11 +155,11 @@ def shape(value: object, annotation: object, field_path: str) -> object:
     if value is CUT:
         raise CutOff(f"`{field_path}` is cut off")
     if is_model(kind):
-        return _shape_model(value, kind, field_path)
+        return _coerce_model(value, kind, field_path)
     if is_number(kind):
-        return _shape_number(value, field_path)
+        return _coerce_number(value, field_path)
 
-    # Pydantic would accept true for 1, because they're equal in Python.
+    # Pydantic would accept true as 1, because Python considers them equal.
     if isinstance(value, bool) and not _may_be_bool(kind):
         raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
@@ -168,12 +168,15 @@ def shape(value: object, annotation: object, field_path: str) -> object:
     if kind is str:
         return str(value) if type(value) is int else value
     if get_origin(kind) is Literal:
-        return _shape_choice(value, get_args(kind), field_path)
-    return _shape_container(value, kind, field_path)
+        return _coerce_choice(value, get_args(kind), field_path)
+    return _coerce_container(value, kind, field_path)
 
 
 def _may_be_bool(kind: object) -> bool:
-    """Whether to let pydantic validate true or false for this type, rather than refuse them first."""
+    """Whether pydantic can be trusted to validate true and false for this type.
+
+    It can't if numbers are allowed, because it would convert true to 1.
+    """
     if get_origin(kind) is Literal:
         return False
     types = _list_union_types(kind)
@@ -181,11 +184,12 @@ def _may_be_bool(kind: object) -> bool:
     return bool in types or not has_number
 
 
-def _shape_choice(value: object, choices: Sequence[object], field_path: str) -> object:
-    """Find the choice that equals `value` except for case or quotes, or return `value` unchanged."""
+def _coerce_choice(value: object, choices: Sequence[object], field_path: str) -> object:
+    """Return the choice that equals `value` except for its case or quotes, or `value` unchanged."""
+    # A number can be in quotes, such as "2".
     if any(type(choice) is int for choice in choices):
         with suppress(Misfit):
-            value = _shape_number(value, field_path)
+            value = _coerce_number(value, field_path)
     if value in choices or not isinstance(value, str):
         return value
 
@@ -197,14 +201,14 @@ def _shape_choice(value: object, choices: Sequence[object], field_path: str) -> 
     return similar_choices[0] if len(similar_choices) == 1 else value
 
 
-def _shape_number(value: object, field_path: str) -> object:
-    """Read a number that is bare, quoted, or in an object under a key such as "score".
+def _coerce_number(value: object, field_path: str) -> object:
+    """Convert a number, a quoted number, or an object such as `{"score": 4}` to an int or float.
 
-    Raises `Misfit` for a bool, a non-numeric string or an unsuitable object, and `CutOff` if the number is
-    truncated.
+    Raises `Misfit` for true and false, for other strings and objects, and `CutOff` if the number is
+    truncated. Returns a value of any other type unchanged.
     """
     if isinstance(value, Object):
-        return _shape_number(_find_number_in(value, field_path), field_path)
+        return _coerce_number(_find_number_in(value, field_path), field_path)
     if isinstance(value, bool):
         raise Misfit(f"`{field_path}` is {str(value).lower()}, not a number")
     if isinstance(value, str):
@@ -217,11 +221,12 @@ def _shape_number(value: object, field_path: str) -> object:
 
 
 def _find_number_in(value: Object, field_path: str) -> object:
-    """Return the value of the object's only key like "score".
+    """Return the number in an object such as `{"score": 4}`.
 
-    Raises `Misfit` if there's not exactly one such key, and `CutOff` if its value is truncated.
+    Raises `Misfit` if there isn't exactly one key such as "score", and `CutOff` if its value is truncated.
     """
-    if _find_keys_like(value, _MAXIMUM_KEYS):
+    has_maximum = bool(_find_keys_like(value, _MAXIMUM_KEYS))
+    if has_maximum:  # such as `{"score": 4, "out_of": 10}`
         raise Misfit(f"`{field_path}` is on a scale of its own")
     keys = _find_keys_like(value, _VALUE_KEYS)
     if len(keys) != 1 or keys[0] in value.repeated:
@@ -232,31 +237,31 @@ def _find_number_in(value: Object, field_path: str) -> object:
     return number_value
 
 
-def _shape_container(value: object, kind: object, field_path: str) -> object:
-    """Shape the values of a mapping or the items of a list. Other values are returned unchanged."""
+def _coerce_container(value: object, kind: object, field_path: str) -> object:
+    """Coerce the values of a mapping or the items of a list. Return any other value unchanged."""
     origin = get_origin(kind)
     arguments = get_args(kind)
     if origin in (dict, Mapping):
         mapping = _key_by_name(value) or value
         if isinstance(mapping, Object):
-            _, value_kind = arguments
-            return _shape_mapping(mapping, value_kind, field_path)
+            _key_kind, value_kind = arguments
+            return _coerce_mapping(mapping, value_kind, field_path)
     if not isinstance(value, Array):
         return value
 
-    # Even if no list is expected, shape the items, because that raises `CutOff` for truncated ones.
+    # If no list is expected, still coerce the items, which raises `CutOff` for a truncated one.
     item_kind = arguments[0] if origin in (list, Sequence) else Any
-    return [shape(item, item_kind, _join(field_path, number)) for number, item in enumerate(value)]
+    return [coerce(item, item_kind, _join(field_path, number)) for number, item in enumerate(value)]
 
 
-def _shape_mapping(value: Object, kind: object, field_path: str) -> dict[str, object]:
-    """Shape the values of a mapping. Raises `Misfit` if a key is repeated."""
-    shaped = {}
+def _coerce_mapping(value: Object, kind: object, field_path: str) -> dict[str, object]:
+    """Coerce the values of a mapping. Raises `Misfit` if a key has two different values."""
+    coerced = {}
     for key, item in value.items():
         if key in value.repeated:
             raise Misfit(f"`{_join(field_path, key)}` is given twice")
-        shaped[key] = shape(item, kind, _join(field_path, key))
-    return shaped
+        coerced[key] = coerce(item, kind, _join(field_path, key))
+    return coerced
 
 
 def _join(field_path: str, part: object) -> str:
@@ -264,48 +269,49 @@ def _join(field_path: str, part: object) -> str:
     return f"{field_path}.{part}" if field_path else str(part)
 
 
-def _shape_model(value: object, model: type[BaseModel], field_path: str) -> object:
-    """Shape an object for `model`, even if it's wrapped or its fields are nested differently.
+def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> object:
+    """Coerce an object for `model`, even if it's wrapped or its fields are nested differently.
 
     Unknown keys are preserved.
     """
-    # The fields may come as a list of objects that each have a name.
+    # The fields can also be a list, such as `[{"name": "accuracy", "score": 4}, …]`.
     by_name = _key_by_name(value)
     if by_name and _find_keys_like(by_name, _list_keys(model)):
         value = by_name
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Object):
-        return shape(value, Any, field_path)
+        return coerce(value, Any, field_path)
 
-    # Either the wrapper or the answer inside it can name a scale.
+    # A different scale can be mentioned in the wrapper or in the answer inside it.
     _refuse_other_scale(value, model)
     value = _unwrap(value, model)
     _refuse_other_scale(value, model)
 
+    # Match keys to fields.
     keys_by_field = {}
     for name in model.model_fields:
         matching_key = _match_key(value, name, model, field_path)
         if matching_key is not None:
             keys_by_field[name] = matching_key
-    shaped = _shape_fields(value, model, keys_by_field, field_path)
+    coerced = _coerce_fields(value, model, keys_by_field, field_path)
 
     unknown = {}
     for key, item in value.items():
         if key not in keys_by_field.values() and item is not CUT:
             unknown[key] = item
-    return unknown | shaped
+    return unknown | coerced
 
 
-def _shape_fields(
+def _coerce_fields(
     value: Object, model: type[BaseModel], keys_by_field: Mapping[str, str], field_path: str
 ) -> dict[str, object]:
-    """Shape the model's fields that `value` contains, under the keys in `keys_by_field` or elsewhere.
+    """Coerce the model's fields, by JSON key. `keys_by_field` gives the keys in `value` of most fields.
 
-    Omits an optional field if its value is truncated, or null but not nullable. Raises `CutOff` for a
-    required field.
+    Other required fields are searched in nested objects. An optional field with a truncated value is omitted,
+    as is one with null if its type doesn't allow that. Raises `CutOff` if a required field is truncated.
     """
-    shaped = {}
+    coerced = {}
     for name, field in model.model_fields.items():
         if name in keys_by_field:
             item = value[keys_by_field[name]]
@@ -314,18 +320,20 @@ def _shape_fields(
         if item is _MISSING:
             continue
 
+        # Null stands for an omitted optional field.
         is_required = field.is_required()
         kind = field.annotation
         is_nullable = kind in (Any, None, object) or NoneType in get_args(kind)
         if item is None and not is_required and not is_nullable:
             continue
+
         key = key_of(name, model)
         try:
-            shaped[key] = shape(item, kind, _join(field_path, key))
+            coerced[key] = coerce(item, kind, _join(field_path, key))
         except CutOff:
             if is_required:
                 raise
-    return shaped
+    return coerced
 
 
 # The keys of a model, in an object that spells or nests them in its own way
@@ -334,9 +342,10 @@ def _shape_fields(
 def _match_key(
     value: Object, name: str, model: type[BaseModel], field_path: str = ""
 ) -> str | None:
-    """Find the object's key for the field `name`: the exact key, or else the only similar one.
+    """Find the object's key for the field `name`. Without an exact match, accept a similar key.
 
-    Returns None if there's neither. Raises `Misfit` if multiple keys are similar, or if the key is repeated.
+    Returns None if there's neither. Raises `Misfit` if multiple keys are similar, or if the key has two
+    different values. `field_path` is for error messages.
     """
     exact_key = key_of(name, model)
     key = exact_key if exact_key in value else _find_similar_key(value, name, model)
@@ -346,15 +355,16 @@ def _match_key(
 
 
 def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str | None:
-    """Find the object's key that is similar to this field's key but to no other field's.
+    """Find the object's key that equals the field's key except for case, spaces, underscores and hyphens.
 
-    Returns None if there's none. Raises `Misfit` if there are multiple.
+    Returns None if there's none, or if the key is also similar to another field's. Raises `Misfit` if there
+    are multiple.
     """
     exact_key = key_of(name, model)
     other_keys = set()
-    for other in model.model_fields:
-        if other != name:
-            other_keys.add(normalise_key(key_of(other, model)))
+    for other_name in model.model_fields:
+        if other_name != name:
+            other_keys.add(normalise_key(key_of(other_name, model)))
     similar_keys = _find_keys_like(value, {normalise_key(exact_key)} - other_keys)
     if len(similar_keys) > 1:
         first, second = similar_keys[:2]
@@ -363,7 +373,10 @@ def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str |
 
 
 def _key_by_name(value: object) -> Object | None:
-    """Convert `[{"name": "accuracy", "score": 4}, …]` to `{"accuracy": {…}, …}`, or return None."""
+    """Convert a list such as `[{"name": "accuracy", "score": 4}, …]` to an object, `{"accuracy": {…}, …}`.
+
+    Returns None for any other value.
+    """
     if not isinstance(value, Array):
         return None
     by_name = Object()
@@ -379,9 +392,9 @@ def _key_by_name(value: object) -> Object | None:
 
 
 def _find_wrapped(value: Object) -> Iterator[Object]:
-    """Yield the objects under keys such as "result", each of which may be the answer."""
+    """Yield the objects under keys such as "result", each of which could be the answer."""
     for key, item in value.items():
-        # A repeated key is ambiguous.
+        # A key with two different values is ambiguous.
         may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated
         if not may_wrap:
             continue
@@ -393,15 +406,17 @@ def _find_wrapped(value: Object) -> Iterator[Object]:
 
 
 def _unwrap(value: Object, model: type[BaseModel]) -> Object:
-    """Descend through wrappers such as "result" to the object that has keys of `model`.
+    """Return the object with keys of `model`, which may be wrapped, as in `{"result": {"score": 4}}`.
 
     Returns `value` itself if there's no such object, or more than one.
     """
     keys = _list_keys(model)
     candidate = value
-    for _ in range(_MAX_WRAPPERS + 1):  # one more for `value` itself
+    max_depth = 1 + _MAX_WRAPPERS  # `value` itself, and the wrappers
+    for _ in range(max_depth):
         if _find_keys_like(candidate, keys):
             return candidate
+        # Continue with the wrapped object. If there are more, only one of them may have a key of `model`.
         wrapped = list(_find_wrapped(candidate))
         wrapped_with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
         candidates = wrapped_with_keys or wrapped
@@ -412,14 +427,16 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
 
 
 def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Find a required field that isn't a key of `value`: in a wrapped object, or flattened into `value`.
+    """Find a required field's value if the field isn't a key of `value`.
 
-    Returns `_MISSING` if it isn't found or is optional. Raises `Misfit` if it's found in multiple places.
+    It can be in a wrapped object, or a nested model whose own fields are keys of `value`. Returns `_MISSING`
+    if the field isn't found or is optional. Raises `Misfit` if there's more than one such value.
     """
     field = model.model_fields[name]
     if not field.is_required():
         return _MISSING
 
+    # in a wrapped object, such as `{"result": {"scores": …}}`
     wrapped = list(_find_wrapped(value))
     values = []
     for inner in wrapped:
@@ -427,6 +444,7 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
         if key is not None:
             values.append(inner[key])
 
+    # a flattened nested model, such as `{"accuracy": 4, "style": 3}` instead of `{"scores": {…}}`
     kind = unwrap_annotation(field.annotation)
     if is_model(kind):
         flat_models = []
@@ -434,8 +452,8 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
             flat_model = _collect_flat_model(container, kind)
             if flat_model is not None:
                 flat_models.append(flat_model)
-        if flat_models:  # these take precedence
-            values = flat_models
+        if flat_models:
+            values = flat_models  # take precedence over wrapped ones
 
     if len(values) > 1:
         raise Misfit(f"`{name}` is given in {len(values)} places")
@@ -443,9 +461,9 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
 
 
 def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
-    """Collect the fields of `model` that are keys of `value` itself instead of a nested object.
+    """Collect the fields of a nested `model` whose keys are in `value` itself, instead of in a nested object.
 
-    Returns None if there are none, or if a required field is missing.
+    Returns None if there are no such keys, or if a required field is missing.
     """
     collected = Object()
     for name, field in model.model_fields.items():
@@ -455,41 +473,42 @@ def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
         elif field.is_required():
             return None
     collected.closed = value.closed
-    return collected or None  # None rather than an empty object
+    return collected or None
 
 
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
-    """Raise `Misfit` if an object names another maximum ("scale": "0-10") than the model's scores have."""
-    # "total" is usually the sum of the scores, and a key of the model is a field.
-    keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _list_keys(model))
-    if not keys:
+    """Raise `Misfit` if an object mentions a scale other than the model's, such as `"scale": "0-10"`."""
+    # A key such as "maximum" gives the scale, unless it's a field of the model. But "total" is usually the
+    # sum of the scores.
+    scale_keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _list_keys(model))
+    if not scale_keys:
         return
     maximum = _find_maximum(model)
     if maximum is None:
         return
-    for key in keys:
-        figures = _FIGURE.findall(str(value[key])[:_SHORT])  # a range has two
+    for key in scale_keys:
+        figures = _FIGURE.findall(str(value[key])[:_SHORT])  # "0-10" has two
         if figures and max(map(float, figures)) != maximum:
             raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object is only quoted in a string of another object, so that it may not be the answer.
+    """Whether an object only appears in a string of another object, and so may not be the answer.
 
-    It's not quoted if the model broke off in the middle of that string and started its answer again.
+    Otherwise the model broke off in the middle of that string, and started its answer again.
     """
     outer = item.outer
     if outer is None:
         return False
 
-    # If the model broke off, nothing closes the string or the outer object.
+    # If the model had broken off, nothing would close the string or the outer object.
     text_after = item.tail.strip()
     is_string_closed = text_after.startswith(tuple(QUOTES))
     is_outer_closed = "}" in text_after or "]" in text_after
     if is_string_closed or is_outer_closed:
         return True
 
-    # If an outer object already has a value for one of these keys, it could be the answer.
+    # If an outer object already contains one of the answer's keys, the outer object could be the answer.
     answer_keys = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
     while outer is not None:
         complete_keys = map(normalise_key, _walk_keys(outer, only_complete=True))
@@ -500,7 +519,7 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
 
 
 def _walk_keys(item: Object, *, only_complete: bool = False) -> Iterator[str]:
-    """Yield the keys of an object and of the objects directly in it.
+    """Yield the keys of an object and of its direct child objects.
 
     If `only_complete`, skip keys with truncated values.
     """

@@ -46,25 +46,25 @@ def _join_text(value: object, most: int) -> str:
 
 
 def _list_findings(value: object) -> object:
-    """Convert findings to a list of objects. Models also give strings, a single object, or a mapping.
+    """Convert findings to a list of objects, because models also return strings or a single object.
 
-    Returns any other value unchanged, for pydantic to refuse.
+    Any other value is returned unchanged, so that pydantic rejects it.
     """
-    if isinstance(value, str):
-        if value.strip().casefold() in ("", "none", "n/a"):
-            value = []
-        else:
-            value = [value]
+    items = value
+    if value is None:
+        items = []
+    elif isinstance(value, str):
+        has_none = value.strip().casefold() in ("", "none", "n/a")
+        items = [] if has_none else [value]
     elif isinstance(value, dict):
+        # Either one finding, or findings grouped by dimension.
         is_one_finding = "issue" in value
-        value = [value] if is_one_finding else _flatten_findings(value)
-    elif value is None:
-        value = []
-    if not isinstance(value, list):
+        items = [value] if is_one_finding else _flatten_findings(value)
+    if not isinstance(items, list):
         return value
 
     findings = []
-    for item in value:
+    for item in items:
         if isinstance(item, str):
             findings.append({"issue": item})
         elif isinstance(item, dict):
@@ -73,7 +73,7 @@ def _list_findings(value: object) -> object:
 
 
 def _flatten_findings(findings_by_dimension: dict[str, Any]) -> list[dict[str, Any]]:
-    """List findings that are grouped by dimension, and add the dimension to those that don't have one."""
+    """List findings that are grouped by dimension, and add the dimension to each finding without one."""
     findings = []
     for dimension, item_or_items in findings_by_dimension.items():
         items = item_or_items if isinstance(item_or_items, list) else [item_or_items]
@@ -129,7 +129,7 @@ class FindingReply(BaseModel):
 
 
 class ScoreReply(ReplyForm):
-    """A document's assessment; `scores` is added by `score_reply_model`, and `verdict` is only recorded."""
+    """A document's assessment. `make_score_reply_model` adds `scores`, and `verdict` is only recorded."""
 
     reasoning: _Reasoning = ""
     verdict: _Word = ""
@@ -167,20 +167,21 @@ class ReviewReply(ReplyForm):
 
 
 @functools.lru_cache(maxsize=16)  # creating one takes 9 ms, and a push has hundreds of files
-def score_reply_model(
+def make_score_reply_model(
     dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()
 ) -> type[ScoreReply]:
     """Create the model for a reply with `reasoning`, `findings` and a score for each dimension.
 
     A score is an integer from `least` to `most`, or yes or no for the dimensions in `binary`.
     """
+    # `…_schema` and `sent_…` are parts of the JSON Schema that's sent to providers.
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     score_schema = {"type": "integer", "enum": list(range(least, most + 1))}
     yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
     score_fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}
     for number, name in enumerate(dimensions):
-        # Number the fields, because a dimension's name, such as `copy`, can be that of a pydantic method.
+        # Fields aren't named after their dimensions, because pydantic has methods such as `copy`.
         if name in binary:
             score_fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
             sent_scores[name] = yes_no_schema
@@ -205,50 +206,53 @@ def score_reply_model(
     return cast("type[ScoreReply]", model)
 
 
-def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
-    """Create the model for a reply that lists, for each criterion, the labels that fulfil it.
+def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
+    """Create the model for a reply that lists, for each criterion, the labels of candidates that fulfil it.
 
-    Labels other than `labels` are dropped from a list. A list of nothing but other labels is invalid.
+    Unknown labels are dropped, but a list of nothing but unknown labels is invalid.
     """
-    labels_by_normalised = {_normalise_label(label): label for label in labels}
+    labels_by_normalised_label = {_normalise_label(label): label for label in labels}
 
-    def keep_offered(replied: list[str]) -> list[str]:
-        offered: dict[str, None] = {}  # an ordered set
-        for text in replied:
-            label = labels_by_normalised.get(_normalise_label(text))
+    def drop_unknown(reply_labels: list[str]) -> list[str]:
+        known: dict[str, None] = {}  # an ordered set
+        for text in reply_labels:
+            label = labels_by_normalised_label.get(_normalise_label(text))
             if label:
-                offered[label] = None
-        # Don't make this an empty list, which would mean that no candidate fulfils the criterion.
-        if replied and not offered:
+                known[label] = None
+        # Don't return an empty list here: it would mean that no candidate fulfils the criterion.
+        if reply_labels and not known:
             raise ValueError("none of the labels was offered")
-        return list(offered)
+        return list(known)
 
-    kept_labels = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(keep_offered)]
+    label_list = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(drop_unknown)]
     keys = [KEEP] if len(criteria) == 1 else list(criteria)
     fields: dict[str, Any] = {}
     for number, key in enumerate(keys):
-        fields[f"list_{number}"] = (kept_labels, Field(alias=key))
+        fields[f"list_{number}"] = (label_list, Field(alias=key))
     model = create_model("SelectReply", __base__=ReplyForm, **fields)
 
-    sent_list = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
-    model.sent = _build_object_schema(dict.fromkeys(keys, sent_list))
+    # the stricter JSON Schema that's sent to providers
+    list_schema = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
+    model.sent = _build_object_schema(dict.fromkeys(keys, list_schema))
     return model
 
 
-def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
-    """Create the model for a reply that gives the label of the better text, or a tie."""
-    answers_by_normalised = dict.fromkeys(_NO_WINNER, TIE)
+def make_compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
+    """Create the model for a reply that names the better of two texts by its label, or a tie."""
+    answers_by_normalised_label = dict.fromkeys(_NO_WINNER, TIE)
     for label in labels:
-        answers_by_normalised[_normalise_label(label)] = label
+        answers_by_normalised_label[_normalise_label(label)] = label
 
     def parse_answer(text: str) -> str:
-        answer = answers_by_normalised.get(_normalise_label(text))
+        answer = answers_by_normalised_label.get(_normalise_label(text))
         if answer is None:
             raise ValueError(f"expected {', '.join(labels)} or {TIE}")
         return answer
 
     better = Annotated[str, AfterValidator(parse_answer)]
     model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))
-    sent_answer = {"type": "string", "enum": [*labels, TIE]}
-    model.sent = _build_object_schema({"reasoning": _STRING, "better": sent_answer})
+
+    # the stricter JSON Schema that's sent to providers
+    better_schema = {"type": "string", "enum": [*labels, TIE]}
+    model.sent = _build_object_schema({"reasoning": _STRING, "better": better_schema})
     return model

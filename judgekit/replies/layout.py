@@ -68,27 +68,30 @@ class Span(NamedTuple):
 
 
 def find_thoughts(raw: str) -> list[Span]:
-    """Find the parts of a reply that aren't the answer, in text order."""
+    """Find the parts of a reply that aren't its answer, such as `<think>…</think>`, in text order."""
     marks = _find_marks(raw)
-    if len(marks) > _MAX_MARKS:
+    if len(marks) > _MAX_MARKS:  # treat the entire reply as thoughts
         return [Span(0, len(raw), "")]
 
     spans: list[Span] = []
     open_marks: list[Mark] = []  # a stack, innermost last
     for mark in marks:
+        # A channel (`<|channel|>analysis`) has no closing mark. It ends where the next one starts.
         in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL)
         ends_channel = mark.opens is None or mark.name.startswith(_CHANNEL)
         if in_channel and ends_channel:
             _close_innermost(raw, spans, open_marks, mark)
 
+        is_open = mark.name in [open_mark.name for open_mark in open_marks]
         if mark.opens:
             open_marks.append(mark)
-        elif mark.name in [open_mark.name for open_mark in open_marks]:
-            while open_marks[-1].name != mark.name:  # discard inner marks that were never closed
+        elif is_open:
+            # Discard inner marks that were never closed.
+            while open_marks[-1].name != mark.name:
                 open_marks.pop()
             _close_innermost(raw, spans, open_marks, mark)
         elif mark.opens is False and _THOUGHT.search(mark.name):
-            # Without an opening mark, everything up to here is thoughts: the prompt ended with that mark.
+            # A lone closing mark: the opening mark was in the prompt, so everything so far is thoughts.
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
             open_marks.clear()
 
@@ -101,7 +104,7 @@ def find_thoughts(raw: str) -> list[Span]:
 
 
 def _close_innermost(raw: str, spans: list[Span], open_marks: list[Mark], mark: Mark) -> None:
-    """Close the innermost open mark at `mark`, and add its span unless its name is ignored."""
+    """Close the innermost open mark at `mark`, and add the span between them unless its name is ignored."""
     opening = open_marks.pop()
     if _is_ignored(opening.name):
         return
@@ -116,9 +119,9 @@ def _is_ignored(name: str) -> bool:
 
 
 def cut_off_thoughts(raw: str) -> str:
-    """Remove the thoughts at the beginning of a reply, if it's certain where they end.
+    """Remove the model's thoughts, such as `<think>…</think>`, from the beginning of a reply.
 
-    Otherwise, or if other text precedes them, return the entire reply.
+    If other text precedes them, or if their end is uncertain, return the reply unchanged.
     """
     thoughts = find_thoughts(raw)
     if not thoughts:
@@ -131,8 +134,8 @@ def cut_off_thoughts(raw: str) -> str:
     mark = _MARK.match(raw, first.start)
     if mark is None:
         return raw
-    # If the closing mark appears more than once, one of them may be a quote. Special tokens are hardly ever
-    # quoted.
+    # If a closing mark such as `</think>` appears more than once, the thoughts may just mention it. Special
+    # tokens are hardly ever mentioned.
     is_certain = mark["special"] or raw.count(first.ended_by) == 1
     return raw[first.end :] if is_certain else raw
 
@@ -143,20 +146,24 @@ def is_in_thoughts(spans: list[Span], position: int) -> bool:
 
 
 def _find_marks(raw: str) -> list[Mark]:
-    """Find the marks outside of valid JSON objects, whose strings can quote marks."""
+    """Find the marks of thoughts and answers, such as `<think>`, outside of valid JSON objects.
+
+    Strings inside JSON can just mention a mark.
+    """
     marks = []
     object_end = 0
     object_count = 0
     next_brace = raw.find("{")
     for match in _MARK.finditer(raw):
-        # Catch up with the objects before this mark, to find out if it's inside one.
+        # Find the end of the last object that starts before this mark.
         while 0 <= next_brace < match.start() and object_count < _MAX_OBJECTS:
             object_count += 1
             end = find_exact_end(raw, next_brace)
             object_end = max(object_end, end or 0)
             next_brace = raw.find("{", end or next_brace + 1)
 
-        if match.start() < object_end:
+        is_in_object = match.start() < object_end
+        if is_in_object:
             continue
         mark = _parse_mark(raw, match)
         if mark is not None:
@@ -165,9 +172,14 @@ def _find_marks(raw: str) -> list[Mark]:
 
 
 def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
-    """Parse a match of `_MARK`; returns None if it has nothing to do with thoughts or answers."""
+    """Parse a tag or special token such as `</think>` or `<|channel|>`.
+
+    Returns None if it has nothing to do with thoughts or answers.
+    """
     start, end = match.span()
     text = next(filter(None, match.groups()), "").lower()  # exactly one group has matched
+
+    # marks that only have one form
     is_special = bool(match["special"])
     if is_special and text.strip() == "channel":
         name_after = _AFTER_CHANNEL.match(raw, end)
@@ -178,21 +190,23 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
     if match["closed"]:
         return Mark(_normalise_name(text), start, end, opens=False)
 
+    # The name can have a prefix or suffix such as "end of".
     parts = _SIDE.fullmatch(text.strip())
     name = _normalise_name(parts["name"] if parts else text)
-    full_name = _normalise_name(text)  # including a prefix or suffix such as "end of"
+    full_name = _normalise_name(text)
     if name in _NEUTRAL or full_name in _NEUTRAL:
         return None
     if full_name in _ENDING:
         return Mark(name, start, end, opens=None) if is_special else None
 
+    # Prose can mention tags. So an unknown tag only counts at the start of a line, and HTML never counts.
     has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
     is_certain = has_known_name or is_special or match["opened"]
     if not is_certain:
-        # Prose mentions tags, so an unknown tag only counts at the start of a line.
         line_before = raw[max(0, start - _MAX_INDENT) : start].rpartition("\n")[2]
-        is_tag = match["tag"] and name not in _PROSE
-        if not is_tag or line_before.strip():
+        is_unknown_tag = match["tag"] and name not in _PROSE
+        is_at_line_start = not line_before.strip()
+        if not (is_unknown_tag and is_at_line_start):
             return None
 
     closes = parts is not None and bool(parts["closes"] or parts["closes_after"])

@@ -35,9 +35,9 @@ _NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
 def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
-    """Calculate each dimension's expected score, the mean of `points` weighted by token probabilities.
+    """Calculate each dimension's expected score: the mean of `points`, weighted by token probabilities.
 
-    Omits a score if its token or probabilities are uncertain. Returns {} if the reply has no tokens.
+    Scores whose token or probabilities are uncertain are omitted. Returns {} if the reply has no tokens.
     """
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
@@ -51,43 +51,45 @@ def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dic
     for name, (start, end) in locate_scores(reply.text, answer, points).items():
         token_index = bisect_right(token_ends, offset + start)
         spans_multiple_tokens = offset + end > token_ends[token_index]
-        if spans_multiple_tokens:  # the provider gives no probability for the number
+        if spans_multiple_tokens:  # there's no probability for the number itself
             continue
 
         token = reply.tokens[token_index]
         score = scores[name]
         mean = compute_expectation(token, reply.logprobs[token_index], score, points)
         if mean is not None:
-            expected[name] = float(score) if abs(mean - score) < SURE else mean
+            is_almost_score = abs(mean - score) < SURE
+            expected[name] = float(score) if is_almost_score else mean
     return expected
 
 
 def _find_token_offset(reply: Reply) -> int | None:
-    """Find the offset from positions in the reply text to positions in its joined tokens.
+    """Return the number to add to a position in the reply text, to get the position in the joined tokens.
 
-    The two can differ, because servers remove whitespace, thoughts or trailing marks from one of them.
+    It's often not 0, because servers remove whitespace, thoughts or trailing marks from one of the two.
     Returns None if the tokens don't contain the text.
     """
-    core = reply.text.strip()
-    core_in_tokens = "".join(reply.tokens).rfind(core)
-    if not core or core_in_tokens < 0:
+    stripped = reply.text.strip()
+    position_in_tokens = "".join(reply.tokens).rfind(stripped)
+    if not stripped or position_in_tokens < 0:
         return None
-    return core_in_tokens - reply.text.index(core)
+    position_in_text = reply.text.index(stripped)
+    return position_in_tokens - position_in_text
 
 
 def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
-    """Locate the scores in a reply's text, as (start, end) by dimension.
+    """Locate the scores in a reply's text. Returns each dimension's (start, end).
 
-    Omits a score that can't be located with certainty.
+    Scores that can't be located with certainty are omitted.
     """
     scores: dict[str, int] = answer.model_dump()["scores"]
     candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
-    has_negative_points = points.start < 0  # `_NUMBER` doesn't match a sign
+    has_negative_points = points.start < 0  # not supported, because `_NUMBER` doesn't match a sign
     if has_negative_points or len(candidates) > _MAX_CANDIDATES:
         return {}
 
     # Replace one number at a time, and extract the answer again. If exactly one score changes to the new
-    # value, the number is that score.
+    # value, that number is the score.
     spans = {}
     for match in candidates:
         start, end = match.span(1)
@@ -111,12 +113,13 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
 def compute_expectation(
     token: str, alternatives: Mapping[str, float], value: int, points: range
 ) -> float | None:
-    """Calculate the expected point from the log probabilities of a token's `alternatives`, including itself.
+    """Calculate the expected score on a scale of `points`, from the probabilities of a score's token.
 
-    Returns None if `token` doesn't spell `value`, if the total probability of `points` is too low, or if a
-    point may be the beginning of a longer number.
+    `alternatives` maps `token` and other tokens to log probabilities. Returns None if `token` doesn't spell
+    `value`, if the points' total probability is too low, or if a point could begin a longer number.
     """
-    if token.lstrip(_LEADING).rstrip(_TRAILING) != str(value) or token not in alternatives:
+    spells_value = token.lstrip(_LEADING).rstrip(_TRAILING) == str(value)
+    if not spells_value or token not in alternatives:
         return None
 
     probabilities = dict.fromkeys(points, 0.0)
@@ -135,16 +138,17 @@ def compute_expectation(
 
 
 def _may_begin_longer_number(probabilities: Mapping[int, float]) -> bool:
-    """Whether a likely point, such as 1, may be only the first token of a longer number, such as 10."""
+    """Whether a likely point such as 1 could just be the first token of a longer number such as 10."""
     doubtful_probability = 0.0
     for point, probability in probabilities.items():
-        longer = []
+        longer_points = []
         for other in probabilities:
             if other != point and str(other).startswith(str(point)):
-                longer.append(other)
-        # If the longer number is an alternative itself, it's a single token.
-        if any(probabilities[other] for other in longer):
+                longer_points.append(other)
+
+        # If the longer number has a probability, it's a single token. So the tokenizer doesn't split numbers.
+        if any(probabilities[longer] for longer in longer_points):
             return False
-        if longer:
+        if longer_points:
             doubtful_probability += probability
     return doubtful_probability > _TOLERANCE * sum(probabilities.values())

@@ -35,22 +35,23 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
 
 
 def classify_failure(raw: str) -> FailureKind:
-    """Classify a reply that couldn't be read as a refusal, truncated, or invalid."""
+    """Classify why a reply couldn't be read: it's a refusal, it's truncated, or it's invalid."""
     raw = cut_off_thoughts(raw)
     try:
         objects = scan(raw)
     except InvalidReply:  # too many entries
         return FailureKind.INVALID_REPLY
 
+    # Without any object, the reply can be a refusal, perhaps after the model's thoughts.
     if not objects:
         thoughts = find_thoughts(raw)
-        start = thoughts[-1].end if thoughts else 0  # a model can refuse after thinking about it
+        start = thoughts[-1].end if thoughts else 0
         beginning = raw[start:][:_REFUSAL_CHARS].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
 
-    last = objects[-1]
-    tail = last.tail.strip()
-    # If the reply ends in the middle of a string, the unclosed object's tail is that string.
+    # The reply is truncated if the last object isn't closed, and nothing or only an unclosed string follows.
+    last_object = objects[-1]
+    tail = last_object.tail.strip()
     ends_in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
-    is_cut = not last.closed and (not tail or ends_in_string)
-    return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY
+    is_truncated = not last_object.closed and (not tail or ends_in_string)
+    return FailureKind.TRUNCATED if is_truncated else FailureKind.INVALID_REPLY

@@ -82,7 +82,10 @@ _FIRST_QUOTE = {
 def _make_closing_quote_pattern(
     opening: str, *, in_object: bool, bare_keys: bool
 ) -> re.Pattern[str]:
-    """Build a pattern for a string up to the first quote that is followed by what can follow a string."""
+    """Build a pattern that matches a string up to its closing quote.
+
+    A quote only closes the string if it's followed by something that can follow a string, such as a comma.
+    """
     quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
     after_string = _ENDS_IN_ARRAY
     if in_object:
@@ -122,8 +125,9 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _decode(text: str) -> str:
-    """Replace the escape sequences in a string. A surrogate pair becomes one character, a lone one U+FFFD."""
+    """Decode a string's escape sequences."""
     text = _ESCAPE.sub(_unescape, text)
+    # Join surrogate pairs such as `\ud83d\ude00`, and replace lone surrogates with U+FFFD.
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
@@ -152,13 +156,14 @@ class Object(dict[str, Any]):
         self.repeated = set[str]()
 
     def put(self, key: str, value: object) -> None:
-        """Set `key`, and add it to `repeated` if it already has a different value."""
+        """Set `key`. If it already has a different value, also add it to `repeated`."""
         if key in self:
-            before = self[key]
-            # Compare types, too, because 1 equals true and 1.0 in Python.
-            is_same = type(before) is type(value) and before == value
-            # A container hasn't been filled yet, so it counts as different.
-            if isinstance(value, (Object, Array)) or not is_same:
+            old_value = self[key]
+            # Compare the types as well, because Python considers 1, 1.0 and True equal.
+            is_same = type(old_value) is type(value) and old_value == value
+            # A new container is still empty, so its content can't be compared yet.
+            is_container = isinstance(value, (Object, Array))
+            if is_container or not is_same:
                 self.repeated.add(key)
         self[key] = value
 
@@ -170,15 +175,16 @@ class Array(list[Any]):
 
 
 def scan(raw: str) -> deque[Object]:
-    """Read the last `MAX_OBJECTS` outermost objects in a text, each as far as it's readable.
+    """Read the outermost objects in a text, each as far as it's readable.
 
-    Raises `InvalidReply` if the text has too many entries.
+    Returns only the last `MAX_OBJECTS`. Raises `InvalidReply` if they have too many entries in total.
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
     previous_end = 0
     match = _START.search(raw, reader.pos)
     while match:
+        # Now that the next object's start is known, the previous object gets the text between them.
         start = match.start()
         outer = None
 
@@ -194,22 +200,22 @@ def scan(raw: str) -> deque[Object]:
         objects.append(item)
         previous_end = reader.end
         match = _START.search(raw, reader.pos)
+
     if objects:
         objects[-1].tail = raw[previous_end:]
     return objects
 
 
 def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
-    """Find the object that contains the next object in one of its strings.
+    """Find the object that quotes the next object in one of its strings, or return None.
 
     `is_rescued` means that the next object was found inside an unclosed string of `previous`.
     """
     if is_rescued:
         return previous
+    # If there's a quote between the two objects, the same string can contain both.
     has_quote_between = not set(QUOTES).isdisjoint(previous.tail)
-    if has_quote_between:  # both objects may be in the same string
-        return previous.outer
-    return None
+    return previous.outer if has_quote_between else None
 
 
 def read_value_at(text: str) -> object:
@@ -224,27 +230,30 @@ class _Reader:
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.pos = 0
-        self.end = 0  # of the last object's text
-        self.entries = 0
-        self.rescues_left = MAX_RESCUES
-        self.rescued = -1  # the start of the last object found inside an unclosed string
-        self.unclosed = -1  # the start of the object's unclosed string, if any
-        self.broken = False  # the object can't be read any further
-        self.bare_key = False  # the last key had no quotes
+        self.end = 0  # end of the last object
+        self.entries = 0  # number of objects, keys and items
+        self.rescues_left = (
+            MAX_RESCUES  # how often an object inside an unclosed string can still be read
+        )
+        self.rescued = -1  # start of the last object found inside an unclosed string, or -1
+        self.unclosed = -1  # start of the current object's unclosed string, or -1
+        self.broken = False  # whether the current object can't be read any further
+        self.bare_key = False  # whether the last key had no quotes
 
     def read(self, start: int) -> Object:
         """Read the object that starts at `start`, as far as possible.
 
-        Afterwards, `end` is the end of this object, and `pos` is the position to search for the next one.
+        Set `end` to the object's end, and `pos` to the position from which to search for the next object.
         """
-        top = Object()
-        open_containers: list[Object | Array] = [top]
-        self.pos = start + 1
+        outermost = Object()
+        open_containers: list[Object | Array] = [outermost]
+        self.pos = start + len("{")
         self.broken = False
         self.unclosed = -1
         self.entries += 1
 
         while open_containers and not self.broken:
+            # Either close the innermost container, or read its next entry.
             container = open_containers[-1]
             self._skip(_BETWEEN_ENTRIES)
             closing_bracket = "}" if isinstance(container, Object) else "]"
@@ -256,18 +265,20 @@ class _Reader:
                 value = self._read_entry(container)
                 self.entries += 1
                 if value is CUT:
-                    # A container with an incomplete value is incomplete itself.
+                    # A container with a truncated value is truncated itself.
                     for open_container in open_containers:
                         open_container.cut = True
                 elif isinstance(value, (Object, Array)):
                     open_containers.append(value)
                     self.broken = len(open_containers) > MAX_DEPTH
+
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
 
-        # After an unclosed string, `pos` can be inside it, at the next object.
-        self.end = self.pos if self.unclosed < 0 else self.unclosed
-        return top
+        # If a string was never closed, the object ends at that string. (`pos` may be inside it.)
+        has_unclosed_string = self.unclosed >= 0
+        self.end = self.unclosed if has_unclosed_string else self.pos
+        return outermost
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         """Move past a match of `pattern` at the current position, if there is one."""
@@ -275,44 +286,48 @@ class _Reader:
             self.pos = match.end()
 
     def _read_entry(self, container: Object | Array) -> object:
-        """Read an object's key and value, or an array's item, and add it to `container`.
+        """Read a key and value or an array item, add it to `container`, and return the value.
 
-        Returns the value. If it's an object or array, only its opening bracket has been read. Sets `broken`
-        if there's no entry.
+        Only the opening bracket of an object or array is read. If there's no entry, set `broken`.
         """
+        # an array's item
         if isinstance(container, Array):
             start = self.pos
             value = self._read_value(in_object=False)
-            if self.pos == start:  # nothing was read
-                self.broken = True
-            else:
+            was_read = self.pos > start
+            if was_read:
                 container.append(value)
+            else:
+                self.broken = True
             return value
 
-        matched = _KEY.match(self.raw, self.pos)
-        if not matched:
+        # an object's key and value
+        key_match = _KEY.match(self.raw, self.pos)
+        if not key_match:
             self.broken = True
             return None
-        self.bare_key = matched["bare"] is not None
-        self.pos = matched.end()
+        self.bare_key = key_match["bare"] is not None
+        self.pos = key_match.end()
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
-        key = matched["bare"] or _decode(matched["quoted"][1:-1])
+        quoted_key = key_match["quoted"]
+        key = key_match["bare"] or _decode(quoted_key[1:-1])
         container.put(key, value)
         return value
 
     def _read_value(self, *, in_object: bool) -> object:
-        """Read a string, number, literal or bare words, or only the opening bracket of an object or array.
+        """Read a string, number, literal or unquoted words. Return `CUT` if the value is truncated.
 
-        Returns `CUT` if the value is incomplete.
+        Read only the opening bracket of an object or array.
         """
-        first = self.raw[self.pos : self.pos + 1]
-        if first == "{" or first == "[":  # noqa: PLR1714 - `in "{["` would hold for the empty string
+        first_char = self.raw[self.pos : self.pos + 1]  # "" at the end
+        if first_char in ("{", "["):
             self.pos += 1
-            return Object() if first == "{" else Array()
-        if first and first in QUOTES:
-            return self._read_string(first, in_object=in_object)
+            return Object() if first_char == "{" else Array()
+        if first_char and first_char in QUOTES:
+            return self._read_string(first_char, in_object=in_object)
 
+        # a number, a literal such as `true`, or unquoted words
         match = _WORD.match(self.raw, self.pos)
         if not match:
             return CUT
@@ -326,30 +341,31 @@ class _Reader:
         return _LITERALS.get(word.lower(), word)
 
     def _read_string(self, opening: str, *, in_object: bool) -> object:
-        """Read a string up to its closing quote.
+        """Read a string up to its closing quote, even if it contains unescaped quotes.
 
-        If it's never closed, sets `broken` and returns `CUT`.
+        If it's never closed, set `broken` and return `CUT`.
         """
-        # As in JSON, the first quote closes the string, if what comes next can follow a string.
+        # Normally, as in JSON, the first quote closes the string. Check that what comes next can follow one.
         start = self.pos + 1
         first_quote = _FIRST_QUOTE[opening].match(self.raw, start)
         if first_quote and _AFTER_STRING[in_object].match(self.raw, first_quote.end()):
             self.pos = first_quote.end()
             return _decode(self.raw[start : self.pos - 1])
 
-        # Otherwise that quote is an unescaped one inside the string, and the first suitable quote closes it.
+        # If not, that quote is part of the string. Find the first quote that can close the string.
         pattern = _make_closing_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
         closing_quote = pattern.match(self.raw, start)
         end = closing_quote.end() if closing_quote else len(self.raw)
 
-        # If only the beginning of an object appears in the string, the model broke off and started again.
+        # Does an object start inside the string? If it's complete, the string just quotes it. If not, the
+        # model broke off in the string and started its answer again.
         inner = None
         if self.rescues_left:
             inner = _START.search(self.raw, start, end)
         if inner and closing_quote:
             inside = self.raw[inner.start() : end]
             is_complete_object = inside.count("{") <= inside.count("}")
-            if is_complete_object:  # the string quotes it
+            if is_complete_object:
                 inner = None
         if closing_quote and not inner:
             self.pos = end

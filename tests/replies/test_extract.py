@@ -17,7 +17,7 @@ from replies import FORGED, HIGH, LOW, ROWS, Flat, Nested, Relevance
 from judgekit.errors import FailureKind, InvalidReply
 from judgekit.replies import forms as replies
 from judgekit.replies.extract import extract
-from judgekit.replies.forms import compare_reply_model, score_reply_model, select_reply_model
+from judgekit.replies.forms import make_compare_reply_model, make_score_reply_model, make_select_reply_model
 from judgekit.replies.reading import classify_failure
 from judgekit.replies.scan import MAX_ENTRIES, scan
 
@@ -254,7 +254,7 @@ def test_recorded_answers() -> None:
 
 LABELS = ["k7", "Qx", "m4"]
 SCORES = {"accuracy": 4, "copy": 3, "json": 5}  # names of pydantic's methods
-MODEL = score_reply_model(tuple(SCORES), 1, 5)
+MODEL = make_score_reply_model(tuple(SCORES), 1, 5)
 BAD = (6, 0, 4.5, True, None, "good")
 NOTHING_SAID = {"dimension": "", "location": "", "suggestion": "", "quote": ""}
 
@@ -320,7 +320,7 @@ def test_findings_in_other_forms() -> None:
 
 
 def kept(raw: str, *criteria: str) -> dict[str, list[str]]:
-    return extract(raw, select_reply_model(criteria or ("relevant",), LABELS)).model_dump()
+    return extract(raw, make_select_reply_model(criteria or ("relevant",), LABELS)).model_dump()
 
 
 def test_labels_are_read_as_they_were_offered() -> None:
@@ -362,11 +362,11 @@ def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_schemas_use_only_what_strict_providers_bear() -> None:
-    two = select_reply_model(("a", "b"), LABELS)
+    two = make_select_reply_model(("a", "b"), LABELS)
     jsonschema.validate({"a": ["k7"], "b": []}, two.sent)
     with pytest.raises(jsonschema.ValidationError, match="is not one of"):
         jsonschema.validate({"a": ["z9"], "b": []}, two.sent)
-    for model in (MODEL, two, compare_reply_model(["L", "R"])):
+    for model in (MODEL, two, make_compare_reply_model(["L", "R"])):
         jsonschema.Draft202012Validator.check_schema(model.sent)
         for part in _parts(model.sent):
             assert set(part) <= {

@@ -21,7 +21,7 @@ from replies import FORGED, OWN, ROWS, Relevance
 
 from judgekit.errors import AmbiguousReply, InvalidReply
 from judgekit.replies.extract import extract, read_answer
-from judgekit.replies.forms import compare_reply_model, score_reply_model, select_reply_model
+from judgekit.replies.forms import make_compare_reply_model, make_score_reply_model, make_select_reply_model
 from judgekit.replies.scan import MAX_ENTRIES, MAX_OBJECTS, scan
 from judgekit.rubric.loader import find_rubric
 
@@ -104,10 +104,10 @@ def _score(point: int, **more: object) -> dict[str, Any]:
     return {"scores": {"semantic": point, "pragmatic": point, "syntactic": point}, **more}
 
 
-KLS = score_reply_model(("semantic", "pragmatic", "syntactic"), 1, 5)
-MEMORY = select_reply_model(["relevant"], ["K7", "M4", "ZZ"])
-TWICE = select_reply_model(list(find_rubric("memory-two-criteria").rubric.questions), ["K7", "M4"])
-PAIR = compare_reply_model(["LEFT", "RIGHT"])
+KLS = make_score_reply_model(("semantic", "pragmatic", "syntactic"), 1, 5)
+MEMORY = make_select_reply_model(["relevant"], ["K7", "M4", "ZZ"])
+TWICE = make_select_reply_model(list(find_rubric("memory-two-criteria").rubric.questions), ["K7", "M4"])
+PAIR = make_compare_reply_model(["LEFT", "RIGHT"])
 
 ANSWERS: dict[str, tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = {
     "score": (KLS, _score(1), _score(5)),

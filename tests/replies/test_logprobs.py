@@ -32,7 +32,7 @@ from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.providers.replay import recorded_models as recorded_endpoints
 from judgekit.replies.extract import extract
-from judgekit.replies.forms import score_reply_model
+from judgekit.replies.forms import make_score_reply_model
 from judgekit.replies.logprobs import compute_expectation, compute_expectations, locate_scores
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 RUBRIC = loader.find_rubric("kls").rubric
 assert isinstance(RUBRIC, ScoreRubric)
-KLS = score_reply_model(("semantic", "pragmatic", "syntactic"), 1, 5)
+KLS = make_score_reply_model(("semantic", "pragmatic", "syntactic"), 1, 5)
 FIVE = range(1, 6)
 PLAIN = '{"reasoning": "Sound.", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 4}, "findings": []}'
 
