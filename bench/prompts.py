@@ -159,7 +159,7 @@ async def ask_local(
 ) -> dict[str, float]:
     """Map the id of each hit to how likely the local model finds it relevant."""
     allowed = configuration.Config.model_validate({"providers": {"allow": ["local"]}})
-    loaded = loader.configured_rubric("retrieval", allowed.retrieval.rubric, Path.cwd())
+    loaded = loader.load_configured_rubric("retrieval", allowed.retrieval.rubric, Path.cwd())
     request = JudgeRequest(mode=allowed.retrieval.mode, deadline=SECONDS)
     settings = service.judge_settings(allowed, loaded, None, request, tiers=QUICK)
     shown = []

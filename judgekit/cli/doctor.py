@@ -172,7 +172,7 @@ def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterato
     """Check a rubric that the configuration names, which otherwise isn't read until it's used."""
     from judgekit.rubric import loader
 
-    loaded = loader.configured_rubric(section, rubric, project)
+    loaded = loader.load_configured_rubric(section, rubric, project)
     if loaded.source:
         rubric_in_use = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
         yield "note", "rubrics", f"{rubric_in_use}: {loaded.path}"

@@ -187,7 +187,7 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
         return path
 
     bundled = loader.find_rubric(subject.rubric, get_project_path())
-    for file in loader.begin(name, folder, like=bundled):
+    for file in loader.create_rubric(name, folder, like=bundled):
         say(_make_relative(file))
     return path
 

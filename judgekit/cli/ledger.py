@@ -566,7 +566,7 @@ def measure_readiness(
     from judgekit.rubric import loader
 
     name = settings.load(project).gate.rubric
-    rubric = loader.configured_rubric("gate", name, project).rubric.ref
+    rubric = loader.load_configured_rubric("gate", name, project).rubric.ref
     line_filter = kpi.make_window_filter()
     if of_team:
         if ledger:

@@ -174,7 +174,7 @@ def _read_if_sound(reference: str) -> _SoundRubric | None:
     try:
         loaded = _load_rubric(reference)
         cases = loader.read_cases(loaded)
-        wrong = loader.read_wrong(loaded)
+        wrong = loader.read_wrong_cases(loaded)
         is_sound = _print_remarks(list_remarks(loaded, cases, wrong))
     except ConfigError as error:
         warn(str(error))
@@ -409,7 +409,7 @@ def begin_rubric(
     ] = False,
 ) -> None:
     """Write a commented rubric, labelled cases and the schema for editors; overwrites nothing."""
-    from judgekit.rubric.loader import begin
+    from judgekit.rubric.loader import create_rubric
 
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
@@ -418,7 +418,7 @@ def begin_rubric(
     if user:
         folder = Path(environment.RUBRICS.path())
     original = None if like is None else _load_rubric(like)
-    files = begin(name, folder, task=task or "score", like=original)
+    files = create_rubric(name, folder, task=task or "score", like=original)
     for file in files:
         say(str(file))
     note(f"edit both, then run: judgekit rubric check {files[0].stem}")
@@ -437,11 +437,11 @@ def import_(
     ],
 ) -> int:
     """Add terms to the dimensions of a rubric of yours. Exit code 65 when a dimension does not exist."""
-    from judgekit.rubric.terms import add, read_terms
+    from judgekit.rubric.terms import add_terms, read_terms
 
     loaded = _load_rubric(rubric)
     pairs = read_terms(file)
-    added, unknown = add(loaded, pairs)
+    added, unknown = add_terms(loaded, pairs)
     for name, new_terms in added.items():
         say(f"{name}: {len(new_terms)} added: {', '.join(new_terms)}")
 

@@ -227,7 +227,7 @@ def _check_judge(settings: Config, project: Path | None) -> str:
 
     Raises `ConfigError` or `UsageError` if one of them can't be used.
     """
-    loader.configured_rubric("judge", settings.judge.rubric, project)
+    loader.load_configured_rubric("judge", settings.judge.rubric, project)
     models_by_tier, description = panel.resolve_panel(settings, project)
     if not models_by_tier:
         raise ConfigError(f"no model to judge with: {description}")

@@ -126,7 +126,9 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             binary_names = frozenset(
                 name for name, dimension in dimensions.items() if dimension.scale == "binary"
             )
-            reply_model = make_score_reply_model(tuple(dimensions), scale.min, scale.max, binary_names)
+            reply_model = make_score_reply_model(
+                tuple(dimensions), scale.min, scale.max, binary_names
+            )
             try:
                 answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
             except InvalidReply:

@@ -122,7 +122,9 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         """Read the ids that a reply keeps; None if it's unreadable."""
         criteria = list(self.rubric.criteria)
         try:
-            ids_by_key = extract.read_answer(reply, make_select_reply_model(criteria, ids)).model_dump()
+            ids_by_key = extract.read_answer(
+                reply, make_select_reply_model(criteria, ids)
+            ).model_dump()
         except InvalidReply:
             return None
 

@@ -336,7 +336,7 @@ def _judge_changes(
         return report_of_nothing
 
     ledger = Ledger.of(repository.folder)
-    loaded = loader.configured_rubric("gate", settings.gate.rubric, rules.folder)
+    loaded = loader.load_configured_rubric("gate", settings.gate.rubric, rules.folder)
     notes = list(pushed.notes)  # the steps below add to these
     mode = report_of_nothing.mode
     if mode == "blocking":

@@ -70,7 +70,7 @@ def _read_folders(
     """Read the calibrations for a judge's rubric and mode from all folders. Return them and the problems."""
     calibrations: list[Calibration] = []
     problems: list[str] = []
-    for origin, folder in search_path.folders(environment.CALIBRATIONS.name, project):
+    for origin, folder in search_path.list_folders(environment.CALIBRATIONS.name, project):
         if origin == "bundled":
             continue
         folder_calibrations, folder_problems = _read_folder(

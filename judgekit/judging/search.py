@@ -505,7 +505,7 @@ async def _ask_models(
     if hook:  # a person is waiting, so each model only answers once
         asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
         config = config.model_copy(update={"judge": asks_once})
-    loaded = loader.configured_rubric("retrieval", retrieval.rubric, project)
+    loaded = loader.load_configured_rubric("retrieval", retrieval.rubric, project)
 
     async with aclosing(open_gateway(environment.environ())) as gateway:
         request = JudgeRequest(mode=mode)

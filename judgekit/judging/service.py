@@ -110,7 +110,7 @@ def rubric(config: Config, project: Path | None, request: JudgeRequest) -> Loade
     """
     name = request.rubric
     if name is None:
-        return loader.configured_rubric("judge", config.judge.rubric, project)
+        return loader.load_configured_rubric("judge", config.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
         # An absolute path makes errors the same here and in an engine.
         with suppress(FileNotFoundError):  # the current folder is gone

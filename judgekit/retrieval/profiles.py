@@ -186,7 +186,7 @@ def read_language(name: str, project: Path | None = None) -> LanguageFile:
 def _list_language_names(project: Path | None) -> set[str]:
     """Return the names of all languages with a file in a retrieval folder."""
     names = set()
-    for _, folder in search_path.folders("retrieval", project):
+    for _, folder in search_path.list_folders("retrieval", project):
         for path in folder.glob("*.yaml"):
             if path.stem not in scan.KINDS and _is_language(path):
                 names.add(path.stem)
@@ -268,7 +268,7 @@ def render() -> str:
 
 def find(name: str, project: Path | None) -> Path:
     """Find the first file for a kind or language in the retrieval folders; raises `ConfigError`."""
-    for origin, folder in search_path.folders("retrieval", project):
+    for origin, folder in search_path.list_folders("retrieval", project):
         path = folder / f"{name}.yaml"
         if origin == "project":
             project_root = path.parents[2]  # above `.judgekit/retrieval/`

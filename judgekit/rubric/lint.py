@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config import MODES
 from judgekit.errors import ConfigError
-from judgekit.rubric.loader import LoadedRubric, name_file_of
+from judgekit.rubric.loader import LoadedRubric, get_companion_path
 from judgekit.rubric.schema import (
     CompareCase,
     ScoreCase,
@@ -48,10 +48,12 @@ class Remark(NamedTuple):
 def list_remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
-    """Check a rubric, its cases and its `wrong` texts, and list the remarks, errors first."""
+    """Check a rubric, its labelled cases and its wrong texts. Return remarks, with errors first."""
     remarks = [*_check_modes(loaded), *_check_cases(loaded, cases)]
-    remarks += _check_ids_and_inputs(name_file_of(loaded.path, "cases"), loaded.rubric, cases)
-    remarks += _check_ids_and_inputs(name_file_of(loaded.path, "leniency"), loaded.rubric, wrong)
+    remarks += _check_ids_and_inputs(get_companion_path(loaded.path, "cases"), loaded.rubric, cases)
+    remarks += _check_ids_and_inputs(
+        get_companion_path(loaded.path, "leniency"), loaded.rubric, wrong
+    )
     if isinstance(loaded.rubric, ScoreRubric):
         remarks += _check_dimensions(loaded.path, loaded.rubric)
     return sorted(remarks, key=lambda remark: not remark.wrong)
@@ -105,7 +107,7 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
-    """Warn if strict accepts something that lenient doesn't, or if both always decide the same."""
+    """Yield a warning if strict accepts something that lenient doesn't, or if they never differ."""
     outcome_pairs = list_outcomes(rubric)
     if outcome_pairs is None:  # too many combinations to try
         return
@@ -119,7 +121,7 @@ def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
 
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
-    """Check that each dimension has a `look_for` and terms, and shares no term with another one."""
+    """Check that each dimension has a `look_for` and terms, and shares none of its terms."""
     count_by_term = Counter[str]()
     for dimension in rubric.dimensions.values():
         count_by_term.update(map(str.lower, set(dimension.terms)))
@@ -130,14 +132,15 @@ def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
             yield Remark(path, key, "no look_for; models invent their own criteria")
         if not dimension.terms:
             yield Remark(path, key, "no terms; findings cannot be assigned to this dimension")
+
         shared = sorted(term for term in dimension.terms if count_by_term[term.lower()] > 1)
         if shared:
             yield Remark(path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
 
 
 def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check the number of cases, the label of each case, and the balance of all labels."""
-    path = name_file_of(loaded.path, "cases")
+    """Check whether there are enough cases, whether each label makes sense, and whether the labels vary."""
+    path = get_companion_path(loaded.path, "cases")
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < MIN_CASES:
@@ -157,7 +160,10 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
 def _check_label(
     path: Path, line: int, case: Case, possible_outcomes: set[tuple[str, str]] | None
 ) -> Iterator[Remark]:
-    """Check that a case's label makes sense and, unless None, is one of the `possible_outcomes`."""
+    """Check a case's label for contradictions.
+
+    If `possible_outcomes` is given, the label's (strict, lenient) outcomes must be one of these pairs.
+    """
     label = case.label
     if isinstance(case, CompareCase) and case.a == case.b:
         is_labelled_tie = label.strict == label.lenient == "tie"
@@ -178,7 +184,7 @@ def _check_label(
 
 
 def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that the labels vary, because a judge that always answers the same could match uniform ones."""
+    """Check that the labels vary. If they don't, a judge that always gives the same answer looks good."""
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
         if rubric.task == "compare":
@@ -244,7 +250,7 @@ def list_changes(before: Rubric, after: Rubric) -> list[str]:
 
 
 def _compare_values(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
-    """Describe the difference between two values of `key`. Mappings are compared recursively."""
+    """Describe the differences between two values of `key`, comparing mappings recursively."""
     if isinstance(before, dict) and isinstance(after, dict):
         all_names = dict.fromkeys((*before, *after))  # unlike a set, this keeps the order
         for name in all_names:

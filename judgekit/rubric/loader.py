@@ -26,7 +26,7 @@ from judgekit.rubric.schema import (
     SelectRubric,
     WrongCase,
 )
-from judgekit.rubric.search_path import Origin, folders, read_published, rubric_files
+from judgekit.rubric.search_path import Origin, list_folders, read_published, rubric_files
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def find_rubric(
 ) -> LoadedRubric:
     """Load a rubric by `ID` (its newest version), `ID@VERSION` or the path of a YAML file.
 
-    If `kinds` isn't empty, the rubric must be of one of these classes. Raises `UsageError` if no such rubric
-    exists, and `ConfigError` if its file is invalid.
+    If given, `kinds` are the accepted classes of rubrics. Raises `UsageError` if no such rubric exists, and
+    `ConfigError` if its file is invalid.
     """
     if not isinstance(reference, str):
         raise UsageError(
@@ -100,12 +100,12 @@ def find_rubric(
 
 
 def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
-    """Load the newest version of `ID`, or exactly `ID@VERSION`, from the first folder that has it.
+    """Load `ID@VERSION`, or the newest version of `ID`, from the first folder that contains it.
 
-    Raises `UsageError` if no folder has it.
+    Raises `UsageError` if no folder contains it.
     """
     name, _, version = reference.partition("@")
-    for origin, folder in folders("rubrics", project):
+    for origin, folder in list_folders("rubrics", project):
         paths_by_version = {}
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
             # Some bundled versions are only found by their full name.
@@ -113,6 +113,7 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
             has_version = path.stem.partition("@")[2] != ""
             if has_version and not is_hidden:
                 paths_by_version[_parse_version(path)] = path
+
         if paths_by_version:
             newest = max(paths_by_version)
             return load_rubric(paths_by_version[newest], origin)
@@ -122,14 +123,14 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
 def _parse_version(path: Path) -> tuple[float, ...]:
     """Parse the version in a rubric's file name, for comparison."""
     if not _REFERENCE.fullmatch(path.stem):
-        # Treat a malformed version as the newest: loading the file then reports the problem.
+        # Treat a malformed version as the newest, so that the file is loaded, which reports the problem.
         return (inf,)
     version = path.stem.partition("@")[2]
     return tuple(map(int, version.split(".")))
 
 
 def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
-    """Build the error for an unknown rubric, listing the existing ones and suggesting the closest."""
+    """Build the error for an unknown rubric, with a list of all rubrics and the closest match."""
     stems = sorted({path.stem for _, path in rubric_files(project)})
     ids = [stem.partition("@")[0] for stem in stems]
     problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
@@ -139,10 +140,10 @@ def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
     return UsageError(problem)
 
 
-def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Load the rubric that is configured in `section`.
+def load_configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
+    """Load the rubric that's configured as `reference` in `section`.
 
-    Raises `ConfigError` with the configuration's file and key if that rubric doesn't exist or has the wrong
+    Raises `ConfigError` with the configuration file and key if that rubric doesn't exist or is for another
     task.
     """
     if reference.endswith(_YAML) and not Path(reference).is_file():
@@ -161,9 +162,10 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     """Read and check a rubric file.
 
-    Raises `ConfigError` if the file is invalid, has the wrong name, or differs from the published rubric with
-    the same id and version.
+    Raises `ConfigError` if the file is invalid or has the wrong name, or if a published rubric has the same
+    id and version but different content.
     """
+    # A project's file must not be a link out of the project.
     if origin == "project":
         yamlfile.is_project_file(path, path.parents[2])
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
@@ -182,8 +184,8 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     return LoadedRubric(rubric, path, digest, origin)
 
 
-def name_file_of(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
-    """Return the path of a rubric's labelled cases, or of wrong texts to measure its leniency.
+def get_companion_path(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
+    """Return the path of the labelled cases or wrong texts next to a rubric.
 
     For `NAME.yaml`, that's `NAME.cases.jsonl` or `NAME.leniency.jsonl`.
     """
@@ -195,31 +197,31 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
 
     Raises `ConfigError` with the line and key of an invalid case.
     """
-    path = name_file_of(loaded.path, "cases")
+    path = get_companion_path(loaded.path, "cases")
     if path.is_file():
         return yamlfile.read_lines(path, CASES[loaded.rubric.task])
     return []
 
 
-def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
-    """Read the wrong texts that come with a scoring rubric; [] if there are none.
+def read_wrong_cases(loaded: LoadedRubric) -> list[WrongCase]:
+    """Read a scoring rubric's wrong texts, which measure how lenient a judge is; [] if there are none.
 
     Raises `ConfigError` with the line and key of an invalid one.
     """
-    path = name_file_of(loaded.path, "leniency")
+    path = get_companion_path(loaded.path, "leniency")
     if isinstance(loaded.rubric, ScoreRubric) and path.is_file():
         return yamlfile.read_lines(path, WrongCase)
     return []
 
 
-def begin(
+def create_rubric(
     name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None
 ) -> list[Path]:
-    """Create a new rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the files' paths.
+    """Create a rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the paths of its files.
 
-    The rubric and its cases are copied from `like` or, if that's None, from the starter for `task`. The JSON
-    schema for rubric files is added. Raises `UsageError` if the name is malformed or taken, and `ConfigError`
-    if a file can't be written.
+    The rubric and its cases are copied from `like`, or by default from the starter for `task`. A JSON schema
+    for editors is added. Raises `UsageError` if the name is malformed or taken, and `ConfigError` if a file
+    can't be written.
     """
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
@@ -228,9 +230,9 @@ def begin(
     if ref in read_published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
 
+    # Read the original. If it has no cases, create an empty file that the user can fill.
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
-    cases_file = name_file_of(source, "cases")
-    # Without cases to copy, create an empty file that the user can fill.
+    cases_file = get_companion_path(source, "cases")
     cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
     contents = {to / f"{ref}.yaml": _read_renamed(source, ref), to / f"{ref}.cases.jsonl": cases}
     for file in contents:
@@ -243,7 +245,7 @@ def begin(
     if not schema.exists():
         contents[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
     _write_files(contents)
-    return [*contents]
+    return list(contents)
 
 
 def _write_files(contents: Mapping[Path, str]) -> None:
@@ -261,11 +263,12 @@ def _read_renamed(source: Path, ref: str) -> str:
 
     Raises `ConfigError` if the id and version can't be replaced in the file's layout.
     """
-    from judgekit.config import yaml_text  # noqa: PLC0415 - only needed to begin a rubric
+    from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's rarely needed
 
-    # Edit the text rather than the parsed data, to keep comments and layout.
+    # Edit the text rather than the parsed data, to preserve comments and layout. The version is optional in
+    # the original, so add one if necessary.
     text = source.read_text(encoding="utf-8")
-    if not re.search("^version:", text, re.MULTILINE):  # the version is optional
+    if not re.search("^version:", text, re.MULTILINE):
         text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
     rubric_id, _, version = ref.partition("@")
     new_values = {"rubric": rubric_id, "version": version}
@@ -275,7 +278,7 @@ def _read_renamed(source: Path, ref: str) -> str:
     if not text.startswith(_MODELINE):
         text = _MODELINE + text
 
-    # The replaced line could have been part of a multi-line string, so parse the result to make sure.
+    # The replaced line could have been part of a multi-line string. Parse the result to make sure it wasn't.
     renamed = yaml_text.parse_yaml(text)
     if any(str(renamed.get(key)) != value for key, value in new_values.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)

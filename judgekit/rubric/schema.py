@@ -48,7 +48,7 @@ class ByMode(Strict, Generic[Value]):
     lenient: Value
 
 
-_FILLED: dict[str, JsonValue] = {"required": []}  # `in_full` adds the omitted fields
+_FILLED: dict[str, JsonValue] = {"required": []}  # `validate_with_defaults` adds the omitted fields
 
 
 class Tier(Strict):
@@ -85,7 +85,7 @@ class Prompt(Strict):
     @property
     def sha256(self) -> str:
         """SHA-256 of the prompt templates, before anything is filled in."""
-        # Scoring prompts used to have no examples. Excluding defaults preserves the hashes from that time.
+        # Scoring prompts once had no fields for examples. Excluding defaults preserves these hashes.
         templates = self.model_dump(exclude_defaults=isinstance(self, ScorePrompt))
         return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()
 
@@ -142,7 +142,7 @@ class Scale(Strict):
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
         point_count = self.max - self.min + 1
-        # Compare the counts first: `max` can be any number, and a set of all points could fill the memory.
+        # Compare the counts first, because `max` can be any number, and a set of all points could be huge.
         counts_match = point_count > 1 and len(self.labels) == point_count
         if not counts_match or set(self.labels) != set(range(self.min, self.max + 1)):
             raise ValueError(
@@ -285,14 +285,14 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return self
 
     def _check_needs(self) -> Iterator[Problem]:
-        """Check that every required input has a heading, under which models see it."""
+        """Check that every required input has a heading for the prompt."""
         for need in self.given.needs:
             if getattr(self.given, need) is None:
                 text = f"needs lists {need}; give the heading in given.{need}"
                 yield Problem(("given", "needs"), text)
 
     def _check_thresholds(self) -> Iterator[Problem]:
-        """Check that thresholds are on the scale, and that no score can be both accepted and rejected."""
+        """Check that all thresholds are on the scale, and that no score could be accepted and rejected."""
         low = self.scale.min
         high = self.scale.max
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
@@ -308,7 +308,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                 yield Problem(("modes", name), "a score could be accepted and rejected at once")
 
     def _check_claims(self) -> Iterator[Problem]:
-        """Check that at most one dimension has `check: claims`, and that it has sources to check against."""
+        """Check that at most one dimension has `check: claims`, and that the rubric needs sources for it."""
         claim_dimensions = [name for name, dimension in self.dimensions.items() if dimension.check]
         if not claim_dimensions:
             return
@@ -322,7 +322,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
             yield Problem(("dimensions", name, "check"), text)
 
     def _check_examples(self) -> Iterator[Problem]:
-        """Check that every example has a possible score for each dimension."""
+        """Check that every example in the prompt has a valid score for each dimension."""
         possible_scores: dict[str, Container[Any]] = {}
         for name, dimension in self.dimensions.items():
             is_binary = dimension.scale == "binary"
@@ -339,10 +339,11 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
             yield Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
 
     def _check_weights(self) -> Iterator[Problem]:
-        """Check that weights have an effect, which they only have on the mean of multiple dimensions."""
+        """Check that weights are only given if they matter: for the mean of multiple dimensions."""
         weighted = []
         for name, dimension in self.dimensions.items():
-            if "weight" in dimension.model_fields_set:
+            is_given = "weight" in dimension.model_fields_set
+            if is_given:
                 weighted.append(name)
 
         modes = (self.modes.strict, self.modes.lenient)
@@ -361,17 +362,18 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return fmean(values, weights)
 
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
-        """Turn the scores of all dimensions into an outcome, by the thresholds of `mode`.
+        """Turn the scores of all dimensions into an outcome, using the thresholds of `mode`.
 
-        A single low score means "reject". If every score is high enough, and the mean too if it has a
-        threshold, the outcome is "accept". Otherwise it's "improve".
+        - "reject": a score is too low
+        - "accept": every score is high enough, and so is the mean if it has a threshold
+        - "improve": otherwise
         """
         rule: ScoreMode = getattr(self.modes, mode)
         values = [scores[name] for name in self.dimensions]
         if any(value < rule.reject.any_below for value in values):
             return "reject"
 
-        least_mean = rule.accept.mean
+        least_mean = rule.accept.mean  # None: no threshold
         is_mean_high_enough = least_mean is None or self.mean(scores) >= least_mean
         if is_mean_high_enough and all(value >= rule.accept.each for value in values):
             return "accept"
@@ -387,7 +389,7 @@ class SelectRubric(_Rubric):
     modes: SelectModes
 
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
-        """Whether `mode` keeps a candidate, where `holds` maps each criterion to whether it's met."""
+        """Whether to keep a candidate in `mode`, given for each criterion whether it holds."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
         if rule.keep == "all":
@@ -406,18 +408,18 @@ class CompareRubric(_Rubric):
 Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
-def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Validate a rubric's data, adding defaults to an incomplete rubric that scores.
+def validate_with_defaults(data: Any, validate: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
+    """Validate a rubric's data. If a scoring rubric is incomplete, add defaults first.
 
     Raises `ValidationError`.
     """
     try:
-        return validated(data)
+        return validate(data)
     except ValidationError:
         is_score_rubric = isinstance(data, dict) and data.get("task", "score") == "score"
-        if not is_score_rubric or "criteria" in data:  # criteria belong to the other tasks
+        if not is_score_rubric or "criteria" in data:  # only other tasks have criteria
             raise
-    return validated(_add_defaults(data))
+    return validate(_add_defaults(data))
 
 
 def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
@@ -426,29 +428,28 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
     prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))
     _convert_to_scale(defaults, data)
-    # Merge three levels deep. Below that, a mode's own `accept` or `reject` replaces the default entirely.
+    # Merge three levels deep. At the third, a mode's `accept` or `reject` replaces the default entirely.
     full: dict[str, Any] = _merge(defaults, data, levels=3)
 
+    # A dimension's short form is just its question.
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
         full["dimensions"] = {}
         for name, dimension in dimensions.items():
-            if isinstance(dimension, str):  # the short form, which is only the question
-                full["dimensions"][name] = {"question": dimension}
-            else:
-                full["dimensions"][name] = dimension
+            is_short = isinstance(dimension, str)
+            full["dimensions"][name] = {"question": dimension} if is_short else dimension
 
+    # By default, a score is high enough if it isn't rejected.
     modes = full["modes"] if isinstance(full["modes"], dict) else {}
     for mode in modes.values():
         match mode:
             case {"accept": dict(accept), "reject": {"any_below": below}}:
-                # Unless `each` is given, a score is high enough if it isn't rejected.
                 mode["accept"] = {"each": below, **accept}
     return full
 
 
 def _convert_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
-    """Convert `defaults` to the scale in `data`, if any, adjusting the thresholds proportionally."""
+    """Set the scale in `defaults` to the one in `data`, if it has one, and adjust the thresholds to it."""
     default_scale = defaults["scale"]
     defaults["scale"] = data.get("scale", default_scale)
     match data:
@@ -471,7 +472,9 @@ def _merge(defaults: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - what
     return merged
 
 
-class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(in_full)]]):
+class RubricFile(
+    RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(validate_with_defaults)]]
+):
     """A rubric as it stands in a file."""
 
 

@@ -24,6 +24,9 @@ Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
 _HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE)
 
 
+_MAX_PUBLISHED_BYTES = 1_000_000  # published rubrics are far smaller
+
+
 class Head(NamedTuple):
     """A rubric's `ID@VERSION`, task and title."""
 
@@ -32,8 +35,8 @@ class Head(NamedTuple):
     title: str
 
 
-def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the folders for files of `kind` ("rubrics" or "retrieval"), highest precedence first."""
+def list_folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the folders for `kind` ("rubrics" or "retrieval") and their origins, highest precedence first."""
     if project is not None:
         yield "project", project / ".judgekit" / kind
     yield "user", Path(environment.config_home()) / kind
@@ -42,7 +45,7 @@ def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
 
 def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
     """Yield the origin and path of every rubric file, highest precedence first."""
-    for origin, folder in folders("rubrics", project):
+    for origin, folder in list_folders("rubrics", project):
         for path in sorted(folder.glob("*.yaml")):
             yield origin, path
 
@@ -61,7 +64,7 @@ def read_published() -> dict[str, str]:
 
 
 def read_head(path: Path) -> Head | None:
-    """Read the head of a published rubric without parsing its YAML.
+    """Read the id, task and title of a published rubric quickly, without parsing its YAML.
 
     Returns None for any other file, which must be parsed.
     """
@@ -69,13 +72,13 @@ def read_head(path: Path) -> Head | None:
         if not path.is_file():  # reading a pipe could block forever
             return None
         with path.open("rb") as file:
-            data = file.read(1_000_000)  # bytes; published rubrics are far smaller
+            data = file.read(_MAX_PUBLISHED_BYTES)
     except OSError:
         return None
     if read_published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
 
-    # If a key appears on multiple lines, its first value counts. A dict keeps the last, hence the reversal.
+    # If a key appears on multiple lines, the first value counts. But a dict keeps the last, so reverse them.
     values = dict(reversed(_HEAD.findall(data.decode("utf-8"))))
     if "task" in values and "title" in values:
         return Head(path.stem, values["task"], values["title"])

@@ -53,9 +53,9 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_page(text: str, path: Path) -> list[_Line]:
-    """Parse a page of a Markdown thesaurus. Its file name is the dimension of all its terms.
+    """Parse a page of a Markdown thesaurus, which is named after the dimension of all its terms.
 
-    Terms appear in lines such as `synonyms:: TERM, TERM`, with or without a list bullet.
+    Terms are in lines such as `synonyms:: TERM, TERM`, with or without a list bullet.
     """
     lines = []
     for number, line in enumerate(lines_of(text), 1):
@@ -93,9 +93,9 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
 
 
 def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Check that every line has a short term and a dimension, and return them as pairs.
+    """Check that every line has a valid term and a dimension, and return these as pairs.
 
-    Raises `InputError` for the first invalid line, or if there are too many.
+    `name` is the file name for errors. Raises `InputError` for an invalid line, or for too many lines.
     """
     if len(lines) > MAX_TERMS:
         raise InputError(
@@ -104,7 +104,7 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
 
     pairs = []
     for source, term, dimension in lines:
-        # Keep one extra character, so that a term that is too long is still recognised.
+        # Shorten to one character more than allowed, so that terms that are too long remain so.
         visible_term = short_line(term, MAX_TERM_LENGTH + 1)
         dimension_name = str(dimension).strip()
         has_letters = any(map(str.isalnum, visible_term))
@@ -118,13 +118,13 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def add(
+def add_terms(
     loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
     """Add (term, dimension name) pairs to a rubric's file.
 
     Returns the new terms by dimension and, for each unknown dimension, the number of terms given for it.
-    Raises `UsageError` for a published rubric or one that doesn't score.
+    Raises `UsageError` if the rubric is published or isn't a scoring rubric.
     """
     rubric = loaded.rubric
     if loaded.sha256 in read_published().values():
@@ -148,20 +148,20 @@ def add(
 def _group_new_terms(
     rubric: ScoreRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Group the terms that the rubric doesn't have yet by dimension, ignoring case.
+    """Group terms by dimension, skipping those that the rubric already has. Ignores case.
 
     Also returns the number of terms given for each unknown dimension.
     """
-    names_by_folded = {}
+    names_by_casefolded = {}
     known_terms = {}
     for name, dimension in rubric.dimensions.items():
-        names_by_folded[name.casefold()] = name
+        names_by_casefolded[name.casefold()] = name
         known_terms[name] = {name.casefold(), *map(str.casefold, dimension.terms)}
 
     new_terms: dict[str, list[str]] = {}
     unknown = Counter[str]()
     for term, given_name in pairs:
-        name = names_by_folded.get(given_name.casefold(), "")
+        name = names_by_casefolded.get(given_name.casefold(), "")
         if not name:
             unknown[given_name] += 1
         elif term.casefold() not in known_terms[name]:
@@ -172,14 +172,16 @@ def _group_new_terms(
 
 def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
     """Insert terms into a dimension of a parsed rubric file without displacing comments."""
-    if isinstance(dimensions[name], str):  # the short form, which is only the question
-        dimensions[name] = type(dimensions)({"question": dimensions[name]})
+    # Expand the short form, which is just the question.
+    if isinstance(dimensions[name], str):
+        mapping_type = type(dimensions)  # the YAML parser's, which preserves comments
+        dimensions[name] = mapping_type({"question": dimensions[name]})
     dimension = dimensions[name]
 
+    # Create the list, but not as the last key: the parser attaches a comment above the next dimension to the
+    # last key of this one, and would leave the comment in the middle.
     if not dimension.get("terms"):
-        dimension.pop("terms", None)  # remove an empty list or null
-        # Don't insert the terms last: the parser attaches a comment above the next dimension to the last key
-        # of this one, and would leave it in the middle.
+        dimension.pop("terms", None)  # an empty list or null
         position = 1 if len(dimension) > 1 else 0
         dimension.insert(position, "terms", [])
 

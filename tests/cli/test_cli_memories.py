@@ -316,7 +316,7 @@ def test_labels_choose_the_thresholds_and_a_copy_of_the_old_is_kept(
     project.write_text(before)
     done = judgekit(*COMMAND, "--fit")
     assert (done.code, "comes before yours" in done.err, project.read_text()) == (78, True, before)
-    assert next(search_path.folders("retrieval", world)) == ("project", project.parent)
+    assert next(search_path.list_folders("retrieval", world)) == ("project", project.parent)
 
 
 @pytest.mark.usefixtures("world")

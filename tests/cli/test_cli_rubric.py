@@ -246,7 +246,7 @@ def test_a_file_of_wrong_texts_is_checked(judgekit: Run, ours: Path) -> None:
 def test_bundled_wrong_texts_are_pairs_of_one_question() -> None:
     for name in ("answer-quality", "groundedness"):
         loaded = loader.find_rubric(name)
-        found = loader.read_wrong(loaded)
+        found = loader.read_wrong_cases(loaded)
         assert len(found) >= 20
         kinds = {
             kind: [each for each in found if each.kind == kind] for kind in ("vague", "specific")

@@ -17,7 +17,11 @@ from replies import FORGED, HIGH, LOW, ROWS, Flat, Nested, Relevance
 from judgekit.errors import FailureKind, InvalidReply
 from judgekit.replies import forms as replies
 from judgekit.replies.extract import extract
-from judgekit.replies.forms import make_compare_reply_model, make_score_reply_model, make_select_reply_model
+from judgekit.replies.forms import (
+    make_compare_reply_model,
+    make_score_reply_model,
+    make_select_reply_model,
+)
 from judgekit.replies.reading import classify_failure
 from judgekit.replies.scan import MAX_ENTRIES, scan
 

@@ -21,7 +21,11 @@ from replies import FORGED, OWN, ROWS, Relevance
 
 from judgekit.errors import AmbiguousReply, InvalidReply
 from judgekit.replies.extract import extract, read_answer
-from judgekit.replies.forms import make_compare_reply_model, make_score_reply_model, make_select_reply_model
+from judgekit.replies.forms import (
+    make_compare_reply_model,
+    make_score_reply_model,
+    make_select_reply_model,
+)
 from judgekit.replies.scan import MAX_ENTRIES, MAX_OBJECTS, scan
 from judgekit.rubric.loader import find_rubric
 
@@ -106,7 +110,9 @@ def _score(point: int, **more: object) -> dict[str, Any]:
 
 KLS = make_score_reply_model(("semantic", "pragmatic", "syntactic"), 1, 5)
 MEMORY = make_select_reply_model(["relevant"], ["K7", "M4", "ZZ"])
-TWICE = make_select_reply_model(list(find_rubric("memory-two-criteria").rubric.questions), ["K7", "M4"])
+TWICE = make_select_reply_model(
+    list(find_rubric("memory-two-criteria").rubric.questions), ["K7", "M4"]
+)
 PAIR = make_compare_reply_model(["LEFT", "RIGHT"])
 
 ANSWERS: dict[str, tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = {

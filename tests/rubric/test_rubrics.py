@@ -12,7 +12,7 @@ from judgekit.config import MODES, files, yamlfile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import lint, loader, search_path
 from judgekit.rubric.lint import list_changes
-from judgekit.rubric.loader import begin, read_cases
+from judgekit.rubric.loader import create_rubric, read_cases
 from judgekit.rubric.schema import RubricFile, ScoreRubric
 
 if TYPE_CHECKING:
@@ -193,19 +193,19 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         (tmp_path / there).write_text("mine", encoding="utf-8")
         exists = "already exists; choose another id or version, or edit that file"
         with pytest.raises(UsageError, match=exists):
-            begin("ours", tmp_path)
+            create_rubric("ours", tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == [there]
         assert (tmp_path / there).read_text(encoding="utf-8") == "mine"
         (tmp_path / there).unlink()
     for name in ("", "Ours", "ours@1", "ours@1.0", "../ours", "ours@1.0.0.yaml", "a b"):
         with pytest.raises(UsageError, match="neither ID nor ID@VERSION"):
-            begin(name, tmp_path)
+            create_rubric(name, tmp_path)
     with pytest.raises(UsageError, match=r"kls@1\.0\.0 is published"):
-        begin("kls", tmp_path)
+        create_rubric("kls", tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
-        begin("ours", tmp_path / "file")
+        create_rubric("ours", tmp_path / "file")
 
 
 Cases = list[dict[str, object]]
