@@ -135,7 +135,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
     yield from _report_errors("retrieval.pin", _check_pins(config, project))
 
     # Finally, report what is switched off.
-    reason_off = settings.explain_off(project)
+    reason_off = settings.describe_disabling_setting(project)
     if reason_off:
         yield "note", "prompt hook", f"switched off here: {reason_off}"
     judge_without_effect = settings.describe_judge_without_effect(project)

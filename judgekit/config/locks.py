@@ -58,12 +58,13 @@ def file_lock(
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` without waiting, and return a descriptor, or None if the lock is held.
+    """Take the lock at `path` without waiting. Return None if another process holds it.
 
-    Close the descriptor to release the lock. On a file system without locks, nothing is ever held. Raises
-    `OSError` if the file can't be opened.
+    Otherwise return a descriptor, which releases the lock when it's closed. On a file system without locks,
+    this always succeeds. Raises `OSError` if the file can't be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    close_on_exec = getattr(os, "O_CLOEXEC", 0)  # not on Windows
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | close_on_exec, 0o600)
     try:
         _lock(descriptor)
     except OSError as error:
@@ -74,7 +75,10 @@ def take(path: Path | str) -> int | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock an open file; raises `OSError` if another process holds the lock, or there are no locks."""
+    """Lock an open file without waiting.
+
+    Raises `OSError` if another process holds the lock, or if the file system has no locks.
+    """
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - only Windows has it
 
@@ -105,10 +109,10 @@ class _Holder(NamedTuple):
 
     @classmethod
     def here(cls, kind: str) -> _Holder:
-        """Describe this process."""
+        """Describe the current process as a holder."""
         host = platform.node() or "unknown"
-        # Two containers can have the same host name and process numbers. On Linux, their process namespaces
-        # differ.
+        # Two containers can have the same host name and process ids. On Linux, add the process namespace,
+        # which differs.
         with suppress(OSError):
             host += f"/{Path('/proc/self/ns/pid').readlink()}"
         return cls(kind, "".join(host.split()), os.getpid())
@@ -132,7 +136,7 @@ class _Holder(NamedTuple):
         os.write(descriptor, f"{self.kind} {self.host} {self.process}\n".encode())
 
     def is_gone(self) -> bool:
-        """Whether the process has certainly ended, which is unknown on other hosts."""
+        """Whether the process has certainly ended. For a process on another host, that's unknown."""
         is_on_this_host = self.host == _Holder.here(self.kind).host
         # On Windows, signal 0 would end the process.
         if sys.platform == "win32" or not is_on_this_host:
@@ -158,12 +162,13 @@ _HELD = "another run writes to it"
 
 @contextmanager
 def hold_for_writing(path: str) -> Iterator[None]:
-    """Hold a file or folder exclusively while writing it, with a temporary lock file `.NAME.lock` next to it.
+    """Lock a file or folder for writing, with a temporary lock file `.NAME.lock` next to it.
 
     `path` must come from `outputs.place_of`. Raises `HeldError` if another process holds the lock. Raises
-    `OSError` if a link or a pipe is in the lock's place, or the folder isn't writable.
+    `OSError` if the folder isn't writable, or if the lock file's path is taken by a link or a pipe.
     """
-    # The lock isn't in a cache, because people and containers that share this folder may not share a cache.
+    # The lock file isn't in a cache folder, because users and containers that share the file may not share a
+    # cache.
     held_path = Path(path)
     name = held_path.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
@@ -181,36 +186,37 @@ def hold_for_writing(path: str) -> Iterator[None]:
 
 
 def _try_to_hold(lock_path: Path) -> int | None:
-    """Lock a lock file, and return its descriptor, or None to try again because the file was just removed.
+    """Lock a lock file and return its descriptor, or return None if the caller should try again.
 
-    If the file system has no locks, the file is a lease: it names the host and process that hold it. Raises
-    `HeldError` if another process holds it.
+    On a file system without locks, the file is a lease: its content names the process that holds it. Raises
+    `HeldError` if another process holds the lock or lease.
     """
     descriptor, is_new = outputs.open_or_make(str(lock_path))
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
         kind = _lock_or_lease(descriptor)
 
+        # Remove a lease whose holder ended without removing the file.
         holder = _Holder.read(descriptor)
         was_leased = holder is not None and holder.kind == _LEASE
-        is_anothers_lease = kind == _LEASE and not is_new
-        if was_leased or is_anothers_lease:
+        is_others_lease = kind == _LEASE and not is_new
+        if was_leased or is_others_lease:
             _refuse_live_holder(holder, lock_path)
-            # Its holder ended without removing the file.
             if _is_at(lock_path, descriptor):
                 lock_path.unlink()
             return None
 
-        if not _is_at(lock_path, descriptor):  # the last holder has just removed it
+        # The last holder could have removed the file after it was opened here.
+        if not _is_at(lock_path, descriptor):
             return None
         _Holder.here(kind).write(descriptor)
-        stack.pop_all()  # keeps the descriptor open
+        stack.pop_all()  # don't close the descriptor
     return descriptor
 
 
 def _refuse_live_holder(holder: _Holder | None, path: Path) -> None:
-    """Raise `HeldError`, unless the lease's holder has certainly ended."""
-    if holder is None:  # another process has just created the file, and not written its name yet
+    """Raise `HeldError` if the process that holds a lease might still be running."""
+    if holder is None:  # another process has just created the file, but not written its id yet
         raise HeldError(_HELD)
     if not holder.is_gone():
         remedy = f"if that has ended, delete {path}"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LONGEST = 4096  # characters of a pattern: no path has more
-_ANY = "**"
-_FOLDERS = r"(?:[^/]++/)*"
+_DOUBLE_STAR = "**"
+_ANY_FOLDERS = r"(?:[^/]++/)*"
 _CLASSES = {"alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "lower": "a-z", "upper": "A-Z"}
 _CLASSES["space"] = r"\s"
 _TOKEN = re.compile(
@@ -34,16 +34,18 @@ class Patterns:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
+        # Each pattern is a regex, and whether it includes or excludes files. Their order is reversed, because
+        # the last match decides.
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):
-            includes = not pattern.takes_back
-            # In reverse order, because the last match decides.
+            includes = not pattern.is_negated
             self._patterns.insert(0, (_compile_for_files(pattern), includes))
 
     def match(self, path: str) -> bool:
-        """Whether the patterns include `path`.
+        """Whether the patterns include the file at `path`.
 
-        The last pattern that matches the file decides, or else the last that matches one of its folders.
+        The last pattern that matches the file decides. If there's none, the last pattern that matches one of
+        its folders decides.
         """
         path = path.removeprefix("./")
         folder_is_included: bool | None = None
@@ -62,39 +64,44 @@ class Patterns:
 class Pattern:
     """One pattern: `parts` are expressions, and `entry` matches a whole path."""
 
-    __slots__ = ("entry", "folders_only", "parts", "takes_back")
+    __slots__ = ("entry", "folders_only", "is_negated", "parts")
 
-    def __init__(self, parts: Sequence[str], *, folders_only: bool, takes_back: bool) -> None:
+    def __init__(self, parts: Sequence[str], *, folders_only: bool, is_negated: bool) -> None:
         self.parts = parts
         self.folders_only = folders_only
-        self.takes_back = takes_back
-        end = "/.+" if parts[-1] == _ANY else ""
+        self.is_negated = is_negated
+        end = "/.+" if parts[-1] == _DOUBLE_STAR else ""
         self.entry = re.compile(_join_parts(parts, end) or ".+", re.DOTALL)
 
 
 def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a regex that matches a file's path, or its start if the pattern matches one of its folders."""
-    below_folder = "(?P<below>/)"  # this group only matches after a folder
+    """Compile a regex to match against file paths.
+
+    If the pattern matches one of the file's folders, the regex matches the folder's path, and the group
+    `below` matches the slash after it.
+    """
+    below_folder = "(?P<below>/)"
     if pattern.folders_only:
         end = below_folder
-    elif pattern.parts[-1] == _ANY:
+    elif pattern.parts[-1] == _DOUBLE_STAR:
         end = "/"  # `docs/**` matches the files below the folder, not the folder itself
     else:
         end = rf"(?:{below_folder}|\Z)"
     expression = _join_parts(pattern.parts, end)
-    if not expression:  # the pattern is `**` alone: any folder at the top, or any path
+    is_double_star_alone = not expression
+    if is_double_star_alone:  # matches any folder at the top, or any path
         expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
     return re.compile(expression, re.DOTALL)
 
 
 def parse(line: str) -> Pattern | None:
-    """Parse a line of a file such as `.gitignore`. A blank line or comment gives None.
+    """Parse a line of a file such as `.gitignore`. Return None for a blank line or a comment.
 
     Raises `ValueError` for a pattern that can't match anything.
     """
     text = line.rstrip(" ")
     if text != line and _ends_escaping(text):
-        text += " "  # the first trailing space is escaped, so it counts
+        text += " "  # a trailing space after a backslash is part of the pattern
     if not text.strip() or text.startswith("#"):
         return None
     if len(text) > LONGEST:
@@ -102,10 +109,12 @@ def parse(line: str) -> Pattern | None:
     path = text.removeprefix("!").removesuffix("/")
     if _ends_escaping(path):
         raise ValueError(f"{text!r} matches nothing: it ends with a backslash")
+
     parts = _compile_parts(path.removeprefix("/"), text)
-    if "/" not in path:  # a name alone matches at any depth
-        parts.insert(0, _ANY)
-    return Pattern(parts, folders_only=text.endswith("/"), takes_back=text.startswith("!"))
+    is_name_only = "/" not in path
+    if is_name_only:  # matches at any depth
+        parts.insert(0, _DOUBLE_STAR)
+    return Pattern(parts, folders_only=text.endswith("/"), is_negated=text.startswith("!"))
 
 
 def _ends_escaping(text: str) -> bool:
@@ -115,15 +124,15 @@ def _ends_escaping(text: str) -> bool:
 
 
 def _compile_parts(path: str, pattern: str) -> list[str]:
-    """Translate each part of a path into a regex, except for `**`.
+    """Translate each part of a pattern's path into a regex, except for `**`.
 
     Raises `ValueError`, quoting `pattern`, if it can't match anything.
     """
-    path += "/"  # so that every part ends with one
+    path += "/"  # so that every part ends with a slash
     parts = []
     part_start = 0
     position = 0
-    pieces = [""]  # the regexes between this part's stars
+    pieces = [""]  # the regexes before, between and after the current part's stars
     while position < len(path):
         token = _TOKEN.match(path, position)
         if token is None:
@@ -133,8 +142,8 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
         if kind == "slash":
             if position == part_start:
                 raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
-            is_any = path[part_start:position] == _ANY
-            parts.append(_ANY if is_any else _join_pieces(pieces))
+            is_double_star = path[part_start:position] == _DOUBLE_STAR
+            parts.append(_DOUBLE_STAR if is_double_star else _join_pieces(pieces))
             part_start = token.end()
             pieces = [""]
         elif kind == "stars":
@@ -161,7 +170,7 @@ def _compile_set(text: str, *, is_negated: bool) -> str:
 
 
 def _translate_members(text: str) -> str:
-    """Translate a set's classes, ranges and characters into a regex."""
+    """Translate the inside of a set such as `[a-z_[:digit:]]` into a regex."""
     members = ""
     for class_name, low, high in _MEMBER.findall(text):
         if class_name:
@@ -174,13 +183,13 @@ def _translate_members(text: str) -> str:
 
 
 def _join_pieces(pieces: Sequence[str]) -> str:
-    """Join the regexes between a part's stars."""
+    """Join the regexes before, between and after a path part's stars, as in `a*b*c`."""
     if not any(pieces):  # nothing but stars
         return "[^/]++"
     first, *others = pieces
-    if not others:
+    if not others:  # no star
         return f"(?>{first}(?![^/]))"
-    # Each star but the last takes the shortest match, without backtracking: that matches the same paths.
+    # To avoid backtracking, each star but the last takes the shortest match. This matches the same paths.
     middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
     return f"(?>{first}{middle}[^/]*{others[-1]}(?![^/]))"
 
@@ -188,21 +197,26 @@ def _join_pieces(pieces: Sequence[str]) -> str:
 def _join_parts(parts: Sequence[str], end: str) -> str:
     """Join the regexes of a path's parts, and append `end`. Each `**` matches any number of folders.
 
-    Return "" if `**` is the only part.
+    Return "" if all parts are `**`.
     """
-    runs_of_parts: list[list[str]] = [[]]  # adjacent parts without a `**` between them
+    # Split the parts at each `**`.
+    runs_of_parts: list[list[str]] = [[]]
     for part in parts:
-        if part == _ANY:
+        if part == _DOUBLE_STAR:
             runs_of_parts.append([])
         else:
             runs_of_parts[-1].append(part)
     runs = ["/".join(run) for run in runs_of_parts if run]
     if not runs:
         return ""
-    folders_before = _FOLDERS if parts[0] == _ANY else ""
+
+    # To avoid backtracking, each `**` but the last takes the shortest match (`?`). This matches the same
+    # paths.
+    *inner_runs, last_run = runs
+    folders_before = _ANY_FOLDERS if parts[0] == _DOUBLE_STAR else ""
     middle = ""
-    for run in runs[:-1]:
+    for run in inner_runs:
         shortest = f"{folders_before}?" if folders_before else ""
         middle += f"(?>{shortest}{run}/)"
-        folders_before = _FOLDERS
-    return f"{middle}{folders_before}{runs[-1]}{end}"
+        folders_before = _ANY_FOLDERS
+    return f"{middle}{folders_before}{last_run}{end}"

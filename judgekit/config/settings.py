@@ -166,12 +166,9 @@ def _allow_word(schema: dict[str, Any]) -> None:
 
 
 def _expand_rules(value: object) -> object:
-    """Turn the word "off" or "usual" into a list of rules. Other values stay as they are."""
-    # An environment variable's value was already split into a list.
-    if isinstance(value, list) and len(value) == 1:
-        word = value[0]
-    else:
-        word = value
+    """Convert "off" to an empty list and "usual" to the default rules. Return a list of rules unchanged."""
+    # The value of an environment variable was already split into a list.
+    word = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(word, str):
         return value
     if word not in ("off", "usual"):
@@ -274,7 +271,7 @@ class Config(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_full(cls, data: Any) -> Any:  # noqa: ANN401 - a file may contain anything
+    def _drop_empty_sections(cls, data: Any) -> Any:  # noqa: ANN401 - a file may contain anything
         """Drop empty sections, so that they get their defaults."""
         if not isinstance(data, dict):
             return data
@@ -331,28 +328,29 @@ def sources(project: Path | None) -> list[Path]:
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
     """Load the effective configuration of `project`, or the user's own if it's None.
 
-    In order of precedence: environment variables, the project's files within the user's limits, and the
-    user's file. Raises `ConfigError` with the key, and its file or variable.
+    Environment variables take precedence over the project's files, and these over the user's file, but a
+    project can't exceed the user's limits. Raises `ConfigError` with the key, and its file or variable.
     """
     variables = _read_variables(environ)
     user = _merge(_read(user_file()), variables)
     merged = user
     if project is not None:
         merged = _merge(user, _apply_limits(_read_project(project), user))
-        # These are already final in `merged`, where the user's value (which can come from a variable) was
-        # combined with the project's. The variable must not override that result.
+        # For these settings, the user's value, which can come from a variable, is already combined with the
+        # project's. Don't let the variable override the result.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
 
+    # The user can also switch the prompt hook off for certain folders.
     if project is not None and find_disabling_folder(config, project):
-        switched_off = config.retrieval.model_copy(update={"enabled": False})
-        return config.model_copy(update={"retrieval": switched_off})
+        disabled_retrieval = config.retrieval.model_copy(update={"enabled": False})
+        return config.model_copy(update={"retrieval": disabled_retrieval})
     return config
 
 
 def find_disabling_folder(config: Config, project: Path) -> str:
-    """Return the folder in `retrieval.disabled_in` that contains or is the project, or "" if there's none."""
+    """Return the folder in `retrieval.disabled_in` that is or contains the project, or "" if there's none."""
     for folder in config.retrieval.disabled_in:
         path = Path(os.path.expanduser(folder))  # noqa: PTH111 - raises nothing for an unknown user
         if project.resolve().is_relative_to(path.resolve()):
@@ -360,8 +358,8 @@ def find_disabling_folder(config: Config, project: Path) -> str:
     return ""
 
 
-def explain_off(project: Path) -> str:
-    """Return the setting that switches the prompt hook off in a project, or "" if the hook is on."""
+def describe_disabling_setting(project: Path) -> str:
+    """Describe the setting that switches the prompt hook off in a project; "" if the hook is on."""
     config = load(project)
     if config.retrieval.enabled:
         return ""
@@ -429,7 +427,7 @@ def list_settings(project: Path) -> list[Setting]:
 
 
 def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
-    """Return the project settings that the user's limits leave unchanged, by dotted key."""
+    """Return the project's settings that comply with the user's limits, by dotted key."""
     allowed_values = _flatten(_apply_limits(project_layer, user))
     accepted = {}
     for key, value in _flatten(project_layer).items():
@@ -439,7 +437,7 @@ def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
 
 
 def describe_judge_without_effect(project: Path) -> str | None:
-    """Return a warning if a project wants prompts judged, but the user hasn't allowed it; otherwise None.
+    """Return a warning if the project asks for prompts to be judged but the user hasn't allowed it, or None.
 
     Raises `ConfigError`.
     """
@@ -500,7 +498,7 @@ def names_models(config: Config) -> bool:
     return any(config.judge.tiers.model_dump().values())
 
 
-def list_tiers_of_project(project: Path | None) -> frozenset[TierName]:
+def list_project_chosen_tiers(project: Path | None) -> frozenset[TierName]:
     """List the tiers whose models come from a project's files, rather than the user's choice."""
     if project is None or names_models(load(None)):
         return frozenset()
@@ -518,9 +516,9 @@ def _read(path: Path) -> Layer:
 
 
 def _read_project(project: Path) -> Layer:
-    """Read a project's configuration, merged over its `memory-config.json`.
+    """Read a project's configuration, which takes precedence over its `memory-config.json`.
 
-    Raises `ConfigError` for anything that only the user may set.
+    Raises `ConfigError` for any setting that a project may not make.
     """
     path = project_file(project)
     layer = _read(path) if yamlfile.is_project_file(path, project) else {}
@@ -542,7 +540,7 @@ def _read_project(project: Path) -> Layer:
 
 
 def _map_rubric_files(layer: Layer) -> dict[str, str]:
-    """Return the sections whose rubric is a file, with its path."""
+    """Map each section whose rubric is given as a file to the file's path."""
     rubric_files = {}
     for section in ("judge", "retrieval", "gate"):
         name = layer.get(section, {}).get("rubric", "")
@@ -552,11 +550,11 @@ def _map_rubric_files(layer: Layer) -> dict[str, str]:
 
 
 def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
-    """Yield a key and a message for each setting that only the user may make."""
+    """Yield the key and a message for each setting in a project that's reserved for the user."""
     for key, effect in _read_project_rules()["users"].items():
         section, _, name = key.partition(".")
-        covers_section = not name
-        if section in layer and (covers_section or name in layer[section]):
+        is_whole_section = not name
+        if section in layer and (is_whole_section or name in layer[section]):
             problem = f"only the user's configuration may {effect}; move this key to your own file"
             yield key, problem
 
@@ -564,13 +562,14 @@ def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
 def _check_paths(
     layer: Layer, rubric_files: Mapping[str, str], project: Path
 ) -> Iterator[tuple[str, str]]:
-    """Yield a key and a message for each path that leads out of the project."""
+    """Yield the key and a message for each path in the settings that leads out of the project."""
     paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
     paths += [(f"{section}.rubric", name) for section, name in rubric_files.items()]
     for key, name in paths:
         # a home folder, a drive, an alias such as claude:auto, or an invalid path
         is_special = name.startswith("~") or ":" in name or "\0" in name
-        if is_special or not (project / name).resolve().is_relative_to(project.resolve()):
+        is_inside = not is_special and (project / name).resolve().is_relative_to(project.resolve())
+        if not is_inside:
             yield key, "outside the project; only the user's configuration may name such a path"
 
 
@@ -598,12 +597,12 @@ def _make_error(path: Path, key: str, problem: str) -> ConfigError:
 
 
 def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
-    """Return a copy of a project's settings, reduced to the user's limits and consent."""
-    limited = _merge({}, project_layer)  # a copy
+    """Return a copy of a project's settings, reduced to what the user allows."""
+    limited = _merge({}, project_layer)
     _limit_numbers(limited, user)
 
-    # The project only decides if the user leaves the consent to it. This also adds the sections `retrieval`
-    # and `escalate`.
+    # Features that need the user's consent: the project only decides if the user says "project". This loop
+    # also makes sure that the sections `retrieval` and `escalate` exist.
     for section, key in CONSENTS:
         settings = limited.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
@@ -611,8 +610,11 @@ def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
 
     _limit_judge(limited.get("judge", {}), user.get("judge", {}))
     _limit_gate(limited.setdefault("gate", {}), user.get("gate", {}))
-    if user.get("escalate", {}).get("issues") != "project":  # it would open more issues
+    # `rejects` opens additional issues, so it needs the same consent as issues.
+    if user.get("escalate", {}).get("issues") != "project":
         limited["escalate"].pop("rejects", None)
+
+    # The project can only remove tiers.
     retrieval = limited["retrieval"]
     allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
@@ -628,7 +630,8 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
     for section, keys in rules["limits"].items():
         settings = project_layer.get(section, {})
         for key in settings.keys() & keys:
-            # If a larger number would send more to providers, the default is the limit of a user without one.
+            # If the user has no limit for a number that increases what's sent to providers, the default is
+            # the limit.
             default_limit = defaults[section][key] if key in rules["sending"] else None
             limit = user.get(section, {}).get(key, default_limit)
             if limit is None:
@@ -658,9 +661,9 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
 
 
 def _join_families(users: str, projects: str) -> str:
-    """Join two comma-separated lists of model families, preferring the user's spelling."""
+    """Join two comma-separated lists of model families without duplicates, preferring the user's spelling."""
     families = {}
-    # In reverse, because the dict keeps the last spelling, and the user's families come first.
+    # The user's families come first, but a dict keeps the last spelling, so go through them in reverse.
     for family in reversed(f"{users},{projects}".split(",")):
         name = family.strip()
         if name and name.casefold() != "none":
@@ -669,12 +672,12 @@ def _join_families(users: str, projects: str) -> str:
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Drop a project's `gate` settings that are less strict than the user's."""
-    # Values are compared with the user's later. An empty value must not replace the user's.
+    """Remove a project's `gate` settings that would be less strict than the user's."""
+    # An empty value must not replace the user's. Other values are compared with the user's later.
     for key in ("depth", "review"):
         if not gate.get(key):
             gate.pop(key, None)
-    # A project may not let a push pass that the user wants to stop.
+    # If the user has set the strictest value, the project can't change it.
     for key, strictest in (("mode", "blocking"), ("undetermined", "block")):
         if user.get(key) == strictest:
             gate.pop(key, None)
@@ -692,9 +695,9 @@ def _merge(below: Layer, above: Layer) -> Layer:
 
 
 def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
-    """Read the settings in environment variables, in which lists are comma-separated.
+    """Read settings from environment variables. Lists are comma-separated.
 
-    Raises `ConfigError` with the variable's name.
+    Raises `ConfigError` with the name of a variable that's invalid or not allowed.
     """
     if environ is None:
         environ = environment.environ()
@@ -772,9 +775,9 @@ class _Listing(Strict, extra="ignore"):
 
 
 def _read_memory_config(project: Path) -> Layer:
-    """Translate a project's `memory-config.json` into our settings; {} if there's no such file."""
+    """Convert a project's `memory-config.json` to our settings; {} if there's no such file."""
+    # Ignore the file if the memory folder is a link out of the project.
     path = project / environment.MEMORY / environment.MEMORY_CONFIG
-    # The memory folder can be a link. Settings from outside the project don't count.
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.is_project_file(path, path.parent):
         return {}
@@ -790,6 +793,7 @@ def _read_memory_config(project: Path) -> Layer:
     if memory_config.dual_verification:
         retrieval["rubric"] = "memory-two-criteria"
     layer: Layer = {"retrieval": retrieval}
+    # The model is only used if a provider profile lists it.
     if memory_config.model is not None and memory_config.model in _list_models_of_profiles():
         layer["judge"] = {"tiers": {"quick": memory_config.model}}
     return layer

@@ -45,10 +45,8 @@ def parse_yaml(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - an
     """Parse YAML 1.2; raises `ConfigError` if it isn't valid, with the line if `path` is given."""
     try:
         return _make_parser().load(text)
-    except (
-        YAMLError,
-        ValueError,
-    ) as error:  # ValueError: an invalid date, or a number with too many digits
+    except (YAMLError, ValueError) as error:
+        # A ValueError means an invalid date, or a number with too many digits.
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", str(error))
         line = mark.line + 1 if path and mark else None
@@ -117,19 +115,19 @@ def _make_parser() -> YAML:
 
 
 def _rephrase(problem: str | None) -> str:
-    """Rephrase the YAML parser's message in plain words."""
-    words = (problem or "not valid YAML").partition("\n")[0]
-    words = words.replace(
+    """Rephrase the YAML parser's message in plain words, without any file content."""
+    message = (problem or "not valid YAML").partition("\n")[0]
+    message = message.replace(
         "found character '\\t' that cannot start any token", "a tab; indent with spaces"
     )
-    words = re.sub("but (?:got|found) '<stream end>'", "but the file ends here", words)
-    words = words.replace("the node content", "a value")
-    if words.startswith("expected <block end>"):
+    message = re.sub("but (?:got|found) '<stream end>'", "but the file ends here", message)
+    message = message.replace("the node content", "a value")
+    if message.startswith("expected <block end>"):
         return "this does not fit the block above it"
-    if words.startswith("found duplicate key "):
-        return words.partition(" with value ")[0]
-    # The parser quotes the file's content, which must not be shown, and tokens such as '<block end>'.
-    return _QUOTED.sub("", words)
+    if message.startswith("found duplicate key "):
+        return message.partition(" with value ")[0]
+    # Remove quoted content, which can be secret, and quoted tokens such as '<block end>'.
+    return _QUOTED.sub("", message)
 
 
 def put_value(path: Path, section: str, key: str, value: object) -> None:
@@ -170,7 +168,7 @@ def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> No
 
 
 def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
-    """Apply `edit` to the data of a YAML text, and return the new text.
+    """Apply `edit` to the data in a YAML document, and return the new document.
 
     Preserves comments, order, quotes and line ends. Raises `ConfigError` if the layout makes that impossible.
     """
@@ -178,33 +176,36 @@ def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
     yaml = _make_parser()
     yaml.preserve_quotes = True
     yaml.brace_single_entry_mapping_in_flow_sequence = True
-    yaml.width = len(text) + 4096  # so that no line is broken
+    yaml.width = len(text) + 4096  # prevents line breaks
     yaml.explicit_start = "---" in lines  # preserve the marker, but don't add one
 
+    # If the document is empty except for comments, add an empty mapping to edit.
+    is_empty = parse_yaml(text) is None
+    mapping = "{}" if is_empty else ""
     output = io.StringIO()
     changed_lines = []
-    is_empty = parse_yaml(text) is None  # there may be comments
-    mapping = "{}" if is_empty else ""  # an empty file needs a mapping to edit
-    # TypeError, AttributeError and LookupError mean that the text isn't a mapping that `edit` can handle.
+    # TypeError, AttributeError and LookupError mean that `edit` can't handle the data, such as a list.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
         data, indent, offset = load_yaml_guess_indent("\n".join([*lines, mapping]), yaml=yaml)
         if is_empty:
-            data.fa.set_block_style()  # write keys on lines, not in braces
+            data.fa.set_block_style()  # write keys on separate lines, not in braces
         nested = _NESTED.search("\n".join(lines))
         mapping_indent = len(nested[1]) if nested else 2
         yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
         edit(data)
         yaml.dump(data, output)
-        # The parser can't write every layout. Only use its text if that has the same data.
-        if parse_yaml(output.getvalue()) == data:
+        # The parser can't write every layout correctly, so check the result.
+        is_correct = parse_yaml(output.getvalue()) == data
+        if is_correct:
             changed_lines = lines_of(output.getvalue())
     if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
 
-    # The parser drops comments after a removed key. Append them, so that none is lost.
+    # The parser drops comments after a removed key, so append these at the end.
     lost_comments = _count_comments(lines) - _count_comments(changed_lines)
     line_end = "\r\n" if "\r\n" in text else "\n"
-    return line_end.join([*changed_lines, *lost_comments.elements(), ""])  # "" ends the last line
+    changed_lines += lost_comments.elements()
+    return line_end.join(changed_lines) + line_end
 
 
 def _count_comments(lines: Iterable[str]) -> Counter[str]:

@@ -49,10 +49,10 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_model(
     path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
 ) -> Model:
-    """Read a YAML or JSON file of at most `most` bytes into a `model`. The result is cached by content.
+    """Read a YAML or JSON file of at most `most` bytes and validate it as a `model`. Cached by content.
 
-    A file without the `version_key` is refused as another kind of file. Raises `ConfigError` with the file,
-    line, key, expected value and remedy of each problem.
+    If given, the file must have the key `version_key`, which identifies its kind. Raises `ConfigError` with
+    the file, line, key, expected value and remedy of each problem.
     """
     data: Model = _validate(_read_bytes(path, most), path, model, version_key)
     return data
@@ -71,7 +71,7 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
     except ValidationError as error:
         errors = []
         all_problems = problems(error.errors(include_url=False), data, model)
-        # One more than the message shows, so that it can mention that there are more
+        # Include one problem more than the message shows, so that it can mention that there are more.
         for problem in islice(all_problems, MOST_ERRORS + 1):
             line = line_of(data, problem.location)
             errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
@@ -116,7 +116,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def _read_bytes(path: Path, most: int) -> bytes:
     """Read a file of at most `most` bytes; raises `ConfigError` if it's larger, not regular or unreadable."""
     try:
-        # Reading a device can go on forever, and so can waiting for a pipe.
+        # Reading a device or a pipe could block forever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError("no regular file", path=path)
         with path.open("rb", buffering=0) as file:
@@ -137,13 +137,15 @@ def _read_bundled() -> dict[str, dict[str, Any]]:
 
 
 def _parse(raw: bytes, path: Path) -> dict[str, Any]:
-    """Parse a file's content, YAML or (by its name) JSON, as a mapping. An empty file gives {}.
+    """Parse the mapping in a YAML file, or in a `.json` file. Returns {} for an empty file.
 
-    Raises `ConfigError` if it isn't UTF-8, isn't valid, or isn't a mapping.
+    Raises `ConfigError` if the file isn't UTF-8, isn't valid, or isn't a mapping.
     """
+    # Bundled files are already parsed.
     bundled_data = _read_bundled().get(hashlib.sha256(raw).hexdigest())
     if bundled_data is not None:
         return bundled_data
+
     try:
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
@@ -151,7 +153,7 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
     if path.suffix == ".json":
         data = _parse_json(text, path)
     else:
-        from judgekit.config import yaml_text  # noqa: PLC0415 - bundled files need no parser
+        from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's slow
 
         data = yaml_text.parse_yaml(text, path)
     if data is not None and not isinstance(data, dict):
@@ -185,9 +187,9 @@ def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def line_of(data: object, location: Location) -> int | None:
-    """Return the line number, from 1, of a location in parsed YAML, or of its deepest part that exists.
+    """Return the line number of a location in parsed YAML, or of the deepest part of it that exists.
 
-    Data that isn't from the YAML parser has no line numbers, so it gives None.
+    Lines are counted from 1. Returns None for other data, which has no line numbers.
     """
     line: int | None = None
     for part in location:
@@ -316,7 +318,8 @@ class _LocatedError(NamedTuple):
 
 
 def _group_by_value(errors: Sequence[ErrorDetails], data: object) -> Iterator[list[_LocatedError]]:
-    """Yield groups of errors about the same value, in the order of their first errors."""
+    """Group the errors that are about the same value, and yield the groups in order."""
+    # If a value can have multiple types, pydantic reports an error for each of these types.
     remaining = [_LocatedError(error, _find_data_parts(error, data)) for error in errors]
     while remaining:
         remaining_errors = [located.error for located in remaining]
@@ -336,14 +339,13 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
 
 
 def _describe_actual(error: ErrorDetails) -> str:
-    """Describe the kind of the actual value, as in ", got a number", or return "" if that's redundant."""
+    """Describe the actual value, as in ", got a number", or return "" if that's redundant."""
     error_type = error["type"]
     value = error["input"]
     table = _read_wordings()["got"]
     if error_type in table["never"] or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    # If the error is about the value, its kind is usually right. Only null, booleans and bytes are worth
-    # mentioning.
+    # If the value itself is wrong, such as a number that's too large, its kind is usually as expected.
     is_about_value = error_type in table["of_another_kind"]
     has_expected_kind = is_about_value and not isinstance(value, bool | None)
     if has_expected_kind or isinstance(value, bytes):
@@ -360,12 +362,14 @@ def _find_similar(value: object, words: Sequence[str]) -> str | None:
 
 
 def _list_keys(model: object, location: Location) -> list[str]:
-    """List the keys that a `model` allows at `location`, also inside lists and mappings."""
+    """List the keys that `model` allows at `location`, including in nested lists and mappings."""
     models = _list_models(model)
     for part in location:
         fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
+        # A part that isn't a field is a list's index or a mapping's key. `models` already contains the models
+        # of its items.
         if not fields:
-            continue  # an index or a mapping's key; the models inside are already listed
+            continue
         models = []
         for field in fields:
             models += _list_models(field.annotation)
@@ -397,13 +401,15 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """Return the indexes of the location's parts that are keys of `data`, or missing keys."""
-    # The other parts are type names: pydantic inserts the type that it tried.
+    """Return the indexes of the parts of an error's location that are keys of `data`, or missing keys.
+
+    The other parts are type names, because pydantic inserts the type that it tried.
+    """
     indexes = []
     location = error["loc"]
     for index, part in enumerate(location):
         try:
-            data = data[part]  # type: ignore[index]  # what isn't a container has no parts
+            data = data[part]  # type: ignore[index]  # raises TypeError if it isn't a container
         except (LookupError, TypeError):
             is_missing_key = index == len(location) - 1 and error["type"] == "missing"
             if not is_missing_key:
@@ -413,48 +419,48 @@ def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
 
 
 def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
-    """Return the indexes of the errors about the same value as the first error.
+    """Return the indexes of all errors about the same value as the first error.
 
-    `data_parts` are the indexes of the first error's location that aren't type names.
+    If a value can have multiple types, pydantic reports an error for each, with the type's name in its
+    location. `data_parts` are the indexes of the first error's location that aren't such names.
     """
-    # If a value could have multiple types, pydantic has an error for each. Their locations are equal up to
-    # the part with the type's name.
     first_location = errors[0]["loc"]
     type_parts = set(range(len(first_location))) - set(data_parts)
     for part in type_parts:
-        same_value = []
-        types = set()
+        # Find the errors whose locations are equal up to the type's name.
+        same_value_indexes = []
+        type_names = set()
         for index, error in enumerate(errors):
             location = error["loc"]
             if location[:part] == first_location[:part]:
-                same_value.append(index)
-                types.add(location[part : part + 1])
-        if len(types) > 1:
-            return same_value
+                same_value_indexes.append(index)
+                type_names.add(location[part : part + 1])
+        if len(type_names) > 1:
+            return same_value_indexes
     return [0]
 
 
 def _describe_expectation(error: ErrorDetails) -> str:
-    """Describe an error's expected value, such as "expected a number from 0 to 1"."""
+    """Describe the value that an error expects, such as "expected a number from 0 to 1"."""
     error_type = error["type"]
     message = error["msg"]
     context = error.get("ctx", {})
-    if message.startswith(_VALUE_ERROR):
+    if message.startswith(_VALUE_ERROR):  # raised by our own validators
         return message.removeprefix(_VALUE_ERROR)
     message = message.removeprefix("Input should be ")
-    if message in {"an object", "a valid array"}:  # of JSON
+    if message in {"an object", "a valid array"}:  # about JSON
         return "expected an object" if message == "an object" else "expected a list"
 
-    # our own wording for this type of error
-    words = _read_wordings()["words"].get(error_type)
-    if words:
+    # Use our own wording for this type of error, and fill in the limits.
+    wording = _read_wordings()["words"].get(error_type)
+    if wording:
         limits = dict(context)
         for key, value in context.items():
             if isinstance(value, float):
                 limits[key] = f"{value:g}"
-        return str(words.format(**limits))
+        return str(wording.format(**limits))
 
-    # or for all errors of its family, such as `float` for `float_parsing`
+    # Otherwise use the wording for a family of errors, such as "float" for "float_parsing".
     family, _, _ = error_type.partition("_")
     return f"expected {_read_wordings()['kinds'].get(family, message)}"
 

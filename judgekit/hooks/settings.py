@@ -249,13 +249,13 @@ def describe_off(project: str) -> str:
 
     programs.make_importable()
     try:
-        from judgekit.config.settings import explain_off  # noqa: PLC0415 - needs our packages
+        from judgekit.config.settings import describe_disabling_setting  # noqa: PLC0415 - needs our packages
         from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
     except ImportError:  # it's the plugin, without packages
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
 
     try:
-        reason = explain_off(Path(project))
+        reason = describe_disabling_setting(Path(project))
     except ConfigError:  # the caller reports this
         reason = ""
     return f"{_ADDS_NOTHING}: {reason or 'a configuration that cannot be read switches it off'}"

@@ -230,7 +230,7 @@ def requested_panel(
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
 
-    projects_tiers = settings.list_tiers_of_project(project)
+    projects_tiers = settings.list_project_chosen_tiers(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
         # At an address that the user set, only the user may choose the models.
         config = settings.load(None, environ)

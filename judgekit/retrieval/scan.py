@@ -65,7 +65,7 @@ def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
     for pattern in reversed(patterns):  # the last matching pattern decides
         is_for_path = folder or not pattern.folders_only
         if is_for_path and pattern.entry.fullmatch(path):
-            return not pattern.takes_back
+            return not pattern.is_negated
     return False
 
 

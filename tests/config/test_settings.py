@@ -237,13 +237,13 @@ def test_a_project_names_only_models_that_a_profile_lists_and_one_a_tier(project
             settings.load(project)
     by_project(project, f"judge: {{tiers: {{quick: [{HAIKU}, openai/gpt-6-luna]}}}}\n")
     assert settings.load(project).judge.tiers.quick == [HAIKU]
-    assert settings.list_tiers_of_project(project) == {"quick"}
+    assert settings.list_project_chosen_tiers(project) == {"quick"}
     by_user("judge: {tiers: {quick: a/b, deep: [a/b, c/d]}}\n")
     tiers = settings.load(project).judge.tiers.model_dump()
     assert tiers == {"quick": ["a/b"], "deep": ["a/b", "c/d"], "tiebreaker": None}
-    assert settings.list_tiers_of_project(project) == frozenset()
+    assert settings.list_project_chosen_tiers(project) == frozenset()
     by_user("judge: {tiers: {deep: null}}\n")
-    assert settings.list_tiers_of_project(project) == {"quick"}
+    assert settings.list_project_chosen_tiers(project) == {"quick"}
 
 
 def test_a_value_of_no_use_is_named_where_it_is_set(
