@@ -70,9 +70,13 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    """Import a public name when it's first used, so that `import judgekit` is fast."""
     if name not in __all__:
         raise AttributeError(f"module 'judgekit' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only when something public is asked for
+    from importlib import import_module  # noqa: PLC0415 - needed here only
 
-    home = next((module for module, names in _HOMES.items() if name in names), "judgekit.api")
-    return getattr(import_module(home), name)
+    home_module = "judgekit.api"
+    for module, names in _HOMES.items():
+        if name in names:
+            home_module = module
+    return getattr(import_module(home_module), name)

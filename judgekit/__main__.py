@@ -7,22 +7,23 @@ import sys
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    # The hooks must start fast, so they don't import the command line.
+    # Hooks must start fast, so handle them without importing the command line.
     if sys.argv[1:2] == ["hook"] and sys.argv[2:] not in (["--help"], ["-h"]):
-        from judgekit.hooks import claude_code  # noqa: PLC0415 - the only import that the hook pays for
+        from judgekit.hooks import claude_code  # noqa: PLC0415 - imported lazily to start fast
 
         if sys.argv[2:]:
             return claude_code.main()
         return claude_code.answer_in_time()
 
     if sys.argv[1:2] == ["gate"]:
-        from judgekit.hooks import pre_push  # noqa: PLC0415 - most pushes end here
+        from judgekit.hooks import pre_push  # noqa: PLC0415 - imported lazily to start fast
 
-        code = pre_push.finish_early(sys.argv[2:])
-        if code is not None:
-            return code
+        # If nothing needs to be judged, as in most pushes, the command line isn't needed, either.
+        exit_code = pre_push.finish_early(sys.argv[2:])
+        if exit_code is not None:
+            return exit_code
 
-    from judgekit.cli.app import run  # noqa: PLC0415 - the hook never needs it
+    from judgekit.cli.app import run  # noqa: PLC0415 - imported lazily to start fast
 
     return run()
 

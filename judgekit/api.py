@@ -57,7 +57,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to judge, and what belongs to it: what is left out, models are not shown.
+    """A text to judge, with optional details. Models aren't shown omitted ones.
 
     `reference` is the answer that a person expects; only a rubric with a heading for it shows it. `sources`
     are what the text may rest on, in order or by name. `author_family` names the maker of the models that
@@ -73,16 +73,18 @@ class Text:
 
 
 def _list_options_in_signature(call: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Replace `**options` in a function's signature with the actual options, so that `help` shows them."""
+    """Replace `**options` in a signature with the individual options, so that `help` lists them."""
     signature = inspect.signature(call)
     parameters = list(signature.parameters.values())
-    parameters.pop()  # `**options`, the last one
+    parameters.pop()  # the last parameter is `**options`
+
     for name, field in JudgeRequest.model_fields.items():
         annotation = JudgeArgs.__annotations__[name].__forward_arg__
         parameter = inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
         )
         parameters.append(parameter)
+
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
 
@@ -119,7 +121,9 @@ async def ajudge(
 
     def read_documents() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
-        empty_stdin = io.BytesIO()  # the API doesn't read standard input for `-`
+        empty_stdin = (
+            io.BytesIO()
+        )  # unlike the command line, the API doesn't read standard input for `-`
         contents = [documents.read_file(path, empty_stdin) for path in paths]
         if task_id is None:
             groups = [[file] for file in contents]
@@ -160,6 +164,7 @@ async def ajudge_texts(
         if text.sources and not first_with_sources:
             first_with_sources = name
 
+    # Fail before any model is called if the rubric can't show sources.
     project = Path(environment.project_root())
     if first_with_sources:
         config = settings.load(project)
@@ -194,10 +199,10 @@ async def acompare(
     for number, text in enumerate(texts, 1):
         require("compare", **{f"text {number}": text})
     request = _build_request("compare", options)
+
     families = author_family if isinstance(author_family, list | tuple) else [author_family]
     for family in families:
         check_arguments("compare", author_family=family)
-
     for letter, text in zip(LETTERS, texts, strict=False):
         if is_blank(text):
             raise InputError(f"{letter}: empty; nothing to compare")
@@ -276,7 +281,7 @@ def _build_agreement(
     task: str,
     options: JudgeArgs,
 ) -> AgreementOptions:
-    """Build the agreement options. Raises `UsageError` if `task` or `options` don't go with them."""
+    """Build the agreement options. Raises `UsageError` if they can't be combined with `task` or `options`."""
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
     incompatible = {name: options.get(name) for name in ("model", "depth", "explain")}
@@ -287,7 +292,7 @@ def _build_agreement(
 def _make_blocking(
     call: Callable[Arguments, Coroutine[Any, Any, Value]],
 ) -> Callable[Arguments, Value]:
-    """Build the synchronous twin of an async function, named without the leading `a`."""
+    """Build a synchronous version of an async function. Its name loses the leading `a`."""
 
     @functools.wraps(call)
     def wait(*args: Arguments.args, **given: Arguments.kwargs) -> Value:
@@ -300,7 +305,7 @@ def _make_blocking(
 def _make_iterator(
     call: Callable[Arguments, AsyncGenerator[JudgedRow, None]],
 ) -> Callable[Arguments, JudgedRows]:
-    """Build the synchronous twin of an async generator, named without the leading `a`."""
+    """Build a synchronous version of an async generator. Its name loses the leading `a`."""
 
     @functools.wraps(call)
     def build_rows(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
@@ -311,15 +316,15 @@ def _make_iterator(
     ) -> Generator[JudgedRow, None, None]:
         async_rows = call(*args, **given)
         runner = asyncio.Runner()
-        context = copy_context()
+        context = copy_context()  # the caller's context variables, for the other thread
 
         async def read_next() -> JudgedRow | None:
-            return await anext(async_rows, None)
+            return await anext(async_rows, None)  # None at the end
 
         async def close() -> None:
             await async_rows.aclose()
 
-        # Use a separate thread, because the caller's may already run an event loop.
+        # Use a separate thread, because the caller's thread may already run an event loop.
         with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
             try:
                 while True:
@@ -348,9 +353,10 @@ def hook(payload: Mapping[str, Any]) -> str:
     """
     require("hook", payload=payload)
     try:
-        return claude_code.answer_prompt(dict(payload))[0]
+        context, *_ = claude_code.answer_prompt(dict(payload))
     except claude_code.BadInputError as error:
         raise InputError(str(error)) from None
+    return context
 
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
@@ -365,23 +371,24 @@ def find_rubric(reference: str, project: str | Path | None = None) -> LoadedRubr
 
 
 def _check_project(call: str, project: str | Path | None) -> Path | None:
-    """Check that a project folder is readable, if it exists. Raises `UsageError` otherwise."""
+    """Convert the `project` argument of `call` to a path. The folder needn't exist.
+
+    Raises `UsageError` if the folder can't be accessed.
+    """
     check_arguments(call, project=project)
     try:
         Path(project or ".").stat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = "not a path"
+        # `stat` raises `ValueError` for a NUL character, for example.
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise UsageError(f"{call}: project: {project} cannot be read ({reason})") from None
     return Path(project) if project else None
 
 
 def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
-    """Build a request from the options of `call`, a function of this API.
+    """Build a request from a call's options. `call` is the function's name, for error messages.
 
     Raises `TypeError` for an unknown option and `UsageError` for an invalid value.
     """
@@ -389,30 +396,32 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
-    # Check these options first, because their messages are clearer than pydantic's.
+    # Check as many options as possible here, because our messages are clearer than pydantic's.
     check_arguments(call, **{name: value for name, value in options.items() if name in EXPECTED})
     require(call, cache=options.get("cache", True))
+
     model = options.get("model")
     if model is not None:
         options["model"] = encodable(model)
     try:
         return JudgeRequest.model_validate(options, strict=True)
     except ValidationError as error:
-        first = problem(error.errors(), options)
-        raise UsageError(f"{call}: {first.location[0]}: {first.text}") from None
+        first_problem = problem(error.errors(), options)
+        option = first_problem.location[0]
+        raise UsageError(f"{call}: {option}: {first_problem.text}") from None
 
 
 def _build_document(name: str, text: Text, author_family: str | None) -> Document:
-    """Build a document from a text followed by its sources.
+    """Build a document from a text and its sources.
 
     Raises `UsageError` if a value has the wrong type, and `InputError` if the text or a source is empty.
     """
     call = "judge_texts"
-    of_text = f" of {name!r:.40}"  # messages have this after an argument's name
+    of_text = f" of {name!r:.40}"  # for messages: "description of 'my text' must be …"
     for key in ("text", "description", "acceptance", "reference"):
         require(call, **{f"{key}{of_text}": getattr(text, key)})
     check_arguments(call, **{f"author_family{of_text}": text.author_family})
-    sources = _name_sources(text, of_text)
+    sources = _map_sources(text, of_text)
 
     if is_blank(text.text):
         raise InputError(f"{name}: empty; nothing to judge")
@@ -420,16 +429,17 @@ def _build_document(name: str, text: Text, author_family: str | None) -> Documen
         if is_blank(content):
             raise InputError(f"{name}: {source}: empty; nothing to judge")
 
+    # The document's first file is the text, and the others are its sources.
     contents = [(name, text.text), *sources.items()]
     files = [file_of(encodable(path), content) for path, content in contents]
     task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
     return documents.document(files, task=task, family=text.author_family or author_family)
 
 
-def _name_sources(text: Text, of_text: str) -> Mapping[str, str]:
-    """Return a text's sources by name; those in a list are called "source 1", "source 2" and so on.
+def _map_sources(text: Text, of_text: str) -> Mapping[str, str]:
+    """Return a text's sources by name. Sources in a list are called "source 1", "source 2" and so on.
 
-    Raises `UsageError` for a source that isn't a string. Messages name the text by `of_text`.
+    Raises `UsageError` for a source that isn't a string; its message names the text by `of_text`.
     """
     call = "judge_texts"
     sources = text.sources

@@ -61,10 +61,11 @@ class OverrideEnviron:
         self._variables = variables
 
     def __enter__(self) -> None:
-        # Only import `contextvars` when needed, because that takes 3 % of the time to start Python.
+        """Use these environment variables until the block ends."""
+        # Import `contextvars` lazily, because the import takes 3 % of Python's start-up time.
         global _override  # noqa: PLW0603 - one variable for the process
         if _override is None:
-            from contextvars import ContextVar  # noqa: PLC0415 - loaded only when used
+            from contextvars import ContextVar  # noqa: PLC0415 - imported lazily, see above
 
             _override = ContextVar("environment", default=None)
         self._token = _override.set(self._variables)
@@ -96,14 +97,15 @@ def state_home() -> str:
 
 
 def _home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
-    """Return `subfolder` of JUDGEKIT_HOME or, if that isn't set, judgekit's folder in an XDG base folder.
+    """Return $JUDGEKIT_HOME/`subfolder` if the variable is set, else judgekit's folder in an XDG base folder.
 
-    Raises `ConfigError` if JUDGEKIT_HOME is a relative path.
+    `xdg_default` is the base folder, relative to the home folder, if `xdg_variable` isn't set either. Raises
+    `ConfigError` if JUDGEKIT_HOME is a relative path.
     """
     judgekit_home = environ().get("JUDGEKIT_HOME")
     # A relative path could lead into a repository.
     if judgekit_home and not os.path.isabs(judgekit_home):
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - imported lazily to keep the git hook fast
 
         problem = f"expected an absolute path, got {judgekit_home!r}"
         remedy = "write it out from the root, without ~"
@@ -112,13 +114,13 @@ def _home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
         return os.path.join(judgekit_home, subfolder) if subfolder else judgekit_home
 
     base = environ().get(xdg_variable, "")
-    if not os.path.isabs(base):  # XDG's specification says to ignore relative paths
+    if not os.path.isabs(base):  # the XDG specification says to ignore relative paths
         base = os.path.join(os.path.expanduser("~"), xdg_default)
     return os.path.join(base, "judgekit")
 
 
 def configuration_files(project: str) -> list[str]:
-    """List the configuration files of the user and `project`, whether they exist or not."""
+    """List the paths of the user's and the project's configuration files, which may not exist."""
     return [
         os.path.join(config_home(), "config.yaml"),
         os.path.join(project, ".judgekit", "config.yaml"),
@@ -132,7 +134,7 @@ def project_root(start: str = ".") -> str:
     home = os.path.expanduser("~")
     folder = start
     while True:
-        # A home folder often has a .claude, but doesn't make everything in it one project.
+        # A home folder often contains a .claude folder, but that doesn't make everything in it a project.
         is_home_above = folder == home and folder != start
         if not is_home_above and is_project(folder, start):
             return folder
@@ -143,9 +145,9 @@ def project_root(start: str = ".") -> str:
 
 
 def is_project(folder: str, start: str) -> bool:
-    """Whether a folder contains a project marker that no untrusted user can have put there.
+    """Whether a folder contains a project marker, such as `.git`, that an untrusted user can't have created.
 
-    Trusted are root, the current user, and the owner of `start`.
+    Root, the current user and the owner of `start` are trusted.
     """
     markers = []
     for name in _PROJECT_MARKERS:
@@ -157,28 +159,30 @@ def is_project(folder: str, start: str) -> bool:
 
     try:
         trusted_users = {0, os.getuid() if hasattr(os, "getuid") else 0}
-        if os.path.exists(start):  # in a container, a mounted folder can belong to another user
+        # In a container, a mounted folder can belong to another user.
+        if os.path.exists(start):
             trusted_users.add(os.lstat(start).st_uid)
-        if os.lstat(folder).st_uid in trusted_users:
-            is_world_writable = os.stat(folder).st_mode & 0o002
-            if not is_world_writable:
-                return True
+
+        is_world_writable = os.stat(folder).st_mode & 0o002
+        if os.lstat(folder).st_uid in trusted_users and not is_world_writable:
+            return True
         # If others can write to the folder, as in /tmp, the markers must belong to trusted users.
         return all(os.lstat(marker).st_uid in trusted_users for marker in markers)
-    except OSError:  # removed meanwhile
+    except OSError:  # the folder or a marker was removed meanwhile
         return False
 
 
 def private_folder(path: str) -> str:
-    """Create a folder and its missing parents, for the owner only, and return its path."""
+    """Create a folder and its missing parents, accessible to the owner only, and return its path."""
     if not os.path.isdir(path):
         parent = os.path.dirname(path)
-        if parent not in ("", path):
+        if parent not in ("", path):  # that is, unless `path` is relative or a root
             private_folder(parent)
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            if not os.path.isdir(path):  # a folder was created by another process, and is fine
+            # Another process may have created the folder meanwhile, but a file is an error.
+            if not os.path.isdir(path):
                 raise
     return path
 
@@ -198,7 +202,7 @@ def checksum(raw: bytes) -> str:
 
 def table(module_file: str, name: str) -> dict[str, Any]:
     """Read the TOML file `name` next to a module's file."""
-    import tomllib  # noqa: PLC0415 - the hook reads none
+    import tomllib  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     with open(os.path.join(os.path.dirname(module_file), name), "rb") as file:
         return tomllib.load(file)
@@ -212,7 +216,7 @@ def digest(text: str) -> str:
 
 
 def stamp(path: str) -> tuple[int, ...] | None:
-    """Return a value that changes whenever a file does, even if its time is reset; None if it's missing."""
+    """Return a value that changes whenever a file does, even if its mtime is reset. None if it's missing."""
     try:
         status = os.stat(path)
     except OSError:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-MOST_ERRORS = 20  # of one file are said
+MOST_ERRORS = 20  # reported for each file
 
 
 class Exit(enum.IntEnum):
@@ -48,8 +48,8 @@ class JudgekitError(Exception):
 def _restore_error(
     error_class: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]
 ) -> JudgekitError:
-    """Restore a pickled error."""
-    # Skip `__init__`, which has different parameters in each class.
+    """Restore a pickled error, with its attributes."""
+    # Skip `__init__`, because its parameters differ between classes.
     error = error_class.__new__(error_class, *args)
     error.args = args
     error.__dict__.update(state)
@@ -98,24 +98,25 @@ class ConfigError(_NamingError):
         self.path = path
         self.line = line
         self.key = key
-        self.others: tuple[ConfigError, ...] = ()
-        where = ":".join(str(part) for part in (path, line) if part is not None)
-        super().__init__(": ".join(part for part in (where, key, problem) if part))
+        self.others: tuple[ConfigError, ...] = ()  # the file's further errors, set by `of`
+        # The message is FILE:LINE: KEY: PROBLEM, as far as these are known.
+        location = ":".join(str(part) for part in (path, line) if part is not None)
+        super().__init__(": ".join(part for part in (location, key, problem) if part))
 
     @classmethod
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
-        """Combine errors into the first one, with a line for each, up to `MOST_ERRORS`."""
+        """Combine a file's errors into the first one, whose message gets a line for each error."""
         first, *others = errors
         first.others = tuple(others[: MOST_ERRORS - 1])
         lines = [str(first), *map(str, first.others)]
         if len(errors) > MOST_ERRORS:
             lines.append("... and more")
-        first.args = ("\n".join(lines),)  # `str` shows these
+        first.args = ("\n".join(lines),)  # replaces the message
         return first
 
 
 class StoreError(JudgekitError):
-    """A team's store cannot be used, or does not allow it now; after `retry_after` seconds it may."""
+    """A team's store can't be used now. Retrying may help after `retry_after` seconds."""
 
     exit_code = Exit.BAD_CONFIG
 
@@ -143,8 +144,8 @@ def lacks_sqlite(error: Exception) -> bool:
     return isinstance(error, ModuleNotFoundError) and error.name in ("_sqlite3", "sqlite3")
 
 
-def problem_of(error: Exception) -> str:
-    """Describe an error for the user. Errors that aren't ours are called internal errors."""
+def describe_error(error: Exception) -> str:
+    """Describe an error for the user. Errors that judgekit doesn't define are "internal errors"."""
     if isinstance(error, JudgekitError):
         return str(error)
     if lacks_sqlite(error):
@@ -211,8 +212,8 @@ class GatewayError(JudgekitError):
         self.message = message
         self.retry_after = retry_after
         self.usage = usage
-        self.objections: frozenset[str] = frozenset()
-        self.room: int | None = None
+        self.objections: frozenset[str] = frozenset()  # rejected request fields
+        self.room: int | None = None  # maximum reply length that the provider names, in tokens
 
     @property
     def wire_name(self) -> str:  # type: ignore[override]  # it follows the kind, which may change
@@ -246,7 +247,7 @@ class Usage:
     unpriced_calls: int = 0
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum. If only one cost is known, it becomes the sum's cost."""
+        """Return the sum of both. An unknown cost counts as 0, unless both are unknown."""
         cost, source = add_up_costs((self, other))
         counts = {}
         for name in _COUNT_FIELDS:
@@ -277,10 +278,10 @@ def set_local_cost(usage: Usage) -> Usage:
 
 
 def usage_of_failed_call(error: GatewayError) -> Usage:
-    """Return a failed call's usage, which is zero or unpriced if the provider didn't report it."""
+    """Return a failed call's usage as reported by the provider, otherwise zero or one unpriced call."""
     if error.usage is not None:
         return error.usage
-    # These failures may have been billed without reporting usage; any other costs nothing or reports its own.
+    # These failures may be billed without reporting usage. Any other failure is free or reports its usage.
     may_have_cost = error.kind in (
         FailureKind.TIMEOUT,
         FailureKind.INVALID_REPLY,
@@ -293,12 +294,13 @@ KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier ca
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of all known costs, with its source. Both are None if no cost is known."""
+    """Return the sum of all known costs and their source. Both are None if no cost is known."""
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
-    if "local" in sources:  # both are free, and "local" is more informative
+    # Calls of either source are free, and "local" is more informative than "cache".
+    if "local" in sources:
         sources.discard("cache")
 
-    # If only cached replies have a cost, which is 0, don't claim that unpriced calls were free.
+    # Cached replies cost 0. If they are all that's priced, don't claim that the unpriced calls were free.
     has_unknown_cost = any(usage.unpriced_calls for usage in usages)
     if not sources or (sources == {"cache"} and has_unknown_cost):
         return None, None

@@ -75,8 +75,8 @@ class Repository(NamedTuple):
             raise _build_error(args[0], done)
         return done.stdout
 
-    def entries(self, commit: str, *paths: str, most: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
-        """Yield all files in a commit's tree, including duplicate names, in git's order.
+    def list_tree(self, commit: str, *paths: str, most: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
+        """Yield all files in a commit's tree, in git's order. A malformed tree can contain a name twice.
 
         Raises `GitError` if there are more than `most`.
         """
@@ -86,47 +86,49 @@ class Repository(NamedTuple):
             unfinished = b""  # a record that continues in the next chunk
             for chunk in running.read_chunks():
                 *records, unfinished = (unfinished + chunk).split(b"\0")
-                for record in records:  # MODE KIND OID TAB PATH
+                for record in records:
                     count += 1
                     if count > most:
                         raise GitError(f"git ls-tree: more than {most:,} files in {commit[:12]}")
-                    mode_kind_and_oid, _, path = os.fsdecode(record).partition("\t")
-                    mode, _, oid = mode_kind_and_oid.split(" ")
+                    # A record is "MODE KIND OID<tab>PATH".
+                    mode_kind_oid, _, path = os.fsdecode(record).partition("\t")
+                    mode, _, oid = mode_kind_oid.split(" ")
                     yield TreeEntry(mode, oid, path)
 
             done = running.wait()
-        if done.returncode:
-            raise _build_error(args[0], done)
+        if done.returncode != 0:
+            raise _build_error("ls-tree", done)
 
-    def holds(self, *args: str) -> bool:
-        """Whether `git WORDS` succeeds."""
+    def succeeds(self, *args: str) -> bool:
+        """Whether `git ARGS` exits with code 0."""
         return self._run(args).returncode == 0
 
-    def commit(self, name: str) -> str | None:
+    def resolve_commit(self, name: str) -> str | None:
         """Resolve an id, ref or tag to a commit id; None if there's no such commit."""
         done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
         if done.returncode == 0:
             return done.stdout.decode().strip() or None
         return None
 
-    def commits(self, names: Iterable[str]) -> dict[str, str]:
-        """Resolve ids, refs and tags to commit ids in a single git process, omitting unknown names."""
+    def resolve_commits(self, names: Iterable[str]) -> dict[str, str]:
+        """Map ids, refs and tags to commit ids, omitting unknown names. Uses a single git process."""
         distinct_names = list(dict.fromkeys(names))
         commit_by_name = {}
         lines = self.describe_objects([f"{name}^{{commit}}" for name in distinct_names])
         for name, line in zip(distinct_names, lines, strict=True):
-            oid, _, description = line.partition(" ")  # either OID KIND SIZE, or NAME missing
-            if description.startswith("commit "):
+            # The line is "OID commit SIZE", or "NAME missing".
+            oid, _, kind_and_size = line.partition(" ")
+            if kind_and_size.startswith("commit "):
                 commit_by_name[name] = oid
         return commit_by_name
 
-    def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob's id and content. The content is None if missing or larger than `most` bytes."""
+    def read_blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield each blob's name and content, which is None if it's missing or larger than `most` bytes."""
         names = list(names)
         sizes = self._measure_blobs(names, most)
         name_lines = [f"{name}\n" for name in names if name in sizes]
 
-        # Pass the names in a file. With a pipe, git and this process could wait for each other.
+        # Pass the names in a file, because with a pipe git and this process could wait for each other.
         with tempfile.TemporaryFile() as request:
             request.write(os.fsencode("".join(name_lines)))
             request.seek(0)
@@ -139,14 +141,15 @@ class Repository(NamedTuple):
                             content = _read_blob(process.stdout, name, sizes[name])
                         yield name, content
                 finally:
-                    process.kill()  # the caller may stop before the last blob
+                    process.kill()  # in case the caller stops before the last blob
 
     def _measure_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
-        """Return the sizes of those blobs that exist and have up to `most` bytes."""
+        """Return the blobs' sizes, without those of missing blobs and blobs larger than `most` bytes."""
         sizes = {}
         for line in self.describe_objects(list(dict.fromkeys(names))):
-            name, _, description = line.partition(" ")  # either NAME KIND SIZE, or NAME missing
-            kind, _, size = description.partition(" ")
+            # The line is "NAME KIND SIZE", or "NAME missing".
+            name, _, kind_and_size = line.partition(" ")
+            kind, _, size = kind_and_size.partition(" ")
             if kind == "blob" and int(size) <= most:
                 sizes[name] = int(size)
         return sizes
@@ -155,28 +158,28 @@ class Repository(NamedTuple):
         """Yield a line for each object, `OID KIND SIZE` or `NAME missing`. Raises `GitError`."""
         remaining = names
         while remaining:
-            request = os.fsencode("\n".join([*remaining, ""]))
+            request = os.fsencode("".join(f"{name}\n" for name in remaining))
             done = self._run(("cat-file", "--batch-check"), request)
             lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
             lines.pop()  # empty, because the output ends with a newline
-            has_failed = done.returncode != 0
-            if has_failed and _OBJECT_MISSING not in done.stderr:
-                raise _build_error("cat-file", done)
-            yield from lines
-            if not has_failed:
+            if done.returncode == 0:
+                yield from lines
                 return
+            if _OBJECT_MISSING not in done.stderr:
+                raise _build_error("cat-file", done)
 
-            # Some versions of git stop at the first object missing from a partial clone, so run git again for
-            # the objects after it.
-            answered_count = len(lines)
-            if answered_count < len(remaining):
-                yield f"{remaining[answered_count]} missing"
-            remaining = remaining[answered_count + 1 :]
+            # In a partial clone, some versions of git stop at the first missing object. Report that one, and
+            # run git again for the objects after it.
+            yield from lines
+            described_count = len(lines)
+            if described_count < len(remaining):
+                yield f"{remaining[described_count]} missing"
+            remaining = remaining[described_count + 1 :]
 
     def _run(
         self, args: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
     ) -> CompletedProcess[bytes]:
-        """Run `git ARGS` to its end. Raises `GitError` if it takes too long or prints too much."""
+        """Run `git ARGS` until it exits. Raises `GitError` if it takes too long or prints too much."""
         with self._start_limited(args, stdin, seconds) as running:
             chunks: list[bytes] = []
             size = 0
@@ -192,11 +195,12 @@ class Repository(NamedTuple):
     def _start_limited(
         self, args: Sequence[str], stdin: bytes, seconds: float
     ) -> Iterator[_RunningGit]:
-        """Start `git ARGS`, and kill it after `seconds` or when the context ends."""
-        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stderr:
-            request.write(stdin)
-            request.seek(0)
-            with self._start(args, request, stderr) as process:
+        """Start `git ARGS`. It's killed after `seconds`, or at the latest when the block ends."""
+        # With files instead of pipes, git and this process can't wait for each other.
+        with tempfile.TemporaryFile() as stdin_file, tempfile.TemporaryFile() as stderr:
+            stdin_file.write(stdin)
+            stdin_file.seek(0)
+            with self._start(args, stdin_file, stderr) as process:
                 running = _RunningGit(process, args[0], stderr, seconds)
                 try:
                     yield running
@@ -206,11 +210,10 @@ class Repository(NamedTuple):
     def _start(
         self, args: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
     ) -> Popen[bytes]:
-        """Start `git ARGS` such that it runs no programs configured by a repository.
+        """Start `git ARGS` so that it can't run programs that a repository configures.
 
         Raises `ValueError` for a command that isn't allowed, and `GitError` if git can't be started.
         """
-        command = args[0]
         argv = self._build_command(args)
         try:
             process = Popen(  # noqa: S603 - git, with our own arguments
@@ -223,14 +226,14 @@ class Repository(NamedTuple):
             )
         except OSError as error:
             raise GitError(
-                f"git {command}: could not be started ({error.strerror}); install git"
+                f"git {args[0]}: could not be started ({error.strerror}); install git"
             ) from None
 
         _limit_memory(process.pid)
         return process
 
     def _build_command(self, args: Sequence[str]) -> list[str]:
-        """Build the command line for `git ARGS`, with settings that make it safe.
+        """Build a command line for `git ARGS` whose settings keep git from running other programs.
 
         Raises `ValueError` for a command that isn't allowed, and `GitError` if git isn't installed.
         """
@@ -246,8 +249,9 @@ class Repository(NamedTuple):
 
         argv = [program, "--no-pager"]
         for name, value in rules["settings"].items():
-            # Don't override the hooks' path for a command that is meant to print it.
-            if name != "core.hooksPath" or command not in rules["asking_for_hooks"]:
+            # Commands that are meant to print the hooks' path must see the real one.
+            must_keep = name == "core.hooksPath" and command in rules["asking_for_hooks"]
+            if not must_keep:
                 argv += ["-c", f"{name}={value}"]
         if self.bare:
             argv.append("--git-dir=.")
@@ -255,9 +259,10 @@ class Repository(NamedTuple):
 
 
 def normalize_address(address: str, folder: str) -> str:
-    """Reduce a repository's address to `HOST/PATH` or an absolute path, without user name and password.
+    """Reduce a repository's address to `HOST/PATH`, or to an absolute path if it's local.
 
-    All addresses of a repository on a host give the same result. A relative path is relative to `folder`.
+    For example, `https://me:secret@Host.com/a/b.git` and `git@host.com:a/b` both give `host.com/a/b`. A
+    relative path is relative to `folder`.
     """
     match = _URL.fullmatch(address) or _SCP.fullmatch(address)
     if match is not None and match["host"]:
@@ -269,22 +274,22 @@ def normalize_address(address: str, folder: str) -> str:
 
 
 def _build_environment() -> dict[str, str]:
-    """Build git's environment, without those GIT_ variables that aren't safe."""
+    """Build git's environment without unsafe variables, such as `GIT_EXTERNAL_DIFF`."""
     rules = _read_rules()
     variables = {}
     for name, value in environment.environ().items():
         is_git_variable = name.startswith("GIT_")
-        is_allowed = name in rules["kept"] or name.startswith("GIT_CONFIG_")
-        if is_allowed or not is_git_variable:
+        is_safe = name in rules["kept"] or name.startswith("GIT_CONFIG_")
+        if is_safe or not is_git_variable:
             variables[name] = value
     search_path = programs.search_path(environment.environ())
     return {**variables, **rules["environment"], "PATH": search_path}
 
 
 def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
-    """Read the next blob from the output of `cat-file --batch`.
+    """Read the next blob from the output of `git cat-file --batch`. `name` is for the error message.
 
-    Raises `GitError` if that isn't a blob of this length.
+    Raises `GitError` if the next object isn't a blob with `length` bytes.
     """
     header = stdout.readline()
     content = stdout.read(length)
@@ -295,18 +300,20 @@ def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
 
 
 def _limit_memory(pid: int) -> None:
-    """Limit a git process's memory, if the system can limit that of another process."""
-    # For example, git loads all changes in a commit before it prints the first one.
+    """Limit a running git process's memory. Only Linux supports this.
+
+    Without a limit, git loads all changes in a commit before it prints the first one, for example.
+    """
     if sys.platform != "linux":
         return
-    import resource  # noqa: PLC0415 - Windows has none
+    import resource  # noqa: PLC0415 - doesn't exist on Windows
 
-    with suppress(OSError):  # the process may have ended
+    with suppress(OSError):  # the process may have ended already
         resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
 
 
 class _RunningGit:
-    """A running git and its output. After some seconds it's killed, so nothing waits for it longer."""
+    """A running git process, which is killed after `seconds`."""
 
     def __init__(
         self, process: Popen[bytes], command: str, stderr: IO[bytes], seconds: float
@@ -317,7 +324,7 @@ class _RunningGit:
         self._seconds = seconds
         self._was_killed = False
         self._timer = threading.Timer(seconds, self._kill)
-        self._timer.daemon = True  # don't keep this process alive for the timer
+        self._timer.daemon = True  # so that this process can exit before the timer ends
         self._timer.start()
 
     def _kill(self) -> None:
@@ -334,8 +341,8 @@ class _RunningGit:
     def wait(self) -> CompletedProcess[bytes]:
         """Wait for git to exit, and return its exit code and error output.
 
-        Call this after `read_chunks`, because git may not exit until its output has been read. Raises
-        `GitError` if it took too long.
+        Read all chunks first, because git may not exit until its output has been read. Raises `GitError` if
+        git took too long and was killed.
         """
         self._process.wait()
         if self._was_killed:
@@ -353,7 +360,7 @@ class _RunningGit:
 
 
 def _build_error(command: str, done: CompletedProcess[bytes]) -> GitError:
-    """Build the error for a failed command, from its error output or exit code."""
+    """Build an error from a failed command's error output. If there's none, use the exit code."""
     if _OBJECT_MISSING in done.stderr:
         return GitError(f"git {command}: {PARTIAL}")
     error_output = short_line(done.stderr.decode("utf-8", "replace"), 300)

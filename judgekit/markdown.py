@@ -26,13 +26,15 @@ def format_inline(text: str, limit: int = 200) -> str:
 
 
 def escape_prose(text: str, limit: int = 400) -> str:
-    """Escape text as one line of prose that also works in a table."""
+    """Escape text as one line of Markdown prose that also works in a table."""
     plain = short_line(text, limit)
 
-    # Forges link mentions (@team), issues (#1, GH-1) and addresses even if their characters are escaped, so
-    # mark where to break them up. The mark is replaced at the end because it would be escaped here.
-    escaped = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain).translate(_FORMATS)
+    # GitHub and others link mentions (@team), issues (#1, GH-1) and addresses even if their characters are
+    # escaped, so break them up. The NUL is a placeholder, because the real separator would be escaped.
+    separated = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain)
+    escaped = separated.translate(_FORMATS)
 
+    # Escape the last character of a list marker at the start of the line, such as `-` or the dot in `1.`
     list_marker = _BEGINS_LIST.match(plain)
     if list_marker:
         last = list_marker.end() - 1
@@ -43,6 +45,7 @@ def escape_prose(text: str, limit: int = 400) -> str:
 def format_block(text: str, language: str = "") -> str:
     """Format text as a fenced code block, without control characters."""
     plain = visible(text)
+    # The fence must be longer than any row of tildes in the text, so that the text can't close it.
     longest_run = max(map(len, re.findall("~+", plain)), default=0)
     fence = "~" * max(3, longest_run + 1)
     return f"{fence}{language}\n{plain}\n{fence}"

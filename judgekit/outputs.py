@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Self
 
 PRIVATE = 0o600
-USUAL = 0o666  # less what the user's umask takes away
+DEFAULT_MODE = 0o666  # before the umask is applied
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # for a reader of a named pipe
 _SQLITE_SUFFIXES = ("-journal", "-wal", "-shm")  # of files next to a database
@@ -33,14 +33,15 @@ class RefusedOutputError(OSError):
         super().__init__(errno.ELOOP, problem, path)
 
 
-def place_of(path: str, *, private: bool = False) -> str:
+def resolve_output_path(path: str, *, private: bool = False) -> str:
     """Resolve the absolute path of an output file.
 
-    Raises `RefusedOutputError` for an untrusted link, a pipe, a device or a socket, and `IsADirectoryError`.
+    `private` files are in judgekit's own folders. Raises `IsADirectoryError` for a folder, and
+    `RefusedOutputError` for an untrusted link, a pipe, a device or a socket.
     """
     absolute_path = os.path.abspath(path)
-    # A link in a project may come from a clone, so no link is followed there. Links elsewhere, and those to a
-    # `private` file, which is in a folder of judgekit, are the user's.
+    # Don't follow links in a project, because they may come from somebody else's commit. Outside projects and
+    # in judgekit's own folders, links are trusted if the user created them.
     project = None if private else _find_topmost_project(absolute_path)
     if project is not None:
         _refuse_links(absolute_path, project)
@@ -52,15 +53,18 @@ def place_of(path: str, *, private: bool = False) -> str:
 
 
 def _find_topmost_project(path: str) -> str | None:
-    """Find the topmost folder around `path` that is a project or the working folder, or return None."""
+    """Find the topmost folder above `path` that is a project or the working folder. Returns None if none is."""
     home = os.path.expanduser("~")
     here = os.getcwd()
     working_folders = (here, environment.project_root(here))
     topmost_project = None
     folder = os.path.dirname(path)
     while True:
-        if folder in working_folders or (folder != home and environment.is_project(folder, folder)):
+        # A home folder often has a .claude, but doesn't make everything in it one project.
+        is_project = folder != home and environment.is_project(folder, folder)
+        if is_project or folder in working_folders:
             topmost_project = folder
+
         parent = os.path.dirname(folder)
         if parent == folder:
             return topmost_project
@@ -104,7 +108,7 @@ def _refuse_links_of_strangers(path: str) -> None:
 def _refuse_special_file(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
-    except OSError:  # missing, or inaccessible, which opening it will report
+    except OSError:  # missing or inaccessible; the caller finds out when it opens the file
         return
     if stat.S_ISREG(mode):
         return
@@ -119,14 +123,15 @@ def write_atomically(
     path: str,
     content: str | bytes,
     *,
-    mode: int = USUAL,
+    mode: int = DEFAULT_MODE,
     private: bool = False,
     durable: bool = False,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Create or replace a file atomically; the options are those of `Replacement`. Raises `OSError`.
+    """Create or replace a file atomically. Raises `OSError`.
 
-    `check` is called just before the replacement. If it raises, the old file stays.
+    The options are passed to `Replacement`. `check` is called just before the file is replaced; if it raises,
+    the old file stays.
     """
     with Replacement(path, mode=mode, private=private, durable=durable) as replacement:
         replacement.file.write(content.encode() if isinstance(content, str) else content)
@@ -136,18 +141,18 @@ def write_atomically(
 
 
 def write_once(path: str, content: bytes) -> bytes:
-    """Write a private file unless it exists, and return the file's content. Raises `OSError`.
+    """Write a private file unless it exists, and return its content. Raises `OSError`.
 
-    If multiple processes write it at once, one of them wins.
+    If multiple processes write the file at once, all of them return the first one's content.
     """
-    real_path = place_of(path, private=True)
+    real_path = resolve_output_path(path, private=True)
     if not os.path.exists(real_path):
         temporary = f"{real_path}.{os.urandom(8).hex()}"
         write_atomically(temporary, content, private=True, durable=True)
         try:
-            # Unlike a rename, this fails if the file exists by now.
+            # Unlike a rename, linking fails if another process has created the file meanwhile.
             os.link(temporary, real_path)
-        except FileExistsError:  # another process was first
+        except FileExistsError:
             pass
         except OSError:  # the file system has no hard links
             os.rename(temporary, real_path)
@@ -160,35 +165,38 @@ def write_once(path: str, content: bytes) -> bytes:
 
 
 class Replacement:
-    """A file that takes the place of another one at once when the block ends, unless it raises.
+    """A temporary file that atomically replaces another one when the block ends, unless the block raises.
 
-    It has a random name until then. A new one has this `mode`. Where a file was, its mode, its owner and its
-    extended attributes stay as far as this user may set them. A `private` one is its owner's alone in any
-    case; see `place_of`. A `durable` one is on the disk afterwards. Raises `OSError`.
+    A new file gets `mode`. Otherwise the replaced file's mode, owner and extended attributes are preserved,
+    as far as this user can set them. A `private` file is always accessible to its owner only, and a `durable`
+    file is synced to the disk. Raises `OSError`.
     """
 
     def __init__(
-        self, path: str, *, mode: int = USUAL, private: bool = False, durable: bool = False
+        self, path: str, *, mode: int = DEFAULT_MODE, private: bool = False, durable: bool = False
     ) -> None:
-        self.path = place_of(path, private=private)
+        self.path = resolve_output_path(path, private=private)
         self._mode = PRIVATE if private else mode
         self._private = private
         self._durable = durable
         folder, name = os.path.split(self.path)
+        # Shorten the name, so that the longer temporary one is still allowed.
         self._temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
-        self.file: BinaryIO
+        self.file: BinaryIO  # opened by `__enter__`
 
     def __enter__(self) -> Self:
-        replaced = self._read_replaced_status()
+        """Open the temporary file."""
+        replaces_file = self._read_replaced_status() is not None
+        # Stay private until `_replace` copies the replaced file's mode.
+        mode = PRIVATE if replaces_file else self._mode
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
-        self.file = open(
-            os.open(self._temporary, flags, self._mode if replaced is None else PRIVATE), "w+b"
-        )
+        self.file = open(os.open(self._temporary, flags, mode), "w+b")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        """Replace the file unless the block raised, and remove the temporary file in any case."""
         try:
-            if kind is None:
+            if error_type is None:
                 self._replace()
         finally:
             try:
@@ -198,13 +206,13 @@ class Replacement:
                     os.unlink(self._temporary)
 
     def flush(self) -> None:
-        """Write everything to the disk so far."""
+        """Sync everything written so far to the disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
     def _read_replaced_status(self) -> os.stat_result | None:
-        """Read the status of the file to replace; None if it's missing or its mode isn't to be preserved."""
-        if self._private:  # always gets a private mode
+        """Return the replaced file's status, or None if no file exists or its attributes don't matter."""
+        if self._private:  # a private file doesn't copy the attributes of the file it replaces
             return None
         try:
             return os.lstat(self.path)
@@ -212,19 +220,23 @@ class Replacement:
             return None
 
     def _replace(self) -> None:
+        """Rename the temporary file to the real path, after copying the replaced file's attributes."""
         self.file.flush()
         if self._durable:
             os.fsync(self.file.fileno())
-        replaced = self._read_replaced_status()
-        if replaced is not None:
-            self._copy_attributes(replaced)
+
+        replaced_status = self._read_replaced_status()
+        if replaced_status is not None:
+            self._copy_attributes(replaced_status)
+
         self.file.close()  # Windows can't rename an open file
         os.replace(self._temporary, self.path)
         if self._durable:
+            # The renaming itself must be synced, too.
             _sync_folder(os.path.dirname(self.path))
 
     def _copy_attributes(self, replaced: os.stat_result) -> None:
-        """Copy the owner, group, extended attributes and mode of the replaced file to the new one."""
+        """Copy the replaced file's owner, group, extended attributes and mode to the temporary file."""
         new = os.lstat(self._temporary)
         has_other_owner = (replaced.st_uid, replaced.st_gid) != (new.st_uid, new.st_gid)
         if has_other_owner and hasattr(os, "chown"):
@@ -242,11 +254,12 @@ class Replacement:
 
 
 def _change_owner(path: str, owner: int, group: int) -> None:
+    """Change a file's owner and group. Without permission for both, try the group alone."""
     try:
         os.chown(path, owner, group)
     except PermissionError:
-        # Only root can change the owner, but other users can set a group that they belong to.
-        try:  # noqa: SIM105 - the hook does without contextlib
+        # Only root can change the owner, but other users can set any group that they belong to.
+        try:  # noqa: SIM105 - importing contextlib would slow down the git hook
             os.chown(path, -1, group)  # -1 leaves the owner unchanged
         except PermissionError:
             pass
@@ -269,9 +282,9 @@ def _sync_folder(folder: str) -> None:
 def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> int:
     """Open a file for reading and appending, creating it with `mode` if it's missing.
 
-    Returns its descriptor. Raises `OSError`, also if the path isn't a regular file or `place_of` refuses it.
+    Returns the file descriptor. Raises `OSError`, and `RefusedOutputError` for an untrusted or special file.
     """
-    real_path = place_of(path, private=private)
+    real_path = resolve_output_path(path, private=private)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | _NO_WAITING
     descriptor = os.open(real_path, flags, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -283,21 +296,22 @@ def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> 
 def open_or_make(path: str) -> tuple[int, bool]:
     """Open a file for reading and writing, creating an empty one if it's missing.
 
-    Returns its descriptor, and whether this call created it. Raises `OSError`, also if the path isn't a
-    regular file or `place_of` refuses it.
+    Returns the file descriptor and whether this call created the file. Raises `OSError`, and
+    `RefusedOutputError` for an untrusted or special file.
     """
-    real_path = place_of(path)
+    real_path = resolve_output_path(path)
     flags = os.O_RDWR | _NO_LINK | _NO_WAITING
     descriptor = None
     while descriptor is None:
+        # Try to create the file first, because only O_EXCL shows whether this call created it.
         try:
-            return os.open(real_path, flags | os.O_CREAT | os.O_EXCL, USUAL), True
+            return os.open(real_path, flags | os.O_CREAT | os.O_EXCL, DEFAULT_MODE), True
         except FileExistsError:
             pass
         try:
             descriptor = os.open(real_path, flags)
-        except FileNotFoundError:  # another process has just removed it, so try again to create it
-            continue
+        except FileNotFoundError:
+            continue  # another process has just removed the file, so try again to create it
 
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -306,20 +320,19 @@ def open_or_make(path: str) -> tuple[int, bool]:
 
 
 def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> None:
-    """Append lines to a file that only its owner can read.
+    """Append lines to a log that only its owner can read. Raises `OSError`.
 
-    If `most` isn't 0 and the file is then larger than `most` bytes, it's renamed to `PATH.1`. Raises
-    `OSError`.
+    Once the file is larger than `most` bytes, it's renamed to `PATH.1`. With 0 there's no limit.
     """
     make_folder(os.path.dirname(os.path.abspath(path)), private=private)
     descriptor = open_to_append(path, private=private)
     try:
-        # A single write, because the lines of concurrent writers must not mix.
+        # Use a single write, so that lines from concurrent writers can't mix.
         os.write(descriptor, lines.encode("utf-8", "replace"))
         is_full = 0 < most < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    # Check again, because another process may have renamed it and started a new file.
+    # Check the size by path, because another process may have renamed the full file and started a new one.
     if is_full and os.stat(path).st_size > most:
         os.replace(path, f"{path}.1")
 
@@ -327,12 +340,13 @@ def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> Non
 def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     """Create a folder and its missing parents, and return the absolute path.
 
-    Raises `OSError`, also if one of them is an untrusted link.
+    Raises `OSError`, and `RefusedOutputError` if a part of the path is an untrusted link.
     """
     folder = os.path.abspath(path)
     if os.path.isdir(folder) and private:
         return folder
-    place_of(os.path.join(folder, "file"), private=private)  # raises for an untrusted link
+    # This raises for untrusted links. It expects a file in the folder, which needn't exist.
+    resolve_output_path(os.path.join(folder, "file"), private=private)
 
     missing_folders = []
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
@@ -342,19 +356,18 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
         try:
             os.mkdir(missing_folder, mode)
         except FileExistsError:
-            if not os.path.isdir(
-                missing_folder
-            ):  # a folder was created by another process, and is fine
+            # Another process may have created the folder meanwhile, but a file is an error.
+            if not os.path.isdir(missing_folder):
                 raise
     return os.path.abspath(path)
 
 
 def check_database(path: str) -> str:
-    """Resolve the path of an SQLite database.
+    """Resolve an SQLite database's path.
 
-    Raises `OSError` if this path, or that of SQLite's journal for example, isn't that of a regular file.
+    Raises `OSError` if the database or one of SQLite's other files, such as the journal, is a special file.
     """
-    real_path = place_of(path)
+    real_path = resolve_output_path(path)
     for suffix in _SQLITE_SUFFIXES:
         _refuse_special_file(f"{real_path}{suffix}")
     return real_path

@@ -39,17 +39,17 @@ def find(name: str, environ: Mapping[str, str]) -> str | None:
     Relative entries in `PATH` are ignored, because they could lead to programs in a repository.
     """
     is_path = bool(os.path.dirname(name))
-    files = [name] if is_path else _list_candidates(name, environ)
-    for file in files:
-        if os.path.isabs(file) and os.path.isfile(file) and os.access(file, os.X_OK):
-            return file
+    candidates = [name] if is_path else _list_candidates(name, environ)
+    for path in candidates:
+        if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
     return None
 
 
 def _list_candidates(name: str, environ: Mapping[str, str]) -> list[str]:
-    """List the paths at which `PATH` could have a program of this name."""
+    """List the paths at which a program with this name could be found."""
     extensions = [""]
-    if os.name == "nt":
+    if os.name == "nt":  # Windows
         extensions = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
     paths = []
     for folder in search_path(environ).split(os.pathsep):
@@ -65,10 +65,13 @@ def search_path(environ: Mapping[str, str]) -> str:
 
 
 def build_environ(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Build a program's environment from the variables that `programs.toml` allows and sets for it."""
+    """Build a program's environment: the variables in `environ` that it may see, and those set for it.
+
+    The rules for each program are in `programs.toml`.
+    """
     table = environment.table(__file__, "programs.toml")
     rules = table[program]
-    allowed_names = {*table["kept"], *rules["kept"]}
+    allowed_names = {*table["kept"], *rules["kept"]}  # for all programs, and for this one
     allowed_prefixes = tuple(rules.get("begin", ()))
     variables: dict[str, str] = {}
     for name, value in environ.items():
@@ -78,8 +81,8 @@ def build_environ(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-class Unfinished(Exception):  # noqa: N818 - what became of the program
-    """A program was killed, because it took too long or printed too much; the text says which."""
+class Unfinished(Exception):  # noqa: N818 - describes the program's state
+    """A program was killed because it took too long or printed too much. The message says which."""
 
 
 def run(
@@ -96,9 +99,9 @@ def run(
     At the end, any processes that it started are killed. Raises `OSError` or `ValueError` if it can't be
     started, and `Unfinished` if it takes more than `seconds` or prints more than `most` bytes.
     """
-    import contextlib  # noqa: PLC0415 - the hook starts no program
-    import signal  # noqa: PLC0415 - the hook starts no program
-    import subprocess  # noqa: PLC0415 - costs as much as the hook itself, which starts no program
+    import contextlib  # noqa: PLC0415 - imported lazily to keep the hooks fast
+    import signal  # noqa: PLC0415 - imported lazily to keep the hooks fast
+    import subprocess  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     deadline = time.monotonic() + seconds
     with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
@@ -130,22 +133,22 @@ def run(
 def _read_output(
     process: Popen[bytes], stdin: bytes, deadline: float, most: int
 ) -> tuple[bytes, bytes] | None:
-    """Read a program's entire output and error output. Returns None if the deadline passes first.
+    """Send `stdin` to a program, and return its complete output and error output.
 
-    Raises `Unfinished` if it prints more than `most` bytes.
+    Returns None if the deadline passes first. Raises `Unfinished` if it prints more than `most` bytes.
     """
-    from subprocess import TimeoutExpired  # noqa: PLC0415 - the hook starts no program
+    from subprocess import TimeoutExpired  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    data: bytes | None = stdin
+    data_to_send: bytes | None = stdin
     output: tuple[bytes, bytes] | None = None
     while output is None:
-        # Wait in short intervals, to notice soon when too much is printed.
+        # Wait in short intervals, so that too much output is noticed soon.
         seconds = min(0.05, max(0, deadline - time.monotonic()))
         try:
-            output = process.communicate(data, seconds)
+            output = process.communicate(data_to_send, seconds)
             output_so_far = output
         except TimeoutExpired as timeout:
-            data = None  # `communicate` remembers the data from its first call
+            data_to_send = None  # `communicate` remembers the data from its first call
             output_so_far = (timeout.output or b"", timeout.stderr or b"")
 
         if max(map(len, output_so_far)) > most:
@@ -161,36 +164,38 @@ def python(module: str, *words: str) -> list[str]:
 
 
 def run_module(module: str) -> None:
-    """Run a module of any installed package as this process's main program."""
-    import runpy  # noqa: PLC0415 - the hook never needs it
+    """Run a module as this process's main program. It can import all installed packages."""
+    import runpy  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     make_importable()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def make_importable() -> None:
-    """Add the folders of installed packages to an isolated interpreter's path, if they're missing."""
+    """Make installed packages importable in an isolated interpreter (`python -I`)."""
     if not sys.flags.isolated:
         return
-    import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
-    from importlib.util import find_spec  # noqa: PLC0415 - the hook's usual answer needs no packages
+    import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
+    from importlib.util import find_spec  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     packages_index = len(sys.path)
     for index, folder in enumerate(sys.path):
         if folder.endswith("-packages"):  # site-packages or dist-packages
             packages_index = index
             break
-    # `site` searches relative to the executable, so that must be an absolute path.
+
+    # `site` searches relative to the executable. If that isn't an absolute path, it could be in a repository.
     if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
 
-    # After `pip install --target`, dependencies are in the same folder as judgekit. They take precedence.
+    # After `pip install --target`, dependencies are in the same folder as judgekit. Put that folder before
+    # other packages, because `addsitedir`, which also reads .pth files, appends it.
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
-        site.addsitedir(ROOT)  # reads .pth files, but appends the folder to the path
+        site.addsitedir(ROOT)
         sys.path.remove(ROOT)
         sys.path.insert(packages_index, ROOT)
 
-    # As a last resort add the user's packages, unless their folder is relative and could be in a repository.
+    # As a last resort, add the user's packages, unless their folder is relative and could be in a repository.
     user_base = environment.environ().get(_USER_BASE)
     is_safe_base = not user_base or os.path.isabs(user_base)
     if find_spec(_NEEDED) is None and is_safe_base:

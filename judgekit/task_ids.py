@@ -21,11 +21,11 @@ def task_name(task_id: str) -> str:
     return task_id
 
 
-def same_blob(one: str, other: str) -> bool:
-    """Whether two task ids are the same, except that one hash may be abbreviated."""
+def is_same_task(one: str, other: str) -> bool:
+    """Whether two task ids mean the same task. In ids such as `path@hash`, one hash can be abbreviated."""
     first = _TASK.match(one)
     second = _TASK.match(other)
     if first is None or second is None:
         return one == other
-    short, long = sorted((first["hash"], second["hash"]), key=len)
-    return first["path"] == second["path"] and long.startswith(short)
+    short_hash, long_hash = sorted((first["hash"], second["hash"]), key=len)
+    return first["path"] == second["path"] and long_hash.startswith(short_hash)

@@ -48,9 +48,9 @@ _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (fro
 
 
 def rubric_name(name: str, source: str | None) -> str:
-    """Add a rubric's source to its name, as in `document@1 (the project's)`.
+    """Add the source to a rubric's name, as in `document@1 (the project's)`.
 
-    The source is None unless the rubric replaces a bundled one.
+    Only rubrics that replace a bundled one have a source.
     """
     if source is None:
         return name
@@ -65,10 +65,11 @@ def visible(text: str) -> str:
         .replace("\u2028", "\n")
         .replace("\u2029", "\n")
     )
+    # Most texts are plain ASCII and need no slower translation.
     line = text.replace("\n", " ").replace("\t", " ")
     if line.isascii() and line.isprintable():
         return text
-    return text.translate(_SHOWN)
+    return text.translate(_VISIBLE)
 
 
 def lines_of(text: str) -> list[str]:
@@ -81,7 +82,7 @@ def lines_of(text: str) -> list[str]:
 
 def defuse_cell(cell: str) -> str:
     """Prefix a CSV cell with `'` if a spreadsheet would evaluate it. `restore_cell` removes the prefix."""
-    # Also if it already starts with `'`. Otherwise `restore_cell` would remove that one.
+    # Also prefix a cell such as `'=A1`. Otherwise `restore_cell` would remove its original quote.
     if _is_formula(cell.lstrip("'")):
         return f"'{cell}"
     return cell
@@ -95,8 +96,8 @@ def restore_cell(cell: str) -> str:
 
 
 def _is_formula(cell: str) -> bool:
-    """Whether a spreadsheet might evaluate a cell, which it doesn't do if the cell is a plain number."""
-    if cell.startswith(("\t", "\r")):  # OWASP lists them, too
+    """Whether a spreadsheet might evaluate a cell as a formula. Plain numbers, such as -1.5, are safe."""
+    if cell.startswith(("\t", "\r")):  # in OWASP's list of dangerous first characters
         return True
     if not cell.lstrip().startswith(_FORMULA_STARTS):
         return False
@@ -104,7 +105,7 @@ def _is_formula(cell: str) -> bool:
         float(cell)
     except ValueError:
         return True
-    # Python accepts numbers that spreadsheets don't: "-inf", "+1_000", digits in other scripts.
+    # `float` accepts numbers that spreadsheets don't: "-inf", "+1_000", digits in other scripts.
     return not set(cell) <= _NUMBER_CHARS
 
 
@@ -115,8 +116,8 @@ def counted(count: int, one: str, many: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether text contains only whitespace and invisible characters."""
-    # Check in chunks, because the first one is usually enough.
+    """Whether text contains nothing but whitespace and invisible characters."""
+    # Check in chunks, because the first chunk usually contains something visible.
     for start in range(0, len(text), _CHUNK_SIZE):
         chunk = text[start : start + _CHUNK_SIZE]
         if visible(chunk).strip():
@@ -134,8 +135,8 @@ def escaped(text: str) -> str:
 def disarmed(text: str) -> str:
     r"""Escape CI commands: `##vso[` becomes `\x23#vso[`.
 
-    CI servers obey such commands anywhere in a log, even in a quote or a file name. So everything that's
-    printed must go through this function, after it has been coloured.
+    CI servers execute such commands anywhere in a log, even in a quote or a file name. So all output must go
+    through this function, after colours have been added.
     """
     return _escape_commands(text, "\\x{:02x}")
 
@@ -162,28 +163,28 @@ def disarmed_csv(text: str) -> str:
 
 
 def disarmed_annotations(text: str) -> str:
-    """Escape CI commands, except GitHub's annotations at the start of a line."""
+    """Escape CI commands, except GitHub's annotations, such as `::error`, at the start of a line."""
     lines = []
     for line in lines_of(text):
-        annotation = ""
-        for command in _ANNOTATIONS:
-            if line.startswith(command):
-                annotation = command
+        annotation = next((start for start in _ANNOTATIONS if line.startswith(start)), "")
         message = line.removeprefix(annotation)
         lines.append(annotation + disarmed(message))
     return "\n".join(lines)
 
 
 def _escape_commands(text: str, escape_format: str) -> str:
-    """Escape one character in each CI command; `escape_format` formats that character's code."""
-    # Only use the patterns for which a quick search finds something.
+    r"""Escape one character in each CI command, so that the CI server ignores it.
+
+    `escape_format` formats the character's code, as in `\x{:02x}`.
+    """
+    # Searching for a pattern's markers first is faster than matching every pattern.
     patterns = []
-    for marks, pattern in _COMMANDS.items():
-        if any(mark in text for mark in marks):
+    for markers, pattern in _COMMANDS.items():
+        if any(marker in text for marker in markers):
             patterns.append(pattern)
     if not patterns:
         return text
-    import re  # noqa: PLC0415 - the hook, and most texts, need none
+    import re  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     def escape_sign(match: re.Match[str]) -> str:
         return match["before"] + escape_format.format(ord(match["sign"]))
@@ -209,7 +210,7 @@ class RepeatedKeyError(ValueError):
 
 
 def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Build a JSON object, as the `object_pairs_hook` of `json.loads`. Raises `RepeatedKeyError`."""
+    """Build a dict, as the `object_pairs_hook` of `json.loads`. Raises `RepeatedKeyError`."""
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
@@ -220,9 +221,9 @@ def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def strict_json(text: str | bytes) -> object:
     """Parse JSON. Raises `ValueError`, also for repeated keys, NaN, infinity, and nesting that's too deep."""
-    import json  # noqa: PLC0415 - the hook has a reader of its own
+    import json  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    # By default `json` accepts NaN and infinity. `int` raises `ValueError` for them.
+    # `json` accepts NaN and Infinity and passes them to `parse_constant`. `int("NaN")` raises `ValueError`.
     try:
         return json.loads(text, object_pairs_hook=with_different_keys, parse_constant=int)
     except RecursionError:
@@ -231,7 +232,7 @@ def strict_json(text: str | bytes) -> object:
 
 def short_line(text: str, limit: int) -> str:
     """Put the visible text on one line, shortened to `limit` characters with an ellipsis."""
-    beginning = text[: 4 * limit]  # enough, even after collapsing whitespace
+    beginning = text[: 4 * limit]  # almost always enough, and a long text would take time
     line = " ".join(visible(beginning).split())
     if len(line) <= limit:
         return line
@@ -239,38 +240,38 @@ def short_line(text: str, limit: int) -> str:
 
 
 class _Table(dict[int, "int | str | None"]):
-    """A table for `str.translate` that replaces invisible characters, except those `kept`.
+    """A table for `str.translate` that escapes invisible characters, except those in `allowed`.
 
-    `write` gives the replacement; without it they're dropped. Each character is looked up once.
+    Without `escape`, invisible characters are removed. The table is filled when it's used.
     """
 
     def __init__(
-        self, kept: str = "\n\t", write: Callable[[str], str | None] | None = None
+        self, allowed: str = "\n\t", escape: Callable[[str], str | None] | None = None
     ) -> None:
         super().__init__()
-        self._kept = kept
-        self._write = write
+        self._allowed = allowed
+        self._escape = escape
 
     def __missing__(self, code: int) -> int | str | None:
-        """Determine a character's replacement when `str.translate` first meets it."""
+        """Add a character's replacement when `str.translate` first meets the character, and return it."""
         if len(self) >= _MAX_CACHED:
             self.clear()
 
         char = chr(code)
         if char.isascii():
-            is_hidden = not char.isprintable() and char not in self._kept
+            is_invisible = not char.isprintable() and char not in self._allowed
         else:
-            import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
+            import unicodedata  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
             is_blank_char = any(first <= code <= last for first, last in _BLANK)
-            is_hidden = is_blank_char or unicodedata.category(char) in _INVISIBLE
+            is_invisible = is_blank_char or unicodedata.category(char) in _INVISIBLE
 
-        if not is_hidden:
+        if not is_invisible:
             self[code] = code
-        elif self._write is None:
-            self[code] = None  # this removes the character
+        elif self._escape is None:
+            self[code] = None  # removes the character
         else:
-            self[code] = self._write(char)
+            self[code] = self._escape(char)
         return self[code]
 
 
@@ -282,9 +283,9 @@ def _unicode_escape(char: str) -> str:
 def _json_escape(char: str) -> str:
     r"""Escape a character as JSON does, such as `\u200b`."""
     digits = char.encode("utf-16-be", "surrogatepass").hex()
-    first = digits[:4]
-    second = digits[4:]  # only beyond U+FFFF, where UTF-16 has a surrogate pair
-    return f"\\u{first}\\u{second}" if second else f"\\u{first}"
+    # Beyond U+FFFF, UTF-16 uses a surrogate pair, which takes two escape sequences.
+    units = [digits[start : start + 4] for start in range(0, len(digits), 4)]
+    return "".join(f"\\u{unit}" for unit in units)
 
 
 def _xml_escape(char: str) -> str:
@@ -292,19 +293,19 @@ def _xml_escape(char: str) -> str:
     return f"&#x{ord(char):x};"
 
 
-_SHOWN = _Table()
-_ESCAPED = _Table(kept="", write=_unicode_escape)
-_ESCAPED_IN_CSV = _Table(write=_unicode_escape)
-_ESCAPED_IN_JSON = _Table(write=_json_escape)
-_ESCAPED_IN_XML = _Table(write=_xml_escape)
+_VISIBLE = _Table()
+_ESCAPED = _Table(allowed="", escape=_unicode_escape)
+_ESCAPED_IN_CSV = _Table(escape=_unicode_escape)
+_ESCAPED_IN_JSON = _Table(escape=_json_escape)
+_ESCAPED_IN_XML = _Table(escape=_xml_escape)
 
 
 def find_unstorable(value: object) -> str:
     """Find a character in a JSON value that databases or files can't store.
 
-    Returns a description of the character and its place, or "" if there's none.
+    Returns a message that describes the character and its location, or "" if there's none.
     """
-    # The pairs consist of a path such as `rows.3.title` and the value there.
+    # Values to check, each with its path, such as `rows.3.title`.
     pending: list[tuple[str, object]] = [("", value)]
     while pending:
         path, item = pending.pop()
@@ -323,7 +324,7 @@ def find_unstorable(value: object) -> str:
 
 
 def _describe_unstorable(text: str) -> str:
-    """Describe the kind of unstorable character in a text; "" if there's none."""
+    """Describe the first kind of unstorable character found in a string. Returns "" if there's none."""
     if "\0" in text:
         return "a NUL character"
     try:

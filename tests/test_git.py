@@ -140,10 +140,10 @@ def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: st
     ]
     assert len(list(documents.expand([str(work.folder)]))) == 4
     repository = Repository(work.folder)
-    head = repository.commit("HEAD") or ""
+    head = repository.resolve_commit("HEAD") or ""
     repository.ask("log", "--format=%H%x00%(trailers:only,unfold)")
     repository.ask("diff-tree", "-r", "-c", "--root", "-M100%", head)
-    repository.holds("check-ignore", "--quiet", "a.md")
+    repository.succeeds("check-ignore", "--quiet", "a.md")
     with pytest.raises(GitError):  # what a promisor could have is not fetched
         repository.ask("cat-file", "blob", "1" * 40)
     assert not ran.exists()
@@ -229,7 +229,7 @@ def test_blobs_come_one_by_one(work: GitRepo) -> None:
     texts = [os.urandom(300_000) for _ in range(4)] + [b"", b"\n", b"x" * 1_000_001]
     oids = [work("hash-object", "-w", "--stdin", stdin=text) for text in texts]
     missing = "1" * 40
-    found = Repository(work.folder).blobs([*oids, missing, oids[0]], 1_000_000)
+    found = Repository(work.folder).read_blobs([*oids, missing, oids[0]], 1_000_000)
     assert next(found) == (oids[0], texts[0])
     rest = list(found)
     assert [content for _, content in rest] == [*texts[1:-1], None, None, texts[0]]
@@ -246,12 +246,12 @@ def test_programs_of_the_current_folder_are_not_found(
     before = os.environ["PATH"]
     for entry in ("", ".", "bin", "./bin", "../work/bin"):
         monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{before}")
-        assert Repository(work.folder).commit("HEAD")
+        assert Repository(work.folder).resolve_commit("HEAD")
         assert programs.find("git", os.environ) == shutil.which("git", path=before)
         monkeypatch.setenv("PATH", entry)
         assert programs.find("git", os.environ) is None
         with pytest.raises(GitError, match="no git on PATH"):
-            Repository(work.folder).commit("HEAD")
+            Repository(work.folder).resolve_commit("HEAD")
     assert not (tmp_path / "ran").exists()
     assert programs.find(sys.executable, {}) == sys.executable
     assert programs.find("/no/such/program", {}) is None

@@ -20,7 +20,7 @@ from judgekit.cli import common, output, output_files
 from judgekit.cli.interruption import KEPT
 from judgekit.cli.output import make_printable, warn
 from judgekit.config import KEYS
-from judgekit.errors import NO_SQLITE, Exit, JudgekitError, lacks_sqlite, problem_of
+from judgekit.errors import NO_SQLITE, Exit, JudgekitError, describe_error, lacks_sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +169,7 @@ def _print_fault(error: Exception) -> Exit:
 
     if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
         sys.excepthook(type(error), error, error.__traceback__)
-    warn(f"{problem_of(error)}; add -v to see where")
+    warn(f"{describe_error(error)}; add -v to see where")
     return Exit.INTERNAL
 
 

@@ -372,7 +372,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
         path, _, _ = record.task_id.rpartition("@")
         record_names = (record.id, record.task_id, path)
         for name in names:
-            is_meant = name in record_names or task_ids.same_blob(record.task_id, name)
+            is_meant = name in record_names or task_ids.is_same_task(record.task_id, name)
             if not is_meant:
                 continue
             earlier = last_by_name.get(name)

@@ -59,7 +59,7 @@ def _refuse_unsafe_output(path: Path) -> None:
     """Raise `UsageError` for an unsafe output path, such as a link that came with a clone."""
     if not outputs.is_stream(str(path)):
         with _name_output_errors(path):
-            outputs.place_of(str(path))
+            outputs.resolve_output_path(str(path))
 
 
 def _count_words(path: Path, own_word: str = "") -> int:
@@ -90,7 +90,7 @@ def write_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
         else:
             try:
-                with hold_for_writing(outputs.place_of(str(path))):
+                with hold_for_writing(outputs.resolve_output_path(str(path))):
                     outputs.write_atomically(str(path), text)
             except HeldError as error:
                 raise UsageError(f"{path}: {error}; wait for it, or name another file") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from judgekit import environment
-from judgekit.errors import Exit, problem_of
+from judgekit.errors import Exit, describe_error
 from judgekit.programs import ROOT
 from judgekit.text import disarmed, disarmed_json, encodable, short_line, visible
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise, Python would fail again at exit
         return Exit.OUTPUT_LOST
     except Exception as error:  # noqa: BLE001 - the boundary: report our own faults in a line
-        _warn(problem_of(error))
+        _warn(describe_error(error))
         return Exit.INTERNAL
 
     _warn(f"the plugin has only `search` and `hook`; to install all of judgekit: {_INSTALL}")

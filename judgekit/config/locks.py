@@ -164,8 +164,8 @@ _HELD = "another run writes to it"
 def hold_for_writing(path: str) -> Iterator[None]:
     """Lock a file or folder for writing, with a temporary lock file `.NAME.lock` next to it.
 
-    `path` must come from `outputs.place_of`. Raises `HeldError` if another process holds the lock. Raises
-    `OSError` if the folder isn't writable, or if the lock file's path is taken by a link or a pipe.
+    `path` must come from `outputs.resolve_output_path`. Raises `HeldError` if another process holds the lock.
+    Raises `OSError` if the folder isn't writable, or if the lock file's path is taken by a link or a pipe.
     """
     # The lock file isn't in a cache folder, because users and containers that share the file may not share a
     # cache.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import outputs
 from judgekit.data import seals
-from judgekit.data.results import place_of, write_error
+from judgekit.data.results import resolve_output_path, write_error
 from judgekit.errors import ConfigError
 from judgekit.evaluation.labels import id_key
 
@@ -63,7 +63,7 @@ def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
 
     Raises `InputError` if the file can't be written, and `UsageError` if it's a link.
     """
-    real_path = place_of(path)
+    real_path = resolve_output_path(path)
     nonce = None if is_fresh else _read_nonce(real_path, key)
     if nonce is not None:
         return nonce

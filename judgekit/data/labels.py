@@ -20,7 +20,7 @@ from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import survey, unreadable_error
 from judgekit.data.paths import is_path_into
 from judgekit.data.presets import Recogniser
-from judgekit.data.results import OURS, Ids, hold_alone, place_of
+from judgekit.data.results import OURS, Ids, hold_alone, resolve_output_path
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
@@ -628,7 +628,7 @@ def add_sample(
         raise UsageError(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
-    with hold_alone(place_of(path), path, "--labels"):
+    with hold_alone(resolve_output_path(path), path, "--labels"):
         return _add_sample(results, path, count, columns)
 
 

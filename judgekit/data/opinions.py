@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from judgekit import outputs
 from judgekit.data import seals
 from judgekit.data.draws import Draws, new_nonce, require_key
-from judgekit.data.results import place_of, write_error
+from judgekit.data.results import resolve_output_path, write_error
 from judgekit.evaluation.labels import id_key
 from judgekit.judging.verdict import Verdict
 
@@ -98,7 +98,7 @@ class Opinions:
         """Open the file `OUT.agree.jsonl`, or a temporary file if there's no OUT."""
         if self._out is None:
             return tempfile.TemporaryFile()
-        path = place_of(self._out + ENDING)
+        path = resolve_output_path(self._out + ENDING)
         if is_fresh:
             Path(path).unlink(missing_ok=True)
         descriptor = outputs.open_to_append(path)

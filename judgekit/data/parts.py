@@ -22,7 +22,7 @@ from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 from judgekit import environment, outputs
 from judgekit.config import TIE
 from judgekit.data import seals, tables
-from judgekit.data.results import UNDETERMINED, Ids, Results, place_of
+from judgekit.data.results import UNDETERMINED, Ids, Results, resolve_output_path
 from judgekit.data.rows import file_system, rows_in
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError, UsageError
@@ -90,7 +90,7 @@ class Folder:
     def at(cls, out: str) -> Folder:
         system, root = file_system(out)
         if isinstance(system, LocalFileSystem):
-            root = str(Path(place_of(f"{root if '://' in out else out}/file")).parent)
+            root = str(Path(resolve_output_path(f"{root if '://' in out else out}/file")).parent)
         return cls(encodable(out), root, system)
 
     def make(self) -> None:

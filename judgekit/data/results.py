@@ -317,7 +317,7 @@ class _File(Results):
         self._fresh = fresh
         self._key = seals.state_key()
 
-        self._path = Path(place_of(out))
+        self._path = Path(resolve_output_path(out))
         self._writer = tables.writer_of(str(self._path))  # None if OUT is JSON Lines
         is_lean = not full and tables.is_lean(str(self._path))
         self._left_out = RECORD_COLUMNS if is_lean else ()
@@ -376,7 +376,7 @@ class _File(Results):
     def _refuse_links(self) -> None:
         """Raise `UsageError` if a file next to OUT is a link, which can come from an untrusted clone."""
         for path in (self._part, self._again_file):
-            place_of(str(path))
+            resolve_output_path(str(path))
 
     def _refuse_file_of(self, source: Rows | None) -> None:
         """Raise `UsageError` if results would overwrite the file that rows are read from."""
@@ -745,13 +745,13 @@ def lines_behind(path: str) -> str:
     return str(part_file) if is_as_written else path
 
 
-def place_of(out: str) -> str:
+def resolve_output_path(out: str) -> str:
     """Resolve the path of a results file.
 
     Raises `UsageError` for an untrusted link, a pipe or a device, and `InputError` if it can't be used.
     """
     try:
-        return outputs.place_of(out)
+        return outputs.resolve_output_path(out)
     except outputs.RefusedOutputError as error:
         problem = (
             f"{encodable(str(error.filename))}: no results are written there: {error.strerror}"

@@ -408,7 +408,7 @@ def check_run(path: Path, names: Iterable[str]) -> None:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
     with _name_run_option(path):
         # Only open the file to check that it's writable.
-        os.close(outputs.open_to_append(str(path), mode=outputs.USUAL))
+        os.close(outputs.open_to_append(str(path), mode=outputs.DEFAULT_MODE))
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:

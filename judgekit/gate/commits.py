@@ -174,11 +174,11 @@ def _is_object_id(text: str) -> bool:
 
 def resolve_commit(repository: Repository, name: str) -> str:
     """Resolve a name to a commit id; raises `UnknownCommit` if that fails."""
-    commit = repository.commit(name)
+    commit = repository.resolve_commit(name)
     if commit is not None:
         return commit
 
-    is_repository = repository.holds("rev-parse", "--git-dir")
+    is_repository = repository.succeeds("rev-parse", "--git-dir")
     if not is_repository:
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
     visible_name = name or repr(name)  # '' for an empty name

@@ -81,7 +81,7 @@ def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
         names.append(update.local_oid)
         if not update.is_new:
             names.append(update.remote_oid)
-    return repository.commits(names)
+    return repository.resolve_commits(names)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment, outputs, programs
 from judgekit.config import settings as configuration
 from judgekit.config.locks import file_lock
-from judgekit.errors import Exit, JudgekitError, problem_of
+from judgekit.errors import Exit, JudgekitError, describe_error
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
@@ -210,7 +210,7 @@ def notify_and_open_issues(
             for line in _open_some_issues(verdicts, settings, folder, address):
                 lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
-        lines.append(f"no issue was opened: {problem_of(error)}")
+        lines.append(f"no issue was opened: {describe_error(error)}")
     return lines
 
 

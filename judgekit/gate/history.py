@@ -182,7 +182,7 @@ def _make_history(
 def is_partial(repository: Repository) -> bool:
     """Whether this is a partial clone (`git clone --filter=…`), which may lack objects of its history."""
     names = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
-    return repository.holds("config", "--get-regexp", names)
+    return repository.succeeds("config", "--get-regexp", names)
 
 
 def _read_shallow_oids(repository: Repository) -> set[str]:

@@ -125,7 +125,7 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
 
     The list is empty if this clone lacks a part of the history.
     """
-    tips = repository.commits(pushed).values()
+    tips = repository.resolve_commits(pushed).values()
     if not tips:
         return []
 
@@ -205,7 +205,7 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
     # The data is None for files that are too large or missing from this clone.
-    blobs = repository.blobs(oids, MAX_FILE_BYTES)
+    blobs = repository.read_blobs(oids, MAX_FILE_BYTES)
     total_bytes = 0
     for file, (_, data) in zip(files, blobs, strict=True):
         name = _name_in_commit(commit, file.path)
@@ -261,7 +261,7 @@ def _is_deciding(path: str, paths: Sequence[str]) -> bool:
 def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
     """List a commit's entries at the given paths; raises `ConfigError` if there are too many."""
     entries: list[TreeEntry] = []
-    for entry in repository.entries(commit, *paths):
+    for entry in repository.list_tree(commit, *paths):
         entries.append(entry)
         if len(entries) > MAX_FILES:
             raise _build_size_error(_name_in_commit(commit, entry.path), f"{MAX_FILES:,} files")

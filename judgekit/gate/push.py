@@ -420,7 +420,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
     """Read each changed file as a document, with the reason not to judge it, or ""."""
     oids = (change.blob for change in changes)
-    contents = [data for _, data in repository.blobs(oids, MAX_BLOB_BYTES)]
+    contents = [data for _, data in repository.read_blobs(oids, MAX_BLOB_BYTES)]
     unread_blobs = []  # too large, or missing from this clone
     for change, data in zip(changes, contents, strict=True):
         if data is None:

@@ -206,7 +206,7 @@ def _list_recent_files(
 
 def _read_committed_blobs(repository: Repository) -> dict[str, str]:
     """Return the blob ids of the files in the current commit; empty before the first commit."""
-    if repository.commit("HEAD") is None:
+    if repository.resolve_commit("HEAD") is None:
         return {}
     blobs: dict[str, str] = {}
     output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=GIT_SECONDS))

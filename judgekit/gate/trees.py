@@ -23,7 +23,7 @@ class Tree:
     def read(cls, repository: Repository, commit: str, is_needed: Callable[[str], bool]) -> Tree:
         """Read a commit's files at the needed paths; raises `GitError`."""
         tree = cls()
-        for entry in repository.entries(commit):
+        for entry in repository.list_tree(commit):
             if not is_needed(entry.path):
                 continue
 

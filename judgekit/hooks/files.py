@@ -154,7 +154,7 @@ def replace(
     """
     new_folders: list[Path] = []
     try:
-        real_path = os.path.realpath(path) if is_users else outputs.place_of(str(path))
+        real_path = os.path.realpath(path) if is_users else outputs.resolve_output_path(str(path))
         target = Path(real_path)
         _check_writable(path, target)
         if after is None:  # delete the file
@@ -213,7 +213,7 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
         if not is_users:
             # Refuse links among the parent folders, which can come with the project. The file itself can be a
             # link, so check the path of a file that doesn't exist.
-            outputs.place_of(str(path.with_name("no such file")))
+            outputs.resolve_output_path(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
         remedy = f"check that you can write to the folder; {_UNTOUCHED}"

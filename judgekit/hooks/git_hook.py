@@ -382,7 +382,7 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
     hook = str(hooks_folder.hooks / HOOK)
     may_be_in_tree = not hooks_folder.shared and ".git" not in hooks_folder.hooks.parts
     if tree is not None and may_be_in_tree:
-        is_ignored = Repository(tree).holds("check-ignore", "--quiet", hook)
+        is_ignored = Repository(tree).succeeds("check-ignore", "--quiet", hook)
         if not is_ignored:
             remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
             yield f"{hooks_folder.hooks} is inside the project; {remedy}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import environment
-from judgekit.errors import Exit, JudgekitError, problem_of
+from judgekit.errors import Exit, JudgekitError, describe_error
 from judgekit.gate import (
     Begin,
     Omission,
@@ -156,7 +156,7 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
         mode=mode,
         notes=[],
         escalate={},
-        unexamined=[Omission(name=name, reason=problem_of(error))],
+        unexamined=[Omission(name=name, reason=describe_error(error))],
         holds=holds,
         fault=True,
     )
@@ -267,7 +267,7 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
         return None
     # pre-commit gives the first ref with new commits, and no commits for a completely new history.
     repository = Repository(Path.cwd())
-    tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
+    tip = repository.resolve_commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
         return None
 
@@ -306,7 +306,7 @@ def warn_of_fault(error: Exception, warn: Warn) -> None:
     """Warn that nothing could be judged, and record that in the ledger."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
-    problem = problem_of(error)
+    problem = describe_error(error)
     warn(f"UNDETERMINED, not judged: {problem}")
     # The ledger's figures are shown to others, so hide the path of the home folder.
     outcome = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))

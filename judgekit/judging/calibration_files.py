@@ -207,7 +207,7 @@ def check_writable(out: Path | None = None) -> None:
     path = out or Path(environment.CALIBRATIONS.path("new.json"))  # the name doesn't matter
     problem = _explain_unwritable(path)
     try:
-        outputs.place_of(str(path), private=is_private)
+        outputs.resolve_output_path(str(path), private=is_private)
     except OSError as error:
         problem = problem or str(error.strerror)
     if problem:

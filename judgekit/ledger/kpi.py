@@ -13,7 +13,7 @@ from judgekit.ledger import rates
 from judgekit.ledger.rates import MIN_COUNT, Interval, Quality, Stratum
 from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine
 from judgekit.ledger.store import LineFilter
-from judgekit.task_ids import same_blob
+from judgekit.task_ids import is_same_task
 from judgekit.text import counted, rubric_name
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | Non
     """
     content = _join_hashes(override.subjects)
     if not content:
-        matches = [tasks[task] for task in tasks if same_blob(task, override.task_id)]
+        matches = [tasks[task] for task in tasks if is_same_task(task, override.task_id)]
         if not matches:
             return None
         content = matches[0]

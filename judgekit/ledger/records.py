@@ -24,7 +24,7 @@ from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Dismissed, Verdict, VerdictWord
 from judgekit.redaction.redact import without_secrets
 from judgekit.retrieval.terms import fold
-from judgekit.task_ids import DIGITS, is_blob, same_blob
+from judgekit.task_ids import DIGITS, is_blob, is_same_task
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def find_newest_override(
 
 def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
     """Whether an override is for this task and content. `subjects` are the files' SHA-256 hashes."""
-    if not same_blob(override.task_id, task_id):
+    if not is_same_task(override.task_id, task_id):
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)

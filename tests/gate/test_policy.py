@@ -151,7 +151,7 @@ def test_a_pushed_tree_that_unfolds_ends_git_and_not_the_machine(
 def test_a_tree_with_more_files_than_are_looked_at_is_an_error(work: GitRepo) -> None:
     commit = nested(work, 8, "docs", work("hash-object", "-w", "--stdin", stdin=b"x\n"))
     with pytest.raises(GitError, match="more than 1,000 files"):
-        list(Repository(work.folder).entries(commit, most=1_000))
+        list(Repository(work.folder).list_tree(commit, most=1_000))
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy_and_cost_no_ot
 ) -> None:
     commit, lacking = partial("rev-parse", "HEAD"), partial("rev-parse", f"HEAD:{RULES}")
     here = [partial("hash-object", "-w", "--stdin", stdin=text) for text in (b"one", b"two")]
-    found = list(Repository(partial.folder).blobs([here[0], lacking, here[1], lacking], 100))
+    found = list(Repository(partial.folder).read_blobs([here[0], lacking, here[1], lacking], 100))
     assert found == [(here[0], b"one"), (lacking, None), (here[1], b"two"), (lacking, None)]
     remedy = rf"\(fetch it with: git show {commit[:12]}:\.judgekit/c"
     refuses(partial, commit, rf"\.judgekit/config\.yaml: .* not in this clone {remedy}")
