@@ -53,7 +53,7 @@ def resolve_output_path(path: str, *, private: bool = False) -> str:
 
 
 def _find_topmost_project(path: str) -> str | None:
-    """Find the topmost folder above `path` that is a project or the working folder. Returns None if none is."""
+    """Find the topmost folder above `path` that is a project or the working folder, if there is one."""
     home = os.path.expanduser("~")
     here = os.getcwd()
     working_folders = (here, environment.project_root(here))

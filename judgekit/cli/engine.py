@@ -46,7 +46,7 @@ def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] =
             outcome = "stopped"
         else:
             outcome = "stops after its running requests; --now stops it at once"
-        say(f"{engine.place.socket}: {outcome}")
+        say(f"{engine.address.socket}: {outcome}")
     if not engines:
         say("no engine is running")
 
@@ -70,30 +70,30 @@ def status(as_json: AsJson = False) -> None:
 
 def _build_engine_record(engine: process.Running) -> dict[str, Any]:
     """Build an engine's JSON record, including its own health report if it responds."""
-    health = process.health(engine.place) or {}
+    health = process.health(engine.address) or {}
     return {
-        "pid": engine.process,
-        "leaving": engine.leaving,
+        "pid": engine.pid,
+        "leaving": engine.is_shutting_down,
         **health,  # overrides our `pid` and `leaving`
-        "socket": engine.place.socket,
-        "log": engine.place.log,
+        "socket": engine.address.socket,
+        "log": engine.address.log,
     }
 
 
 def _print_engine(engine: process.Running) -> None:
     """Print an engine's state, and its socket and log paths."""
-    if engine.leaving:  # its socket is closed already, so we can't query it
+    if engine.is_shutting_down:  # its socket is closed already, so we can't query it
         remedy = "judgekit engine stop --now stops it at once"
-        say(f"process {engine.process}: stops after its running requests; {remedy}")
+        say(f"process {engine.pid}: stops after its running requests; {remedy}")
     else:
-        health = process.health(engine.place)
+        health = process.health(engine.address)
         if health is None:
             say("an engine does not answer; judgekit engine stop ends it")
         else:
             _print_health(health)
 
-    say(f"    socket {engine.place.socket}")
-    say(f"    log    {engine.place.log}")
+    say(f"    socket {engine.address.socket}")
+    say(f"    log    {engine.address.log}")
 
 
 def _print_health(health: dict[str, Any]) -> None:

@@ -386,7 +386,9 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
         _judge_task(task, request, lambda: write_body(task), on_verdict, use_engine=use_engine)
     elif use_engine:
         jobs = file_options.jobs
-        answers.many("judge", subjects, write_body, judge_here, on_verdict, at_once=jobs, warn=note)
+        answers.many(
+            "judge", subjects, write_body, judge_here, on_verdict, max_threads=jobs, warn=note
+        )
     else:
         judge_here(subjects, on_verdict)
 

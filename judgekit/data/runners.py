@@ -231,7 +231,7 @@ def by_engine(
             make_body,
             run_locally,
             on_record,
-            at_once=at_once,
+            max_threads=at_once,
             warn=warn,
             in_order=False,
         )

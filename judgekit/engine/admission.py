@@ -43,16 +43,16 @@ _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that refuses requests: 401 unknown token, 411 and 413 body size, 503 full.
+    """ASGI middleware that refuses requests: 401 unknown token, 411 and 413 body size, 503 full server.
 
-    A holder of a token with a name gets at most half of the room: as much as stays free for the others.
+    A token's holder can use at most half of the capacity: as much as remains free for others.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         log: Log,
-        holder_of: Callable[[str], str | Awaitable[str | None] | None] = lambda _: "",
+        find_holder: Callable[[str], str | Awaitable[str | None] | None] = lambda _: "",
         *,
         most: int = MOST_REQUESTS,
         always: Collection[str] = ALWAYS,
@@ -61,19 +61,21 @@ class AdmissionMiddleware:
     ) -> None:
         self._app = app
         self._log = log
-        self._holder_of = holder_of
+        self._find_holder = find_holder
         self._hint = hint
         self._most = most
         self._always = always
         self._free = free
-        self.requests = 0  # received in total
-        self.inside: Counter[str] = Counter()  # requests of each holder
-        self._bytes: Counter[str] = Counter()  # of their bodies
-        self.leaving = False
+        self.request_count = 0  # since the start
+        self.active_requests: Counter[str] = Counter()  # by token holder
+        self._bytes: Counter[str] = (
+            Counter()
+        )  # total size of the active requests' bodies, by token holder
+        self.is_shutting_down = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application, or refuse it if its token is unknown or the server is full."""
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # such as the server's start
             await self._app(scope, receive, send)
             return
 
@@ -81,9 +83,10 @@ class AdmissionMiddleware:
         body_bytes = _parse_body_size(headers)
         # Some paths, such as the health check, are answered even if the server is full.
         is_counted = scope["path"] not in self._always
+        needs_token = scope["path"] not in self._free
         try:
             holder = ""
-            if scope["path"] not in self._free:
+            if needs_token:
                 holder = await self._authenticate(headers)
                 scope[HOLDER] = holder
             self._check_room(body_bytes, holder, is_counted=is_counted)
@@ -91,20 +94,20 @@ class AdmissionMiddleware:
             await refusal.response()(scope, receive, send)
             return
 
-        request_count = 1 if is_counted else 0
-        self.requests += request_count
-        self.inside[holder] += request_count
+        increment = 1 if is_counted else 0
+        self.request_count += increment
+        self.active_requests[holder] += increment
         self._bytes[holder] += body_bytes
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside[holder] -= request_count
+            self.active_requests[holder] -= increment
             self._bytes[holder] -= body_bytes
 
     async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the name of the token's holder.
+        """Return the name of the client that holds the request's token.
 
-        Raises `_RefusedError` if the request has no known token, or if the known tokens can't be read.
+        Raises `_RefusedError` if the token is missing or unknown, or if the known tokens can't be read.
         """
         scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
         token = ""
@@ -112,8 +115,8 @@ class AdmissionMiddleware:
             token = credentials.decode("latin-1").strip()
 
         try:
-            answer = self._holder_of(token)
-            holder = await answer if isawaitable(answer) else answer
+            found = self._find_holder(token)
+            holder = await found if isawaitable(found) else found
         except StoreError as error:
             message = str(error)
             raise _RefusedError(error.status, error.wire_name, message, error.retry_after) from None
@@ -127,37 +130,37 @@ class AdmissionMiddleware:
         return holder
 
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
-        """Raise `_RefusedError` if a body of `size` bytes is too large, or the server or holder is too busy.
+        """Raise `_RefusedError` if a request is too large, or the server or the client's share is full.
 
-        If the request isn't counted, only check the size.
+        The client is the `holder` of the token. Requests that aren't counted are admitted to a full server.
         """
-        if size < 0:  # unknown
+        if size < 0:  # the size is unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
         if size > MOST_BODY:
             size_limit = f"{MOST_BODY // 1_000_000} MB"
             raise _RefusedError(413, "size", f"larger than {size_limit}; judge a part of it")
         if not is_counted:
             return
-        if self.leaving:
+        if self.is_shutting_down:
             raise _RefusedError(503, "leaving", "the engine is stopping")
         load = self._describe_load(size, holder)
         if load is not None:
-            raise _RefusedError(503, "busy", f"{load} are already waiting", 1)
+            raise _RefusedError(503, "busy", f"{load} are already waiting", retry_after=1)
 
     def _describe_load(self, size: int, holder: str) -> str | None:
-        """Describe what fills the engine, such as "512 requests", or return None if the request fits in."""
-        requests = self.inside.total()
+        """Describe what fills the server, such as "512 requests". Returns None if the request fits."""
+        requests = self.active_requests.total()
         total_bytes = self._bytes.total()
         if requests >= self._most:
             return f"{requests} requests"
         if total_bytes + size > MOST_BYTES:
             return f"{total_bytes // 1_000_000} MB of requests"
-        if not holder:
+        if not holder:  # a local engine has a single client, which can use everything
             return None
 
-        # No holder may use more than what remains free for the others, counting this request. A holder's
-        # first request is always admitted, so the checks only apply if there's an earlier one.
-        own_requests = self.inside[holder]
+        # So that others can get in, nobody can use more than what would remain free. The first request of
+        # each holder is always admitted.
+        own_requests = self.active_requests[holder]
         free_requests = self._most - (requests + 1)
         if own_requests and own_requests + 1 > free_requests:
             return f"{own_requests} of your requests"
@@ -181,7 +184,7 @@ class _RefusedError(Exception):
         self._retry_after = retry_after
 
     def response(self) -> Response:
-        """Build the HTTP response. With status 503, it contains the time to wait before a retry."""
+        """Build the HTTP response. With status 503, it has a Retry-After header."""
         # Close the connection, because the rest of the request will never be read.
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -190,7 +193,7 @@ class _RefusedError(Exception):
 
 
 def _parse_body_size(headers: Mapping[bytes, bytes]) -> int:
-    """Return the size of a request's body in bytes, or -1 if it's malformed or the body is chunked."""
+    """Return the size of a request's body in bytes, or -1 if the size is malformed or unknown."""
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and b"transfer-encoding" not in headers:
         return int(length)
@@ -213,7 +216,7 @@ _ROWS = TypeAdapter(list[Any])
 
 
 def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
-    """Split the rows into valid tokens and the names of damaged rows, by which `revoke` can remove them."""
+    """Parse the rows. Returns valid tokens, and the names by which `revoke` can remove damaged rows."""
     tokens: list[Token] = []
     damaged_names: list[str] = []
     for row in rows:
@@ -225,7 +228,7 @@ def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
 
 
 def _name_row(row: object) -> str:
-    """Return a printable name for a row, which can be any JSON value."""
+    """Return a printable name for a row. Damaged rows can be any JSON value."""
     name = ""
     if isinstance(row, dict):
         name = short_line(str(row.get("name", "")), _MAX_NAME_LENGTH)
@@ -249,7 +252,7 @@ class Tokens:
         return damaged_names
 
     def rows(self) -> list[Any]:
-        """Read the stored rows, including damaged ones. If there's no file, the list is empty.
+        """Read the stored rows, including damaged ones. Returns an empty list if there's no file.
 
         Raises `ConfigError` if the file can't be read or isn't a JSON list.
         """
@@ -264,7 +267,7 @@ class Tokens:
             ) from None
 
     def create(self, name: str) -> str:
-        """Create a token for `name`, and return it. Only its hash is stored.
+        """Create a token for `name`, store the token's hash, and return the token.
 
         Raises `UsageError` if `name` is invalid or already has a token.
         """
@@ -289,8 +292,8 @@ class Tokens:
 
     def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown."""
-        # `==` leaks timing, but that doesn't help to guess a token, because an attacker can't choose a
-        # guess's hash.
+        # The time that `==` takes reveals how much of the hash matches. That's no help, because nobody can
+        # choose a token whose hash starts as desired.
         sha256 = sha256_of(token)
         for known_token in self.all():
             if known_token.sha256 == sha256:
@@ -299,7 +302,7 @@ class Tokens:
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Give the list of rows to the caller to change in place, and then write it to the file."""
+        """Let the caller change the list of rows in place, then write it to the file."""
         environment.private_folder(str(self.path.parent))
         # Without the lock, another process's change could be lost.
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):

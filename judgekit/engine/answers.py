@@ -28,7 +28,7 @@ from judgekit.errors import ConfigError, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 # Prepare this many times the concurrent requests, so that a slow one doesn't hold up the others
 AHEAD = 4
@@ -54,7 +54,7 @@ def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
 
 
 def events(response: Response) -> Iterator[dict[str, Any]]:
-    """Yield the response's events, one JSON object per line, as they arrive.
+    """Yield the response's events, which are lines of JSON, as they arrive.
 
     Raises the same errors as `value`, also for an "error" event. Raises `EngineLost` if the last event isn't
     "end".
@@ -64,7 +64,8 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
 
     unfinished_line = b""
     last_name = ""
-    for piece in chain(response.pieces, [b"\n"]):  # in case the last line has no line break
+    # The final b"\n" ends the last line, if the response doesn't.
+    for piece in chain(response.pieces, [b"\n"]):
         *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
         for line in lines:
             if not line:
@@ -80,7 +81,7 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
 
 
 def _make_error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
-    """Build the error that an answer describes: a mistake of the caller, or else `NoEngine`."""
+    """Build the error that an answer describes: a caller's mistake, such as `InputError`, or `NoEngine`."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
@@ -101,36 +102,36 @@ def _parse_json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
 
 def many(
     operation: str,
-    things: Iterable[Thing],
-    body: Callable[[Thing], bytes],
-    locally: Callable[[Iterable[Thing], Callable[[Thing, Any], object]], None],
-    on_answer: Callable[[Thing, Any], object],
+    items: Iterable[Item],
+    body: Callable[[Item], bytes],
+    locally: Callable[[Iterable[Item], Callable[[Item, Any], object]], None],
+    on_answer: Callable[[Item, Any], object],
     *,
-    at_once: int,
+    max_threads: int,
     warn: Callable[[str], None],
     in_order: bool = True,
 ) -> None:
-    """Run an operation on the engine for each of `things`, with `at_once` concurrent requests.
+    """Run an operation on the engine for each item, with up to `max_threads` concurrent requests.
 
-    `body` builds the request for a thing. `on_answer` is called with each thing and its answer, either
+    `body` builds an item's request. `on_answer` is called with each item and its answer, either
     `in_order` or as answers arrive. If there's no engine or it stops, `locally` processes the remaining
-    things in this process.
+    items in this process.
     """
     try:
         with client.connect_or_start() as connection:
-            engine_address = connection.place
+            address = connection.address
     except NoEngine as reason:
         warn(f"{reason}; continuing in this process")
-        locally(things, on_answer)
+        locally(items, on_answer)
         return
 
-    # In order, a slow answer delays all that follow. Queue more requests, to keep the threads busy meanwhile.
-    max_pending = AHEAD * at_once if in_order else at_once
-    remaining = iter(things)
-    requests = _RequestPool(engine_address, f"/v1/{operation}", body, at_once)
+    # In order, a slow answer delays all later ones. Queue more requests to keep the threads busy meanwhile.
+    max_pending = AHEAD * max_threads if in_order else max_threads
+    remaining = iter(items)
+    requests = _RequestPool(address, f"/v1/{operation}", body, max_threads)
     try:
-        for thing in remaining:
-            requests.add(thing)
+        for item in remaining:
+            requests.add(item)
             while len(requests.pending) >= max_pending or requests.has_answers():
                 requests.deliver(on_answer, in_order=in_order)
         while requests.pending:
@@ -147,48 +148,49 @@ class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
     """The engine answered a request with `NoEngine`."""
 
 
-class _RequestPool(Generic[Thing]):
-    """Sends requests to an engine in `at_once` threads, each with its own connections."""
+class _RequestPool(Generic[Item]):
+    """Sends requests to an engine in up to `max_threads` threads, with a new connection for each request."""
 
     def __init__(
-        self, place: EngineAddress, path: str, body: Callable[[Thing], bytes], at_once: int
+        self, address: EngineAddress, path: str, body: Callable[[Item], bytes], max_threads: int
     ) -> None:
-        self.pending: dict[int, Thing] = {}
-        """Things whose answers haven't been delivered yet, by number."""
-        self._place = place
+        self.pending: dict[int, Item] = {}
+        """Items whose answers haven't been delivered yet, by number."""
+        self._address = address
         self._path = path
         self._body = body
-        self._at_once = at_once
+        self._max_threads = max_threads
         self._numbers = count()
-        self._queued: queue.SimpleQueue[tuple[int, Thing] | None] = queue.SimpleQueue()
+        self._queued: queue.SimpleQueue[tuple[int, Item] | None] = queue.SimpleQueue()
         self._answered: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._answers: dict[int, Any] = {}
         self._connections: set[Connection] = set()
         self._stopped = threading.Event()
 
-    def add(self, thing: Thing) -> None:
-        """Queue a request for a thing. The next free thread will send it."""
+    def add(self, item: Item) -> None:
+        """Queue a request for an item. The next free thread will send it."""
         number = next(self._numbers)
-        self.pending[number] = thing
-        self._queued.put((number, thing))
-        if number < self._at_once:  # start a thread with each of the first requests
+        self.pending[number] = item
+        self._queued.put((number, item))
+        # Start the threads lazily, one for each of the first requests.
+        if number < self._max_threads:
             threading.Thread(target=self._work, daemon=True).start()
 
     def has_answers(self) -> bool:
         return not self._answered.empty()
 
-    def deliver(self, on_answer: Callable[[Thing, Any], object], *, in_order: bool) -> None:
-        """Wait for an answer, then call `on_answer` for every answer that can be delivered.
+    def deliver(self, on_answer: Callable[[Item, Any], object], *, in_order: bool) -> None:
+        """Wait for one more answer, then call `on_answer` for every answer that can be delivered by now.
 
-        If `in_order`, an answer can only be delivered after those to all earlier things. An answer that is an
-        error is raised, with `_EngineGone` for `NoEngine`.
+        If `in_order`, an answer waits until all earlier items have theirs. If an answer is an error, it's
+        raised. Raises `_EngineGone` if the engine stopped.
         """
         number, answer = self._answered.get()
         self._answers[number] = answer
         while self._answers:
             next_number = min(self.pending if in_order else self._answers)
             if next_number not in self._answers:
-                return
+                return  # an earlier item's answer hasn't arrived yet
             answer = self._answers.pop(next_number)
             if isinstance(answer, NoEngine):
                 raise _EngineGone
@@ -201,22 +203,22 @@ class _RequestPool(Generic[Thing]):
         self._stopped.set()
         for connection in list(self._connections):
             connection.abort()
-        for _ in range(self._at_once):
-            self._queued.put(None)
+        for _ in range(self._max_threads):
+            self._queued.put(None)  # ends a thread
 
     def _work(self) -> None:
         """Send queued requests one by one, until `close` queues None."""
         while True:
-            item = self._queued.get()
-            if item is None:
+            numbered_item = self._queued.get()
+            if numbered_item is None:
                 return
-            number, thing = item
-            self._answered.put((number, self._answer(thing)))
+            number, item = numbered_item
+            self._answered.put((number, self._answer(item)))
 
-    def _answer(self, thing: Thing) -> Any:  # noqa: ANN401 - any JSON
-        """Return the answer for a thing, or the error to raise in the caller's thread."""
+    def _answer(self, item: Item) -> Any:  # noqa: ANN401 - any JSON
+        """Return an item's answer, or the error to raise in the caller's thread."""
         try:
-            send = partial(self._send, self._body(thing))
+            send = partial(self._send, self._body(item))
             return self._send_patiently(send)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             if isinstance(error, NoEngine):
@@ -233,11 +235,11 @@ class _RequestPool(Generic[Thing]):
         return _retry_while_busy(send, self._stopped)
 
     def _send(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
-        """Send a request, and return its answer, or raise `NoEngine` if the engine is gone.
+        """Send a request, and return its answer. Raises `NoEngine` if the engine is gone.
 
-        After `close`, the answer is `NoEngine`.
+        Once requests have been stopped, it returns a `NoEngine` instead of sending anything.
         """
-        with Connection(self._place) as connection:
+        with Connection(self._address) as connection:
             self._connections.add(connection)
             try:
                 if self._stopped.is_set():
@@ -250,11 +252,12 @@ class _RequestPool(Generic[Thing]):
 def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:  # noqa: ANN401 - any JSON
     """Call `send` until the engine is no longer busy, for at most a minute.
 
-    Don't wait between the calls once `stopped` is set.
+    Setting `stopped` ends a pause between two calls.
     """
-    from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
+    from judgekit.providers import retrying  # noqa: PLC0415 - imported lazily, because it's rarely needed
 
     def is_still_busy(failure: Exception, _: int) -> bool:
+        # An engine that is stopping suggests no retry, so its `retry_after` is 0.
         return isinstance(failure, EngineBusy) and failure.retry_after > 0
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)

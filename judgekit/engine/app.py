@@ -118,7 +118,7 @@ class RequestBody(CallerBody):
     request: JudgeRequest = Field(default=AS_CONFIGURED, alias="wish")
 
     def judge_request(self) -> JudgeRequest:
-        """Return the request, with a relative rubric path resolved against the caller's folder."""
+        """Return the judge request, with a relative rubric path resolved against the caller's folder."""
         rubric = self.request.rubric
         if rubric is None:
             return self.request
@@ -173,13 +173,13 @@ class GateBody(CallerBody):
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
-    """Build the engine's ASGI application, which requires clients to send `token` unless it's empty."""
+    """Build the engine's ASGI application. If `token` isn't empty, clients have to send it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
     report_errors(app, log)
 
     def find_holder(bearer: str) -> str | None:
-        """Return "" for the engine's token, which has no named holder, or None for any other token."""
+        """Return "" as the unnamed holder of the engine's token. Return None if `bearer` is another token."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None
@@ -187,7 +187,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     if token:
         admission = AdmissionMiddleware(app, log, find_holder)
     else:
-        admission = AdmissionMiddleware(app, log)
+        admission = AdmissionMiddleware(app, log)  # admits everybody
     app.state.service = service
     app.state.admission = admission
     return admission
@@ -195,7 +195,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, object]:
-    """Report the engine's state: version, process, readiness, requests, memory."""
+    """Report the engine's version, process, readiness, requests and memory."""
     service = request.app.state.service
     admission = request.app.state.admission
     # `service.ready` is also set after a failure.
@@ -207,9 +207,9 @@ async def health(request: Request) -> dict[str, object]:
         "since": service.since.isoformat(timespec="seconds"),
         "ready": is_ready,
         "failure": service.failure or None,
-        "leaving": admission.leaving,
-        "requests": admission.requests,
-        "waiting": admission.inside.total(),
+        "leaving": admission.is_shutting_down,
+        "requests": admission.request_count,
+        "waiting": admission.active_requests.total(),
         "rss_bytes": rss_bytes(),
     }
 
@@ -228,8 +228,8 @@ async def judge(request: Request, body: JudgeBody) -> Response:
     service: Service = request.app.state.service
 
     async def work() -> bytes:
-        judge = await service.judge(body.folder, body.judge_request())
-        verdict = await service.judged(judge, body.document.document())
+        judge = await service.get_judge(body.folder, body.judge_request())
+        verdict = await service.run_judge(judge, body.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
 
     return await run_and_answer(request, body, work)
@@ -242,8 +242,8 @@ async def compare(request: Request, body: CompareBody) -> Response:
 
     async def work() -> bytes:
         texts = body.comparison.comparison()
-        judge = await service.comparison_judge(texts, body.folder, body.judge_request())
-        comparison = await service.judged(judge, texts)
+        judge = await service.get_comparison_judge(texts, body.folder, body.judge_request())
+        comparison = await service.run_judge(judge, texts)
         return comparison.model_dump_json(by_alias=True).encode()
 
     return await run_and_answer(request, body, work)
@@ -280,7 +280,7 @@ async def select(request: Request, body: SelectBody) -> Response:
 
 
 def _judge_candidates(body: SelectBody) -> bytes:
-    """Let models choose candidates, and return the chosen ones as JSON, by index."""
+    """Let models choose among the search results, and return the indexes of those chosen as JSON."""
     candidates = _make_candidates(body.candidates)
     payload = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
@@ -288,11 +288,11 @@ def _judge_candidates(body: SelectBody) -> bytes:
     if isinstance(choice, str):  # the reason why no model could choose
         return _json({"nobody": choice})
 
-    # Find indexes by identity, because two candidates can be equal.
-    indexes = {id(candidate): index for index, candidate in enumerate(candidates)}
+    # Look up indexes by identity, because two candidates can be equal.
+    index_by_id = {id(candidate): index for index, candidate in enumerate(candidates)}
     answer: dict[str, Any] = {
-        "kept": [indexes[id(candidate)] for candidate in choice.kept],
-        "undecided": [indexes[id(candidate)] for candidate in choice.undecided],
+        "kept": [index_by_id[id(candidate)] for candidate in choice.kept],
+        "undecided": [index_by_id[id(candidate)] for candidate in choice.undecided],
         "degraded": choice.selection.degraded,
         "only_drops": choice.only_drops,
     }
@@ -303,12 +303,12 @@ def _judge_candidates(body: SelectBody) -> bytes:
 
 
 def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
-    """Build the candidates of a request."""
+    """Build the candidates that a request describes."""
     candidates = []
     for body in bodies:
         fields = body.model_dump(exclude={"text"})
         fields["tags"] = tuple(body.tags)
-        # Models aren't shown the time of the last change.
+        # The request doesn't contain the time of the last change, because models aren't shown it.
         candidate = Candidate(**fields, updated=0.0)
         candidate.text = body.text
         candidates.append(candidate)
@@ -319,15 +319,15 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
 async def gate(request: Request, body: GateBody) -> Response:
     """Judge the changed files in a push, and stream events as lines of JSON.
 
-    A file's event is sent once its verdict is in the ledger. The last event is "end" or "error".
+    A file's "passed" event follows once its verdict is in the ledger. The last event is "end" or "error".
     """
     service: Service = request.app.state.service
-    await service.usable()
+    await service.wait_until_ready()
     loop = asyncio.get_running_loop()
     events = Events()
 
     def send_event(name: str, fields: Mapping[str, Any]) -> None:
-        """Queue an event from the thread that judges."""
+        """Queue an event. Called in the thread that judges."""
         loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
     async def yield_lines() -> AsyncIterator[bytes]:
@@ -335,7 +335,7 @@ async def gate(request: Request, body: GateBody) -> Response:
         work = partial(_judge_push, body, send_event)
         with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
-        task.add_done_callback(lambda _: events.put_nowait(None))
+        task.add_done_callback(lambda _: events.put_nowait(None))  # ends the stream
         try:
             while True:
                 event = await _next_event(events)
@@ -349,7 +349,7 @@ async def gate(request: Request, body: GateBody) -> Response:
 
 
 def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], None]) -> None:
-    """Judge a push and send an event for each file, then "end" or "error"."""
+    """Judge a push. Sends events for each file, and finally an "end" or "error" event."""
     on_verdict = partial(send_event, "passed")
     on_start = partial(send_event, "begin")
     run = Run(body.mode, on_verdict, on_start, body.run)
@@ -363,23 +363,24 @@ def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], N
 
 
 async def _next_event(events: Events) -> dict[str, Any] | None:
-    """Wait for the next event, or None after the last one."""
+    """Return the next event, or None after the last one. While there's none, return "alive" regularly."""
     try:
         return await asyncio.wait_for(events.get(), ALIVE_SECONDS)
     except TimeoutError:
-        return {"event": "alive"}  # otherwise the client would think that the engine hangs
+        # Without any events, the client would assume that the engine hangs.
+        return {"event": "alive"}
 
 
 async def run_and_answer(
     request: Request, body: CallerBody, work: Callable[[], Awaitable[bytes]]
 ) -> Response:
-    """Run `work` once the engine is ready, and answer with the JSON that it returns.
+    """Run `work` once the engine is ready, and respond with the JSON that `work` returns.
 
-    `work` is cancelled if the client disconnects.
+    If the client disconnects, `work` is cancelled.
     """
 
     async def work_once_ready() -> bytes:
-        await request.app.state.service.usable()
+        await request.app.state.service.wait_until_ready()
         with on_behalf_of(body):
             return await work()
 
@@ -404,14 +405,14 @@ async def run_and_answer(
 async def _answer_in_thread(
     request: Request, body: CallerBody, work: Callable[[], bytes]
 ) -> Response:
-    """Run `work` in a thread that calls models through the engine's gateway, and answer with its JSON."""
+    """Run `work` in a thread, and respond with the JSON that it returns. It uses the engine's gateway."""
     gateway = request.app.state.service.gateway
     return await run_and_answer(request, body, lambda: in_thread(gateway, work))
 
 
 @contextmanager
 def on_behalf_of(body: CallerBody) -> Iterator[None]:
-    """Use the caller's environment variables, and count calls to models as the caller's, in this context."""
+    """Use the caller's environment variables in this block, and attribute calls to models to the caller."""
     token = caller.set(body.client)
     try:
         with OverrideEnviron(body.environ):
@@ -434,7 +435,7 @@ _EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
 
 def report_errors(app: FastAPI, log: Log) -> None:
-    """Make an application answer every error with a JSON description, and log unexpected errors."""
+    """Make an application respond to every error with JSON, and log unexpected errors."""
 
     async def respond(_: Request, error: Exception) -> Response:
         if not isinstance(error, _EXPECTED):
@@ -446,7 +447,7 @@ def report_errors(app: FastAPI, log: Log) -> None:
 
 
 def answer_to(error: Exception) -> Response:
-    """Build the HTTP response for an error: its name, its message, and an exit code for the client."""
+    """Build the HTTP response for an error, with its name, message, and an exit code for the client."""
     headers: dict[str, str] = {}
     if isinstance(error, JudgekitError):
         wire_name = error.wire_name
@@ -478,17 +479,19 @@ def answer_to(error: Exception) -> Response:
 
 
 def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
-    """Return the error name for an invalid request, and a message such as `document.files.0.path: …`."""
-    # `problem` needs the data to tell keys from type names in an error's location. For the query and headers,
-    # whose data isn't available here, a dictionary of the reported keys is enough.
-    fields: dict[Any, Any] = {}
+    """Return an invalid request's error name, and a message such as `document.files.0.path: …`."""
+    # An error's location contains both keys and type names, and `problem` needs the data to tell them apart.
+    # The query's and the headers' data isn't available here, so pass dictionaries with the reported keys.
+    data_by_part: dict[Any, Any] = {}
     for detail in error.errors():
         part, *keys = detail["loc"]  # such as body, document, files, 0, path
-        fields[part] = dict.fromkeys(keys)
-    fields["body"] = error.body
-    first = problem(error.errors(), fields)
-    keys_in_part = first.location[1:]
+        data_by_part[part] = dict.fromkeys(keys)
+    data_by_part["body"] = error.body
+
+    first_problem = problem(error.errors(), data_by_part)
+    _, *keys_in_part = first_problem.location
     key = ".".join(str(key) for key in keys_in_part) or _NO_BODY
+
     is_too_long = error.errors()[0]["type"].endswith("too_long")
     wire_name = "size" if is_too_long else InputError.wire_name
-    return wire_name, f"{key}: {first.text}"
+    return wire_name, f"{key}: {first_problem.text}"

@@ -114,18 +114,17 @@ class EngineAddress:
         self.code = code
         self.stem = stem = os.path.join(folder, f"engine-{compat_key}-{code}")
         self.socket = f"{stem}.sock"
-        self.address_file = (
-            f"{stem}.port"  # holds its port and token, on systems without Unix sockets
-        )
-        self.lock = f"{stem}.lock"  # held as long as it takes new work; contains its process id
+        # On systems without Unix sockets, this file contains the port and token.
+        self.address_file = f"{stem}.port"
+        # Contains the engine's process id. It's locked as long as the engine accepts requests.
+        self.lock = f"{stem}.lock"
         self.log = f"{stem}.log"
-        self.tried = (
-            f"{stem}.tried"  # exists from a start without a waiting caller until an engine listens
-        )
+        # Created when an engine is started for later calls, and removed once an engine listens.
+        self.tried = f"{stem}.tried"
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Find the address for the caller's engine, in the first suitable folder that's private to this user.
+    """Find the address of this user's engine: the first folder that's private, and short enough for a socket.
 
     Returns None if there's no such folder. If `make`, missing folders are created.
     """
@@ -152,7 +151,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
 
 
 def _identify_code() -> str:
-    """Return a fingerprint of judgekit's code, so that an engine running different code isn't used.
+    """Return a fingerprint of judgekit's code. An engine is only used if its fingerprint is the same.
 
     It's made from the version, the folder and, in a checkout, the state of the source files.
     """
@@ -167,7 +166,7 @@ def _identify_code() -> str:
 
 
 def _list_folders(environ: Mapping[str, str]) -> list[str]:
-    """List the folders that can contain an engine's socket, best first, whether they exist or not."""
+    """List the folders that could contain an engine's socket, best first. They may not exist."""
     folders = []
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and private(runtime):
@@ -176,7 +175,7 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
     if os.name == "nt":
         return folders
 
-    # Add folders with short paths, in case those above are too long for a socket.
+    # Also add folders with short paths, in case the paths above are too long for a socket.
     name = f"judgekit-{os.getuid()}"
     temporary = environ.get("TMPDIR", "")
     if os.path.isabs(temporary):
@@ -186,26 +185,26 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
 
 
 def private(folder: str) -> bool:
-    """Whether `folder` belongs to this user, is closed to all others, and isn't a link."""
+    """Whether `folder` is a real folder, not a link, that only this user can access."""
     try:
         state = os.lstat(folder)
     except OSError:
         return False
     if not stat.S_ISDIR(state.st_mode):
         return False
-    if os.name == "nt":
+    if os.name == "nt":  # Windows has no such permissions
         return True
     is_open_to_others = state.st_mode & 0o077 != 0
     return state.st_uid == os.getuid() and not is_open_to_others
 
 
 def _stamp_sources(package: str) -> str:
-    """Return the number, total size and newest modification time of a package's source files."""
+    """Return the count, total size and newest modification time of a package's source files."""
     count = 0
     size = 0
     newest_ns = 0
     for folder, subfolders, names in os.walk(package):
-        # `os.walk` doesn't enter folders removed from this list.
+        # Removing folders from this list keeps `os.walk` from entering them.
         subfolders[:] = [name for name in subfolders if "." not in name and name != "__pycache__"]
         for name in names:
             if name.endswith(".py"):
@@ -229,40 +228,43 @@ class Response:
 
 
 class Connection:
-    """A connection to the engine at `place` for one request; closing it cancels that request.
+    """A connection to the engine at `address` for one request. Closing it cancels the request.
 
     After every `LOOK_SECONDS` of silence the engine's health is checked. Raises `NoEngine` if none is
     running.
     """
 
-    def __init__(self, place: EngineAddress | None = None) -> None:
-        """Connect to the engine at `place`, by default the caller's."""
-        place = place or find()
-        if place is None:
+    def __init__(self, address: EngineAddress | None = None) -> None:
+        """Connect to the engine at `address`, by default this user's.
+
+        Raises `NoEngine` if that fails, or if another user could be listening there.
+        """
+        address = address or find()
+        if address is None:
             raise NoEngine("no private folder for the engine's socket")
-        problem = f"no engine at {place.socket}"
-        if not private(place.folder):
+        problem = f"no engine at {address.socket}"
+        if not private(address.folder):
             raise NoEngine(f"{problem} (its folder is not private)")
-        self.place = place
+        self.address = address
         self._token = ""
 
-        # Without Unix sockets, as on Windows, the engine's port and token are in the address file.
-        is_unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.address_file)
+        # On systems without Unix sockets, the address file contains the engine's TCP port and token.
+        is_unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(address.address_file)
         family = _socket.AF_UNIX if is_unix else _socket.AF_INET
         self._socket = _socket.socket(family, _socket.SOCK_STREAM)
         try:
             self._socket.settimeout(CONNECT_SECONDS)
             if is_unix:
-                self._socket.connect(place.socket)
+                self._socket.connect(address.socket)
             else:
-                with open(place.address_file, encoding="ascii", newline="\n") as file:
+                with open(address.address_file, encoding="ascii", newline="\n") as file:
                     port, self._token = file.read().split()
                 self._socket.connect(("127.0.0.1", int(port)))
         except (OSError, ValueError) as error:
             self.close()
             raise NoEngine(f"{problem} ({type(error).__name__})") from None
 
-        if is_unix and not ours(self._socket):
+        if is_unix and not is_own_process(self._socket):
             self.close()
             raise NoEngine(f"{problem} (another user's process answers there)")
 
@@ -270,7 +272,7 @@ class Connection:
         self._socket.close()
 
     def abort(self) -> None:
-        """Abort a request that another thread is waiting for, which makes it raise `EngineLost`."""
+        """Abort the request. A thread that waits for the response gets an `EngineLost`."""
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)
         except OSError:  # the engine has already closed the connection
@@ -283,13 +285,13 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Send a request, and return the response once its status and headers have arrived.
+        """Send a request, and return the response once its headers have arrived. Its body is read later.
 
-        The response reads its body later. Raises `EngineBusy` if the engine is too busy or stopping, and
-        `EngineLost` if no HTTP response arrives within `seconds`.
+        Raises `EngineBusy` if the engine is too busy or stopping. Raises `EngineLost` if no HTTP response
+        arrives within `seconds`.
         """
         deadline = time.monotonic() + seconds
-        # Check the engine's health after this much silence, unless this is a health check.
+        # After this many seconds without data, check the engine's health, unless this is the health check.
         silence_s = seconds if path == _HEALTH else LOOK_SECONDS
         try:
             self._socket.settimeout(max(0.001, seconds))
@@ -331,7 +333,7 @@ class Connection:
     def _yield_body(
         self, chunk: bytes, length: int | None, deadline: float, silence_s: float
     ) -> Iterator[bytes]:
-        """Yield a body in chunks as they arrive, starting with `chunk`, which has already arrived.
+        """Yield a response body in chunks. The first `chunk` arrived along with the headers.
 
         If `length` is None, the body ends when the engine closes the connection. Raises `EngineLost` if the
         body is too long or ends too early.
@@ -354,7 +356,8 @@ class Connection:
     def _receive(self, deadline: float, silence_s: float) -> bytes:
         """Return the next bytes from the engine, or b"" if the engine closed the connection.
 
-        Raises `EngineLost` at the deadline, or if the engine is unhealthy after `silence_s` of silence.
+        If nothing arrives for `silence_s` seconds, check the engine's health, and wait again while it's
+        healthy. Raises `EngineLost` if it isn't, or at the deadline.
         """
         while True:
             remaining_s = deadline - time.monotonic()
@@ -371,8 +374,8 @@ class Connection:
             if remaining_s <= 0:
                 break
             try:
-                health(self.place, min(remaining_s, HEALTH_SECONDS))
-            except EngineBusy:  # also healthy
+                health(self.address, min(remaining_s, HEALTH_SECONDS))
+            except EngineBusy:  # a busy engine is healthy
                 continue
             except NoEngine:
                 break
@@ -380,7 +383,7 @@ class Connection:
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Parse the head of a response into its status and its headers, with names in lower case.
+    """Parse a response head. Returns the status and the headers by lower-case name.
 
     Raises `EngineLost` if it isn't HTTP.
     """
@@ -390,8 +393,8 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
 
-    version_and_status = status_line[: len("HTTP/1.1 200")]  # without the reason phrase
-    version, _, status = version_and_status.partition(" ")
+    # The status line is "HTTP/1.1 200 OK".
+    version, _, status = status_line[: len("HTTP/1.1 200")].partition(" ")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)
     length = headers.get("content-length", "")
@@ -405,7 +408,7 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
 
     Its `retry_after` is 0 if the response doesn't suggest a retry.
     """
-    # Cut the message out of the JSON, because importing a JSON parser would slow down the prompt hook.
+    # Extract the message by hand, because importing a JSON parser would slow down the prompt hook.
     _, _, after_key = response.read().partition(b'"message": "')
     raw_message, _, _ = after_key.partition(b'"')
     message = raw_message.decode(errors="replace")
@@ -417,13 +420,15 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
     return EngineBusy(message or "it is too busy, or stopping", retry_after)
 
 
-def ours(connection: _socket.socket) -> bool:
-    """Whether the process at the other end of a Unix socket belongs to this user, as far as is known."""
-    # Both systems return a struct of 4-byte fields, the second of which is the user id.
+def is_own_process(connection: _socket.socket) -> bool:
+    """Whether the process at the other end of a Unix socket belongs to this user. True if that's unknown."""
+    # Both systems return a struct of 4-byte integers, in which the user id comes second.
     try:
-        if sys.platform == "linux":  # pid, uid, gid
+        if sys.platform == "linux":  # struct ucred: pid, uid, gid
             credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-        elif sys.platform == "darwin":  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
+        elif (
+            sys.platform == "darwin"
+        ):  # struct xucred (SOL_LOCAL, LOCAL_PEERCRED): version, uid, groups
             credentials = connection.getsockopt(0, 1, 76)
         else:
             return True  # the folder's permissions protect the socket
@@ -433,30 +438,32 @@ def ours(connection: _socket.socket) -> bool:
     return user == os.getuid()
 
 
-def health(place: EngineAddress | None, seconds: float) -> bytes:
-    """Ask the engine at `place`, by default the caller's, for its state, and return it as JSON.
+def health(address: EngineAddress | None, seconds: float) -> bytes:
+    """Query the state of the engine at `address`, by default this user's, and return it as JSON.
 
     Raises `NoEngine` if the engine doesn't answer within `seconds`.
     """
-    with Connection(place) as connection:
+    with Connection(address) as connection:
         return connection.ask("GET", _HEALTH, seconds=seconds).read()
 
 
-def start(place: EngineAddress | None) -> int | None:
+def start(address: EngineAddress | None) -> int | None:
     """Start an engine that outlives this process.
 
-    Returns the process id of the child process that starts the engine, and ends once the engine listens or
-    has failed. Returns None if that process can't be started.
+    A child process, the starter, forks the engine, and exits once the engine listens or has failed. Returns
+    the starter's process id, or None if it can't be started.
     """
-    if place is None or not sys.executable:
+    if address is None or not sys.executable:
         return None
 
     environ = {}
     for name, value in environment.environ().items():
         if name in (*_INHERITED, *SHARED):
             environ[name] = value
-    environ.setdefault("MALLOC_ARENA_MAX", "2")  # else glibc reserves memory for every thread
-    command = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
+    environ.setdefault("MALLOC_ARENA_MAX", "2")  # otherwise glibc reserves memory for every thread
+    command = programs.python(
+        "judgekit.engine.server", address.folder, address.compat_key, address.code
+    )
     try:
         if os.name == "nt":
             return _spawn_on_windows(command, environ)
@@ -470,7 +477,7 @@ def start(place: EngineAddress | None) -> int | None:
 
 def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
     """Start a process that outlives this one, and return its id. Raises `OSError`."""
-    import subprocess  # noqa: PLC0415 - not needed elsewhere
+    import subprocess  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
     null_stream = subprocess.DEVNULL
@@ -485,18 +492,19 @@ def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
 
 
 def start_for_later() -> int | None:
-    """Start an engine without waiting for it, unless that was tried in the last ten minutes.
+    """Start an engine for later calls, without waiting until it listens.
 
-    Returns the id of the process that starts it, or None if that can't be started. Raises `NoEngine` if the
-    last try isn't listening yet.
+    Returns the process id of the starter, or None if it can't be started. Raises `NoEngine` if another engine
+    was started in the last ten minutes and isn't listening yet.
     """
-    place = find(make=True)
-    if place is None:
+    address = find(make=True)
+    if address is None:
         return None
 
-    # The file `tried` was last touched by the previous try. An engine removes it once it listens.
+    # Each try touches the file `tried`, and an engine removes it once it listens. So if it exists, its age
+    # tells when the last try was made.
     try:
-        age = abs(time.time() - os.stat(place.tried).st_mtime)  # the clock may have been set back
+        age = abs(time.time() - os.stat(address.tried).st_mtime)  # the clock may have been set back
     except OSError:
         age = float("inf")
     if age < VAIN_SECONDS:
@@ -504,27 +512,27 @@ def start_for_later() -> int | None:
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
 
     try:
-        os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
-        os.utime(place.tried)
+        os.close(os.open(address.tried, os.O_WRONLY | os.O_CREAT, 0o600))
+        os.utime(address.tried)
     except OSError:  # for example, a full disk, with which the engine couldn't listen, either
         return None
-    return start(place)
+    return start(address)
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
-    """Connect to the engine, starting one first if none is running.
+    """Connect to this user's engine. Start one first if none is running.
 
-    Raises `NoEngine` if it can't start, or doesn't listen within `seconds`.
+    Raises `NoEngine` if the engine can't start, or doesn't listen within `seconds`.
     """
-    engine_address = find()
+    address = find()
     deadline = time.monotonic() + seconds
     starter: int | None = None
-    # A starter exits with `TAKEN` if another engine is at this address. It has to be started again, because
-    # that engine may be leaving. As the initial value, `TAKEN` starts the first one.
+    # A starter exits with `TAKEN` if the address has an engine. That engine may be shutting down, so start
+    # another one. The initial `TAKEN` makes the loop start the first one.
     exit_code: int | None = TAKEN
     while True:
         try:
-            return Connection(engine_address)
+            return Connection(address)
         except NoEngine as error:
             has_failed = exit_code not in (None, TAKEN)
             if has_failed or time.monotonic() > deadline:
@@ -532,16 +540,16 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
 
         if exit_code == TAKEN:
             if starter is None:
-                engine_address = find(make=True)
+                address = find(make=True)
             else:
                 time.sleep(_TAKEN_POLL)
-            starter = start(engine_address)
+            starter = start(address)
         time.sleep(_POLL)
         exit_code = 1 if starter is None else _poll_exit_code(starter)
 
 
 def _poll_exit_code(process: int) -> int | None:
-    """Return a child process's exit code, or None while it's running. On Windows that's always None."""
+    """Return a child process's exit code, or None while it's running. Always returns None on Windows."""
     if os.name == "nt":
         return None
     try:
@@ -566,11 +574,11 @@ def call(
 ) -> Value:
     """Run an operation on the engine, and return the result of `read(response)`.
 
-    If there's no engine, or `use` is False, do the work in this process: return the result of `locally`.
-    `warn` is called with the reason, unless the engine is switched off.
+    If there's no engine or `use` is False, call `locally` instead, which does the work in this process.
+    `warn` is called with the reason, unless the engine is switched off. `begin` connects to the engine.
     """
     try:
-        if not use or not wanted():
+        if not use or not is_enabled():
             raise EngineOff("no engine is wanted")
         with begin() as connection:
             response = connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds)
@@ -586,7 +594,7 @@ def call(
 def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
     """Build the fields that every request to the engine contains, such as the caller's environment.
 
-    Git's variables (`GIT_…`) are only included if `git`.
+    Variables that start with `GIT_` are only included if `git`.
     """
     variables = {}
     for name, value in environment.environ().items():
@@ -600,8 +608,8 @@ def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str,
     }
 
 
-def wanted() -> bool:
-    """Whether the environment variables allow the use of an engine."""
+def is_enabled() -> bool:
+    """Whether environment variables allow using an engine."""
     environ = environment.environ()
     # Recording, replaying and verbose output only work in the caller's process.
     for name in ("JUDGEKIT_REPLAY", "JUDGEKIT_RECORD", "JUDGEKIT_VERBOSE"):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 SECONDS = (
-    10.0  # of a judge: a local server may have come up; files and variables are always looked at
+    10.0  # for which a judge can be reused; after that, a local model server may have been started
 )
 _CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 _CONFIG_FOLDERS = ("rubrics", "providers", "calibrations")
@@ -61,17 +61,17 @@ class Service:
 
     def __init__(self, stop: Callable[[float], None] = lambda _: None) -> None:
         self.stop = stop
-        self.ready = asyncio.Event()  # or failed
+        self.ready = asyncio.Event()  # also set if `prepare` failed
         self.failure = ""
         self.gateway: Gateway = open_gateway({})
-        self.kept: dict[object, tuple[asyncio.Task[Any], float]] = {}
+        self.cached_judges: dict[object, tuple[asyncio.Task[Any], float]] = {}
         self._paces: dict[tuple[object, ...], Pace] = {}
         self.since = datetime.now(UTC)
 
     async def prepare(self) -> None:
-        """Load everything that judging needs, and set `ready`.
+        """Load everything that judging needs, then set `ready`. Doesn't raise.
 
-        Doesn't raise. After a failure, `ready` is set, too, and `failure` contains the reason.
+        After a failure, `ready` is set, too, and `failure` contains the reason.
         """
         try:
             await litellm.loaded()
@@ -79,26 +79,29 @@ class Service:
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
 
-        # Preload this for the first judging. If it fails here, judging will fail, too, and report it.
+        # Preload this for the first request. Ignore a failure here, because that request will report it.
         with suppress(Exception):
             await asyncio.to_thread(secret_search.load_format_rules)
 
-    async def usable(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until everything is loaded. Raises `NotReady` if that failed."""
         await self.ready.wait()
         if self.failure:
             raise NotReady(f"not ready: {self.failure}")
 
-    async def judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
-        """Return a judge for the current caller's environment. Raises `ConfigError` or `UsageError`."""
+    async def get_judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
+        """Return a judge that uses the caller's environment. Raises `ConfigError` or `UsageError`."""
         make = partial(service.document_judge, self.gateway, project, request)
         judge, _ = await self._make_or_reuse(make, project, request)
         return judge
 
-    async def comparison_judge(
+    async def get_comparison_judge(
         self, texts: ComparisonInput, project: Path | None, request: JudgeRequest
     ) -> PairJudge | RankingJudge:
-        """Return a judge that compares as many texts as in `texts`. Raises `ConfigError` or `UsageError`."""
+        """Return a judge for a comparison with as many texts as this one.
+
+        Raises `ConfigError` or `UsageError`.
+        """
         make = partial(service.comparison_judge, self.gateway, texts, project, request)
         text_counts = (len(texts.files), len(texts.distinct))
         return await self._make_or_reuse(make, project, request, *text_counts)
@@ -110,10 +113,10 @@ class Service:
         request: JudgeRequest,
         *text_counts: int,
     ) -> Value:
-        """Return a judge built by `make`, or reuse one that was built in the last `SECONDS`.
+        """Return a judge built by `make`, or reuse a recent one for the same configuration.
 
-        It's reused if project, request, text counts, environment variables and configuration files are the
-        same.
+        A judge can be reused for `SECONDS` seconds, as long as the project, request, text counts, environment
+        variables and configuration files are the same.
         """
         variables = frozenset(
             (name, value)
@@ -123,26 +126,27 @@ class Service:
         key = (project, request, variables, _fingerprint_config(project, request), text_counts)
         now = time.monotonic()
         self._drop_unusable(key, now)
-        if key not in self.kept:
+        if key not in self.cached_judges:
             # `make` blocks, because it reads files and asks local servers for their models.
-            self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
-        task, _ = self.kept[key]
-        # Don't cancel the task along with this caller, because other callers may be waiting for it.
+            self.cached_judges[key] = asyncio.create_task(asyncio.to_thread(make)), now
+        task, _ = self.cached_judges[key]
+        # If this caller is cancelled, the task goes on, because other callers may be waiting for it.
         judge: Value = await asyncio.shield(task)
         return judge
 
     def _drop_unusable(self, key: object, now: float) -> None:
-        """Drop all judges that are too old, and the one for `key` if building it failed."""
-        for old_key, (task, made_at) in list(self.kept.items()):
+        """Drop all judges that are too old, and also the judge for `key` if building it failed."""
+        for old_key, (task, made_at) in list(self.cached_judges.items()):
             has_failed = task.done() and (task.cancelled() or task.exception() is not None)
             is_old = now - made_at > SECONDS
             if is_old or (has_failed and old_key == key):
-                del self.kept[old_key]  # along with any API keys in the environment
+                # This also forgets the API keys that the key's environment variables may contain.
+                del self.cached_judges[old_key]
 
-    async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
+    async def run_judge(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Judge a subject, and return its record, such as a verdict.
 
-        If one of the judge's providers limits concurrency, clients take turns.
+        If one of the judge's providers limits concurrency, clients take turns within that limit.
         """
         limit = service.max_concurrency(judge, _UNBOUNDED)
         if limit == _UNBOUNDED:
@@ -151,7 +155,7 @@ class Service:
         providers = set()
         for models in judge.models_by_tier.values():
             providers |= {(model.profile.provider, model.api_base or "") for model in models}
-        # Judges with the same limit and providers share a pace.
+        # A `Pace` limits concurrent judgings. Judges with the same limit and providers share one.
         key = (limit, *sorted(providers))
         if key not in self._paces:
             self._paces[key] = Pace(limit)
@@ -160,11 +164,12 @@ class Service:
 
 
 def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozenset[object]:
-    """Return a value that changes whenever a file that configures the judge is added, removed or edited."""
+    """Return a value that changes whenever a configuration file of the judge is added, removed or edited."""
     paths = {str(file) for file in settings.sources(project)}
     rubric = request.rubric
-    if rubric is not None and rubric.endswith((".yaml", ".yml")):
+    if rubric is not None and rubric.endswith((".yaml", ".yml")):  # a file, not a rubric id
         paths.add(rubric)
+
     folders = [environment.config_home()]
     if project:
         folders.append(os.path.join(project, ".judgekit"))
@@ -174,8 +179,8 @@ def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozense
 
 
 def _list_config_files(folder: str) -> set[str]:
-    """List the configuration files in a folder and in its subfolders for rubrics and so on."""
-    # This must be fast, because it runs for every request. So paths are `str`.
+    """List the configuration files in a folder and in its subfolders, such as `rubrics`."""
+    # This runs for every request, so it uses `str`, which is faster than `Path`.
     paths = set()
     for name in _list_names(folder):
         if name.endswith(_CONFIG_ENDINGS):
@@ -196,12 +201,12 @@ def _list_names(folder: str) -> list[str]:
 
 
 def rss_bytes() -> int:
-    """Return this process's memory in bytes: on macOS its peak, on Windows 0."""
+    """Return this process's resident memory in bytes. On macOS it's the peak, and on Windows 0."""
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
         _, resident_pages, *_ = file.read().split()
         return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
     with suppress(ImportError):
-        import resource  # noqa: PLC0415 - not on Windows
+        import resource  # noqa: PLC0415 - doesn't exist on Windows
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return usage.ru_maxrss  # in bytes on macOS, which is the only other system
@@ -209,22 +214,22 @@ def rss_bytes() -> int:
 
 
 class ThreadGateway:
-    """Lends an event loop's gateway to code in another thread. `take_back` cancels the calls of that code."""
+    """Lends an event loop's gateway to code in another thread, until `stop_lending` is called."""
 
     def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
         self._gateway = gateway
         self._loop = loop
         self._calls: set[Future[Reply]] = set()
-        self._is_back = False
+        self._has_ended = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request on the event loop that owns the gateway."""
+        """Complete a request on the event loop that owns the gateway. Called in the other thread's loop."""
         call = asyncio.run_coroutine_threadsafe(
             self._gateway.complete(endpoint, request), self._loop
         )
         self._calls.add(call)
-        # Only check this now, because `take_back` can't have cancelled a call that it didn't know.
-        if self._is_back:
+        # Check after registering the call: if `stop_lending` ran before that, it missed this call.
+        if self._has_ended:
             call.cancel()
         try:
             return await asyncio.wrap_future(call)
@@ -233,17 +238,17 @@ class ThreadGateway:
 
     async def aclose(self) -> None: ...
 
-    def take_back(self) -> None:
-        """Cancel the other thread's calls, including any that it makes later."""
-        self._is_back = True
+    def stop_lending(self) -> None:
+        """Cancel the other thread's calls, including any that it starts later."""
+        self._has_ended = True
         for call in list(self._calls):
             call.cancel()
 
 
 async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
-    """Run `work` in a thread that calls models through `gateway`, and return its result.
+    """Run `work` in a thread that calls models through this event loop's `gateway`, and return its result.
 
-    If the caller is cancelled, so are the calls.
+    Cancelling the caller cancels the calls, but the thread itself can't be stopped.
     """
     loop = asyncio.get_running_loop()
     thread_gateway = ThreadGateway(gateway, loop)
@@ -252,4 +257,4 @@ async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     try:
         return await loop.run_in_executor(_threads, context.run, work)
     finally:
-        thread_gateway.take_back()
+        thread_gateway.stop_lending()

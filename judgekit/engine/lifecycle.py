@@ -59,7 +59,7 @@ class _Protocol(H11Protocol):
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
         is_unix = peer and peer.family == getattr(_socket, "AF_UNIX", None)
-        if is_unix and not client.ours(peer):
+        if is_unix and not client.is_own_process(peer):
             transport.abort()
 
 
@@ -74,13 +74,13 @@ class Engine(uvicorn.Server):
         self._engine_lock = engine_lock
         self._log = log
         self._last_request_at = time.monotonic()
-        self._requests_seen = 0
+        self._last_request_count = 0
         self._reason = "stopped by a signal"
         self._idle_limit_s = _LONGEST_SECONDS
         self._admission: AdmissionMiddleware
 
     async def live(self) -> None:
-        """Serve requests until the engine leaves."""
+        """Serve requests until the engine leaves, then close its connections."""
         lock = self._engine_lock
         service = Service(self.leave)
         self._admission = create_app(service, self._log, token=lock.token)
@@ -96,39 +96,42 @@ class Engine(uvicorn.Server):
         await service.prepare()
         if service.failure:
             self._log.add(f"not ready: {service.failure}")
-            # Leave soon, because a new engine may succeed. Touch this file, so that the prompt hook doesn't
-            # start a new engine at every prompt.
+            # Leave soon, because a new engine may succeed. Touching `tried` keeps the prompt hook from
+            # starting a new engine at every prompt.
             self._idle_limit_s = _SUCCEEDED_SECONDS
-            await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
+            await asyncio.to_thread(Path(self._engine_lock.address.tried).touch, 0o600)
             return
 
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         try:
             config = await asyncio.to_thread(configuration.load, None)
             minutes = config.engine.idle_minutes
-        except JudgekitError:  # every request will report it
+        except JudgekitError:  # a broken configuration, which every request will report
             minutes = configuration.EngineConfig().idle_minutes
         self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
-        await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED_SECONDS)
+        await asyncio.to_thread(
+            process.dismiss_others, self._engine_lock.address, _SUCCEEDED_SECONDS
+        )
 
     async def on_tick(self, counter: int) -> bool:
-        """Call `look_around` once a second. Uvicorn calls this method ten times a second."""
+        """Call `leave_if_unneeded` once a second. Uvicorn calls this method ten times a second."""
         if counter % _TICKS_BETWEEN_LOOKS == 0 and not self.should_exit:
-            self.look_around()
+            self.leave_if_unneeded()
         return await super().on_tick(counter)
 
-    def look_around(self) -> None:
-        """Leave if the engine has been idle too long, uses too much memory, or can't be found any more.
+    def leave_if_unneeded(self) -> None:
+        """Leave if the engine is idle too long, uses too much memory, or can't be found by clients any more.
 
         It never leaves while a request is running.
         """
         now = time.monotonic()
-        requests_inside = self._admission.inside.total()
-        # Also notice requests that started and ended since the last call.
-        if requests_inside or self._admission.requests != self._requests_seen:
-            self._requests_seen = self._admission.requests
+        active_count = self._admission.active_requests.total()
+        # A request may also have started and ended since the last call.
+        has_new_requests = self._admission.request_count != self._last_request_count
+        if active_count or has_new_requests:
+            self._last_request_count = self._admission.request_count
             self._last_request_at = now
-        if requests_inside:
+        if active_count:
             return
 
         memory = rss_bytes()
@@ -136,21 +139,21 @@ class Engine(uvicorn.Server):
             self._leave("idle")
         elif memory > MOST_RSS:
             self._leave(f"grown to {memory // 1_000_000} MB")
-        elif self._engine_lock.taken_away():
+        elif self._engine_lock.is_taken_away():
             self._leave("its socket is gone")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Release the lock and socket, so that another engine can start, and finish all running requests."""
-        requests = self._admission.inside.total()
-        self._log.add(f"stopping: {self._reason}; {requests} requests to finish")
-        self._admission.leaving = True
+        active_count = self._admission.active_requests.total()
+        self._log.add(f"stopping: {self._reason}; {active_count} requests to finish")
+        self._admission.is_shutting_down = True
         self._engine_lock.leave()
-        # Late clients are refused during this time, and then connect to the next engine.
+        # Refuse clients that have already found the socket, so that they connect to the next engine.
         await asyncio.sleep(_LATECOMER_SECONDS)
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:
-        """Leave now, or after the engine has been idle for `idle_seconds`."""
+        """Make the engine leave now, or once it has been idle for `idle_seconds`, if that isn't 0."""
         if idle_seconds:
             self._idle_limit_s = min(self._idle_limit_s, idle_seconds)
         else:

@@ -49,16 +49,16 @@ class Metrics:
             await self._app(scope, receive, send)
             return
 
-        status = 0  # unless there's a response
+        status = 0  # stays 0 if there's no response
 
         async def send_and_note_status(message: Message) -> None:
             nonlocal status
-            status = message.get("status", status)  # only a response's first message has one
+            status = message.get("status", status)  # only the response's first message has a status
             await send(message)
 
         with self._inside.track_inprogress():
             await self._app(scope, receive, send_and_note_status)
-        # Count by route rather than path, because strangers can request any number of paths.
+        # Count by route rather than by path, because clients could create any number of counters with paths.
         route = getattr(scope.get("route"), "path", "other")
         self._requests.labels(route, str(status)).inc()
 
@@ -67,7 +67,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def count(self, verdict: Verdict) -> None:
-        """Add a verdict to the counts of verdicts, rounds, seconds and cost."""
+        """Count a verdict, with its rounds, duration and cost."""
         rubric = f"{verdict.rubric.id}@{verdict.rubric.version}"
         self._verdicts.labels(verdict.verdict, rubric).inc()
         self._seconds.observe(verdict.duration_ms / 1000)

@@ -34,72 +34,72 @@ _TRIES = 10
 
 
 class EngineLock(NamedTuple):
-    """This process's right to be the engine at `place`.
+    """This process's right to be the engine at `address`.
 
     `lock` is a descriptor that keeps other engines out. Clients find the engine by the file `entrance`, and
-    must send the `token`. `mark` tells whether another process has replaced that file.
+    must send the `token`. `mark` is that file's device and inode, which change if it's replaced.
     """
 
-    place: EngineAddress
+    address: EngineAddress
     lock: int
     listener: socket.socket
     entrance: str
     mark: tuple[int, int]
     token: str = ""
 
-    def taken_away(self) -> bool:
+    def is_taken_away(self) -> bool:
         """Whether the file by which clients find this engine has been removed or replaced."""
         return _identify_file(self.entrance) != self.mark
 
     def leave(self) -> None:
-        """Make room for the next engine, while this one finishes its requests."""
+        """Let another engine take this address, while this engine finishes its requests."""
         with suppress(OSError):
-            if not self.taken_away():
+            if not self.is_taken_away():
                 os.unlink(self.entrance)
         with suppress(OSError):
-            if _is_still_at(self.place.lock, self.lock):
-                # This frees the lock's path, and shows that the engine is still running.
-                os.rename(self.place.lock, f"{self.place.stem}.{os.getpid()}.leaving")
+            if _is_still_at(self.address.lock, self.lock):
+                # Renaming the lock file lets the next engine create its own. `engines` still finds this one.
+                os.rename(self.address.lock, f"{self.address.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
-        """Remove the engine's remaining files, when all requests are finished."""
+        """Remove the engine's remaining files, once all requests are finished."""
         self.leave()
         with suppress(OSError):
-            os.unlink(f"{self.place.stem}.{os.getpid()}.leaving")
+            os.unlink(f"{self.address.stem}.{os.getpid()}.leaving")
 
 
-def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
-    """Become the engine at `place`, and listen there. Returns None if another process already is.
+def take(address: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
+    """Become the engine at `address`, and listen there. Returns None if another process is that engine.
 
     Raises `OSError` if the folder isn't private, or listening fails.
     """
-    if not client.private(place.folder):
-        raise PermissionError(f"{place.folder} is not private")
+    if not client.private(address.folder):
+        raise PermissionError(f"{address.folder} is not private")
 
-    lock = take_lock(place.lock)
+    lock = take_lock(address.lock)
     if lock is None:
         return None
     token = "" if unix else secrets.token_urlsafe(32)
-    previous_umask = os.umask(0o077)  # create the socket for this user only
+    previous_umask = os.umask(0o077)  # so that only this user can access the socket
     try:
-        os.ftruncate(lock, 0)  # remove the process id of an engine that died
-        listener = _listen_on_socket(place) if unix else _listen_on_port(place, token)
+        os.ftruncate(lock, 0)  # remove the process id written by an engine that died
+        listener = _listen_on_socket(address) if unix else _listen_on_port(address, token)
     except OSError:
         os.close(lock)
         raise
     finally:
         os.umask(previous_umask)
 
-    entrance = place.socket if unix else place.address_file
-    return EngineLock(place, lock, listener, entrance, _identify_file(entrance), token)
+    entrance = address.socket if unix else address.address_file
+    return EngineLock(address, lock, listener, entrance, _identify_file(entrance), token)
 
 
-def _listen_on_socket(place: EngineAddress) -> socket.socket:
+def _listen_on_socket(address: EngineAddress) -> socket.socket:
     """Listen on the engine's Unix socket. Raises `OSError`."""
-    Path(place.socket).unlink(missing_ok=True)  # left by an engine that died
+    Path(address.socket).unlink(missing_ok=True)  # left by an engine that died
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(place.socket)
+        listener.bind(address.socket)
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()
@@ -107,12 +107,12 @@ def _listen_on_socket(place: EngineAddress) -> socket.socket:
     return listener
 
 
-def _listen_on_port(place: EngineAddress, token: str) -> socket.socket:
+def _listen_on_port(address: EngineAddress, token: str) -> socket.socket:
     """Listen on a free port, and write the port and token to a file for clients. Raises `OSError`."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
     try:
         _, port = listener.getsockname()
-        outputs.write_atomically(place.address_file, f"{port} {token}\n", private=True)
+        outputs.write_atomically(address.address_file, f"{port} {token}\n", private=True)
     except OSError:
         listener.close()
         raise
@@ -120,7 +120,7 @@ def _listen_on_port(place: EngineAddress, token: str) -> socket.socket:
 
 
 def take_lock(path: str) -> int | None:
-    """Lock the file at a path, and return the descriptor that holds the lock until it's closed.
+    """Lock a file, and return a descriptor. Closing the descriptor releases the lock.
 
     Returns None if another process has the lock.
     """
@@ -130,8 +130,8 @@ def take_lock(path: str) -> int | None:
             return None
         if _is_still_at(path, descriptor):
             return descriptor
-        # The file was removed or renamed before we locked it. This lock is useless, because the next engine
-        # would lock a new file at the same path.
+        # Another process removed or renamed the file before we locked it, so our lock wouldn't keep anybody
+        # from locking a new file at this path. Try again.
         os.close(descriptor)
     return None
 
@@ -152,44 +152,44 @@ def _is_still_at(path: str, descriptor: int) -> bool:
 
 
 class Running(NamedTuple):
-    place: EngineAddress
-    process: int
-    leaving: bool
+    address: EngineAddress
+    pid: int
+    is_shutting_down: bool
 
 
-def engines(place: EngineAddress) -> list[Running]:
-    """List running engines of all versions in the folder of `place`, and remove files of dead ones.
+def engines(address: EngineAddress) -> list[Running]:
+    """List the engines in an address's folder that are running, and remove the files of dead ones.
 
-    Engines with this code come first, and those that are leaving come last.
+    Engines that run the same code as this process come first, and those that are shutting down come last.
     """
-    engine_by_process: dict[int, Running] = {}
-    stem = f"engine-{place.compat_key}-"
-    # A leaving engine renames its `.lock` to `.leaving`. In this order, an engine that does so between the
-    # two searches isn't missed.
+    engine_by_pid: dict[int, Running] = {}
+    stem = f"engine-{address.compat_key}-"
+    # An engine that shuts down renames its `.lock` to `.leaving`. Search in this order, so that an engine
+    # isn't missed if it does so between the two searches.
     for suffix in (".lock", ".leaving"):
-        is_leaving = suffix == ".leaving"
-        for path in sorted(Path(place.folder).glob(f"{stem}*{suffix}")):
+        is_shutting_down = suffix == ".leaving"
+        for path in sorted(Path(address.folder).glob(f"{stem}*{suffix}")):
             code, _, _ = path.name.removeprefix(stem).partition(".")
-            address = EngineAddress(place.folder, place.compat_key, code)
+            found_address = EngineAddress(address.folder, address.compat_key, code)
             with suppress(OSError):
                 lock = take_lock(str(path))
                 if lock is None:  # the engine is alive
-                    process = _read_process_id(path)
-                    if process is not None:
-                        engine_by_process[process] = Running(address, process, is_leaving)
+                    pid = _read_process_id(path)
+                    if pid is not None:
+                        engine_by_pid[pid] = Running(found_address, pid, is_shutting_down)
                     continue
 
-                # The engine is dead. Keep the files for this code, including its log.
-                if is_leaving:
+                # The engine is dead. Only keep files of the current code, because its log may be of interest.
+                if is_shutting_down:
                     path.unlink()
-                elif address.code != place.code:
-                    _remove_files(address)
+                elif found_address.code != address.code:
+                    _remove_files(found_address)
                 os.close(lock)
 
     def rank(engine: Running) -> tuple[bool, bool]:
-        return engine.leaving, engine.place.code != place.code
+        return engine.is_shutting_down, engine.address.code != address.code
 
-    return sorted(engine_by_process.values(), key=rank)
+    return sorted(engine_by_pid.values(), key=rank)
 
 
 def _remove_files(address: EngineAddress) -> None:
@@ -198,9 +198,9 @@ def _remove_files(address: EngineAddress) -> None:
 
 
 def _read_process_id(lock: Path) -> int | None:
-    """Read an engine's process id from its lock file.
+    """Read an engine's process id from its lock file, waiting up to a second for the engine to write it.
 
-    Returns None if the file is gone, or no process id is written to it within a second.
+    Returns None if the file is gone or remains empty.
     """
     deadline = time.monotonic() + _SIGN_SECONDS
     while time.monotonic() < deadline:
@@ -215,34 +215,35 @@ def _read_process_id(lock: Path) -> int | None:
 
 def running() -> list[Running]:
     """List the caller's engines of all versions."""
-    engine_address = client.find()
-    if engine_address is None:
+    address = client.find()
+    if address is None:
         return []
-    return engines(engine_address)
+    return engines(address)
 
 
-def dismiss(place: EngineAddress, idle_seconds: float) -> None:
-    """Ask engines of other versions to leave once they've been idle for `idle_seconds`."""
-    for engine in engines(place):
-        if not engine.leaving and engine.place.code != place.code:
+def dismiss_others(address: EngineAddress, idle_seconds: float) -> None:
+    """Ask engines that run other versions to shut down once they've been idle for `idle_seconds`."""
+    for engine in engines(address):
+        is_other_version = engine.address.code != address.code
+        if is_other_version and not engine.is_shutting_down:
             with suppress(client.NoEngine):
-                _ask_to_leave(engine.place, 1.0, idle_seconds)
+                _request_shutdown(engine.address, timeout=1.0, idle_seconds=idle_seconds)
 
 
-def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0) -> None:
-    """Ask an engine to leave, now or after it has been idle for `idle_seconds`.
+def _request_shutdown(address: EngineAddress, timeout: float, idle_seconds: float = 0) -> None:
+    """Ask an engine to shut down, now or after it has been idle for `idle_seconds`.
 
-    Raises `NoEngine` if the engine doesn't answer within `seconds`.
+    Raises `NoEngine` if the engine doesn't answer within `timeout` seconds.
     """
-    with client.Connection(place) as connection:
+    with client.Connection(address) as connection:
         body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
-        connection.ask("POST", "/v1/stop", body, seconds=seconds).read()
+        connection.ask("POST", "/v1/stop", body, seconds=timeout).read()
 
 
-def health(place: EngineAddress) -> dict[str, Any] | None:
-    """Ask an engine for its state. Returns None if it doesn't answer with a JSON object."""
+def health(address: EngineAddress) -> dict[str, Any] | None:
+    """Query an engine's state. Returns None if it doesn't answer with a JSON object."""
     try:
-        state = json.loads(client.health(place, ANSWER_SECONDS))
+        state = json.loads(client.health(address, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
         return None
     if not isinstance(state, dict):
@@ -251,21 +252,21 @@ def health(place: EngineAddress) -> dict[str, Any] | None:
 
 
 def start(seconds: float) -> Running | None:
-    """Start an engine unless one is running, wait until it's ready, and return it.
+    """Return a running engine that is ready. Start one if necessary.
 
     Returns None if the engine fails or isn't ready within `seconds`.
     """
     deadline = time.monotonic() + seconds
     try:
         with client.connect_or_start(seconds) as connection:
-            engine_address = connection.place
+            address = connection.address
     except client.NoEngine:
         return None
 
     while time.monotonic() < deadline:
-        state = health(engine_address)
+        state = health(address)
         if state is not None and state["ready"]:
-            return Running(engine_address, state["pid"], leaving=False)
+            return Running(address, state["pid"], is_shutting_down=False)
         if state is not None and state["failure"]:
             return None
         time.sleep(_POLL)
@@ -273,25 +274,30 @@ def start(seconds: float) -> Running | None:
 
 
 def stop(engine: Running, *, at_once: bool = False) -> bool:
-    """Ask an engine to stop, or kill it if `at_once` or if it doesn't answer, and wait for its end.
+    """Ask an engine to shut down, and wait until it has ended.
 
-    Returns False if it's still running after 5 seconds.
+    Kills it if `at_once`, or if it doesn't answer. Returns False if it's still running after 5 seconds.
     """
-    if not at_once and not engine.leaving:
+    must_kill = at_once
+    if not at_once and not engine.is_shutting_down:
         try:
-            _ask_to_leave(engine.place, ANSWER_SECONDS)
+            _request_shutdown(engine.address, ANSWER_SECONDS)
         except client.NoEngine:
-            at_once = True
-    if at_once:
-        with suppress(OSError):
-            os.kill(engine.process, getattr(signal, "SIGKILL", signal.SIGTERM))
+            must_kill = True
+    if must_kill:
+        with suppress(OSError):  # the process may have ended by now
+            os.kill(
+                engine.pid, getattr(signal, "SIGKILL", signal.SIGTERM)
+            )  # Windows has no SIGKILL
 
     deadline = time.monotonic() + END_SECONDS
-    while any(running_engine.process == engine.process for running_engine in engines(engine.place)):
+    while True:
+        running_pids = [running_engine.pid for running_engine in engines(engine.address)]
+        if engine.pid not in running_pids:
+            return True
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL)
-    return True
 
 
 class Log(logging.Handler):
@@ -306,7 +312,7 @@ class Log(logging.Handler):
         self._written: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        """Write a line with the time and process id, unless the same text was written recently."""
+        """Append `text` to the log, with the time and process id, unless it was written recently."""
         now = time.monotonic()
         recent_texts = {}
         for old_text, written_at in self._written.items():
@@ -319,12 +325,12 @@ class Log(logging.Handler):
         utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = f"{utc} {os.getpid()} {text}\n"
         with suppress(OSError):
-            # Fail if the folder has been removed. `append` would create it again.
+            # If somebody removed the folder, don't let `append` create it again.
             os.stat(os.path.dirname(self._path))
             outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
-        """Write an error's class and source line, but not its message, which can quote private texts."""
+        """Write an error's class and source line, without the message, which can quote private texts."""
         position = ""
         frames = traceback.extract_tb(error.__traceback__)
         if frames:

@@ -64,7 +64,7 @@ class StoreTokens(Tokens):
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Give the list of rows to the caller to change in place, then store what was added or removed."""
+        """Let the caller change the list of rows in place, then add and remove tokens in the database."""
         stored_rows = self.rows()
         rows = list(stored_rows)
         yield rows
@@ -77,7 +77,7 @@ class StoreTokens(Tokens):
 
 
 def tokens_of(settings: Config) -> Tokens:
-    """Return the shared judge's tokens, which are in the store if there's one, or else on this machine."""
+    """Return the team server's tokens. They are in the store, or on this machine if there's no store."""
     store = settings.server.store
     if store is None:
         return user_tokens()
@@ -92,7 +92,7 @@ class _Meter:
         self.usd = 0.0
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request and add its cost, if known, even if it fails."""
+        """Complete a request, and add its cost to `usd`, even if it fails. Unknown costs count as 0."""
         try:
             reply = await self._gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -112,7 +112,7 @@ class Replica:
     ) -> None:
         self.database = database
         self.id = uuid.uuid4().hex
-        # A separate connection, because a long queue of requests must not make this replica look dead.
+        # Has its own connection, so that this replica doesn't look dead while requests wait for a connection.
         self._pulse = Database(settings.server.store or "")
         self._log = log
         self._text = settings.ledger.text
@@ -122,7 +122,7 @@ class Replica:
         self._reading_task: asyncio.Task[None] | None = None
         self._holder_by_sha256: dict[str, str] = {}
         self._damaged_names: list[str] = []  # names of tokens
-        # Calls that record the end of an attempt, to repeat when the store works again.
+        # Calls that record how an attempt ended. They're repeated once the store works again.
         self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MAX_UNRECORDED)
         self._tokens_read_at = -TOKEN_SECONDS  # the first call will read them
         self._reading_failure = ""
@@ -130,18 +130,18 @@ class Replica:
     async def run_in_thread(
         self, work: Callable[[], Value], free_connections: asyncio.Semaphore | None = None
     ) -> Value:
-        """Run `work` in a thread once a connection to the store is free, and return its result."""
+        """Run `work` in a thread once a database connection is free, and return its result."""
         async with free_connections or self._free_connections:
             task = asyncio.ensure_future(running.run_in_thread(work))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
-                # Still wait, because a thread can't be stopped and holds its connection until it finishes.
+                # Wait anyway, because a thread can't be stopped and holds its connection until it finishes.
                 await asyncio.gather(task, return_exceptions=True)
                 raise
 
     @asynccontextmanager
-    async def living(self) -> AsyncIterator[None]:
+    async def stay_registered(self) -> AsyncIterator[None]:
         """Keep this replica registered as alive, so that other replicas don't take over its requests."""
         await running.run_in_thread(partial(self._pulse.beat, self.id))
         beating = asyncio.create_task(self._beat())
@@ -149,7 +149,7 @@ class Replica:
             yield
         finally:
             beating.cancel()
-            # Wait for the end, because a late beat would register the replica again.
+            # Wait until `_beat` has ended, because a late beat would register the replica again.
             await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
@@ -158,9 +158,9 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        """Until cancelled, report this replica as alive every few seconds, and sometimes tidy the store."""
+        """Report this replica as alive every few seconds, and sometimes tidy the store, until cancelled."""
         tidied_at = time.monotonic()
-        own_connection = asyncio.Semaphore()
+        own_connection = asyncio.Semaphore()  # for `_pulse`, which has its own connection
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
@@ -173,7 +173,7 @@ class Replica:
                 self._log.add(str(error))
 
     async def _catch_up(self) -> None:
-        """Record the ends of attempts that couldn't be recorded before. Raises if the store still fails."""
+        """Record how earlier attempts ended, if the store failed before. Raises if the store still fails."""
         while self._unrecorded_endings:
             ending = self._unrecorded_endings.popleft()
             try:
@@ -183,11 +183,11 @@ class Replica:
                 raise
 
     async def refresh_tokens(self) -> None:
-        """Read the tokens from the store at most once a second. Raises `StoreError` while that fails."""
+        """Read the tokens from the store, at most once a second. Raises `StoreError` if that failed."""
         if time.monotonic() - self._tokens_read_at > TOKEN_SECONDS:
             if self._reading_task is None:
                 self._reading_task = asyncio.create_task(self._read_tokens())
-            # If this caller hangs up, continue, because other callers may be waiting.
+            # If this caller is cancelled, the task goes on, because other callers may be waiting for it.
             await asyncio.shield(self._reading_task)
         if self._reading_failure:
             raise StoreError(self._reading_failure)
@@ -195,7 +195,7 @@ class Replica:
     async def _read_tokens(self) -> None:
         """Read the tokens from the store, and log newly damaged rows.
 
-        Doesn't raise `JudgekitError`. A failure is noted for `refresh_tokens` to raise.
+        Failures don't raise here. `refresh_tokens` raises them for every caller.
         """
         try:
             tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
@@ -224,9 +224,10 @@ class Replica:
     async def answer(
         self, who: str, key: str | None, body: str, judge: DocumentJudge, run_judge: Judged
     ) -> bytes:
-        """Return the answer stored under `key`, or else judge the request and store the answer.
+        """Return the answer stored under `key`. If there's none, judge the request and store the answer.
 
-        Raises `StoreError`, also if another replica is judging the request.
+        `who` is the client, and `body` the request's text, which identifies it. Raises `StoreError`, also if
+        another replica is judging the request.
         """
         attempt_id = uuid.uuid4().hex
         # Without a key, every request is treated as a new one.
@@ -235,7 +236,9 @@ class Replica:
         meter = _Meter(judge.gateway)
         ending = None
         try:
-            await self._catch_up()  # an earlier attempt at this request may be among these
+            await (
+                self._catch_up()
+            )  # first record earlier attempts, which may have answered this request
             stored_answer = await self._claim(attempt, judge)
             if stored_answer is not None:
                 return stored_answer.encode()
@@ -247,22 +250,26 @@ class Replica:
             ending = self._make_ending(attempt, meter.usd, verdict)
             stored_answer = await self._retry_in_thread(ending)
         except BaseException:
-            if ending is None:  # record the cost without an answer
+            if (
+                ending is None
+            ):  # the attempt failed before it had an answer, but may have cost something
                 ending = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
-            # Once this is recorded, a retry gets the stored verdict, or can start without waiting.
+            # Record how the attempt ended. Then a retry gets the stored answer, or can start without waiting.
             self._unrecorded_endings.append(ending)
             with suppress(JudgekitError):
                 await self._catch_up()
             raise
 
-        if not stored_answer:
-            raise StoreError("another replica judges this request; ask again for its verdict", 1)
+        if not stored_answer:  # another replica took over, because this one was too slow
+            message = "another replica judges this request; ask again for its verdict"
+            raise StoreError(message, retry_after=1)
         return stored_answer.encode()
 
     async def _claim(self, attempt: Attempt, judge: DocumentJudge) -> str | None:
-        """Claim a request for an attempt, and reserve its maximum cost.
+        """Claim a request for this attempt, and reserve the request's maximum cost in the budget.
 
-        Returns the stored answer if the request already has one, otherwise None. Raises `StoreError`.
+        Returns the stored answer if the request already has one, otherwise None. Raises `StoreError`, also if
+        another replica has claimed the request.
         """
         seconds = judge.settings.timeout + _GRACE_SECONDS
         reserved_usd = 0.0
@@ -272,16 +279,17 @@ class Replica:
         return await self.run_in_thread(claim)
 
     def _make_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
-        """Build the call that stores an attempt's verdict and its line in the ledger."""
-        # Record it as a task's verdict. The client may later report it as a gate's.
+        """Build a call that stores an attempt's verdict, and the verdict's line in the ledger."""
+        # Record it as a task's verdict, because the server can't know if it's a gate's. The client may report
+        # that later.
         ledger_line = make_verdict_line(verdict, text=self._text, of_task=True)
         ledger_line = ledger_line.model_copy(update={"project": SERVED})
         answer = verdict.model_dump_json(by_alias=True)
         return partial(self.database.finish_attempt, attempt, usd, answer, ledger_line)
 
     async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
-        """Run `work` in a thread, and retry for 15 seconds while it raises `StoreError`."""
-        # Ignore the pause that the error suggests, which is meant for clients.
+        """Run `work` in a thread. Retry for 15 seconds while it raises `StoreError`."""
+        # Ignore the pause that the error suggests, because it's meant for clients.
         tries = retrying.Tries(inf, (_RETRY_SECONDS,), keeps_to_request=False)
 
         def is_store_failure(failure: Exception, _: int) -> bool:
@@ -294,7 +302,7 @@ class Replica:
 def _read_budget(settings: Config) -> Budget | None:
     """Return the configured budget, or None if there's none.
 
-    Raises `ConfigError` if there's no store to keep it in, or no suitable cost limit per judging.
+    Raises `ConfigError` if no store is configured, or no cost limit per verdict that fits the budget.
     """
     server = settings.server
     limit = settings.judge.max_cost_usd
@@ -312,7 +320,7 @@ def _read_budget(settings: Config) -> Budget | None:
 
 
 def join_store(settings: Config, log: Log) -> Replica | None:
-    """Make this process a replica that shares the configured store, or return None if there's no store.
+    """Make this process a replica, which shares a store with others. Returns None if no store is configured.
 
     Raises `ConfigError` if the store can't be used, or the budget is invalid.
     """

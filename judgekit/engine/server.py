@@ -27,24 +27,24 @@ _FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the engine in the process created by `client.start`, and return the exit code.
+    """Run the starter process created by `client.start`, and return its exit code.
 
-    Once the socket listens, this process forks. The parent returns 0, while the child becomes the engine.
+    Once the socket listens, the starter forks: the parent returns 0, and the child becomes the engine.
     """
     if os.name != "nt":
-        # Close inherited pipes, because their readers would wait for the engine's end.
+        # Close inherited pipes, because their readers would otherwise wait until the engine ends.
         os.closerange(3, _MAX_DESCRIPTORS)
         os.chdir("/")
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         return _NOT_INSTALLED
 
-    engine_address = EngineAddress(*arguments)
+    address = EngineAddress(*arguments)
     try:
-        engine_lock = process.take(engine_address)
+        engine_lock = process.take(address)
     except OSError:
         return _NO_PLACE
     with suppress(OSError):
-        os.unlink(engine_address.tried)
+        os.unlink(address.tried)  # an engine is listening now
     if engine_lock is None:
         return TAKEN
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         if is_parent:
             return 0
         os.setsid()
-    return _serve(engine_lock, process.Log(engine_address.log))
+    return _serve(engine_lock, process.Log(address.log))
 
 
 def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
@@ -62,8 +62,10 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
     try:
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
-        gc.disable()  # nothing that is imported becomes garbage
-        from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second; requests may arrive
+        # The import takes half a second, while requests can already arrive. It creates no garbage, so it's
+        # faster without the collector.
+        gc.disable()
+        from judgekit.engine import lifecycle  # noqa: PLC0415 - see above
 
         gc.enable()
         lifecycle.run(engine_lock, log)
@@ -72,7 +74,7 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
         code = _FAULT
     finally:
         engine_lock.end()
-        # Exit without waiting for threads or freeing a hundred megabytes.
+        # Exit immediately, without waiting for threads or freeing memory.
         os._exit(code)
 
 

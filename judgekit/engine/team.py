@@ -105,20 +105,20 @@ class CheckedRoute(APIRoute):
     """Refuses a request with a character that no ledger can hold, wherever in it, before it is looked at."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Build the route's handler, which answers 400 to a request with text that can't be stored."""
+        """Build a handler that refuses text which can't be stored, such as NUL, with status 400."""
         handle = super().get_route_handler()
 
-        async def checked(request: Request) -> Response:
+        async def check_and_handle(request: Request) -> Response:
             problem = find_unstorable(dict(request.query_params))
             if not problem and await request.body():
-                # Ignore invalid or deeply nested JSON here, because `handle` refuses it.
+                # Ignore malformed JSON here. `handle` refuses it with a better message.
                 with suppress(ValueError, RecursionError):
                     problem = find_unstorable(await request.json())
             if problem:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
             return await handle(request)
 
-        return checked
+        return check_and_handle
 
 
 _bearer = Depends(HTTPBearer(auto_error=False, description="judgekit serve token create NAME"))
@@ -131,7 +131,10 @@ router = APIRouter(
 def create_team_app(
     service: Service, log: Log, tokens: Tokens | Replica, project: Path | None = None
 ) -> Metrics:
-    """Build the team server's ASGI application, with admission by token, and metrics."""
+    """Build the team server's ASGI application, which admits clients by token and counts requests.
+
+    `tokens` is a replica if the server shares a store with others.
+    """
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
@@ -206,22 +209,22 @@ async def judge(
     holder = request.scope[HOLDER]
 
     async def judge_document() -> bytes:
-        """Judge the document, unless the store already has a verdict for this request, and return JSON."""
+        """Return the verdict as JSON: the stored one, or a new one if this request has none yet."""
         judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
-        server_judge = await service.judge(state.project, judge_request)
+        server_judge = await service.get_judge(state.project, judge_request)
         limited_judge = _limit_judge(server_judge, limits)
         document = body.document.document()
 
         async def judge_and_count(metered_judge: DocumentJudge) -> Verdict:
-            verdict = await service.judged(metered_judge, document)
+            verdict = await service.run_judge(metered_judge, document)
             state.metrics.count(verdict)
             return verdict
 
         if replica is None:
             verdict = await judge_and_count(limited_judge)
             return verdict.model_dump_json(by_alias=True).encode()
-        # Identify the request by its original text, because another version of the server could serialise
-        # `body` differently.
+        # Replicas identify a request by its original text, because another version of the server could
+        # serialise `body` differently.
         text = (await request.body()).decode("utf-8", "surrogateescape")
         return await replica.answer(holder, idempotency_key, text, limited_judge, judge_and_count)
 
@@ -230,14 +233,14 @@ async def judge(
         may_have_later_fields = unknown_fields == records.READS_ON
         return verdict if may_have_later_fields else _drop_later_fields(verdict)
 
-    # Judge in the server's environment and folder. The holders of tokens take turns.
+    # Judge in the server's environment and folder. Clients, told apart by token holder, take turns.
     environ = dict(environment.environ())
     server_body = local.CallerBody(environ=environ, cwd=str(Path.cwd()), client=holder)
     return await local.run_and_answer(request, server_body, work)
 
 
 def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
-    """Return a copy of the judge with the client's limits where they are lower.
+    """Return a copy of the judge with the lower of the server's and the client's limits.
 
     Raises `OtherRubricError` if the client's rubric has different content, and `UsageError` if a cost limit
     can't be enforced because a price is unknown.
@@ -268,7 +271,7 @@ def keep(request: Request, body: LinesBody) -> Kept:
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
     raw_lines = [json.dumps(line).encode() for line in body.lines]
-    # PostgreSQL refuses more than files do, for example long ids.
+    # The checks for a database are stricter than those for files. For example, they refuse long ids.
     find_problem = store.explain_misplaced if replica is None else refusal
     accepted, reasons = store.parse_accepted(raw_lines, find_problem)
     signed_records = [sign_record(record, holder) for record in accepted]
@@ -307,7 +310,7 @@ def lines(
     line_filter = LineFilter(
         since=store.parse_time(since), project=None if project == "all" else project
     )
-    # Search for this marker instead of parsing every line. All lines contain the empty marker.
+    # Searching for this marker is faster than parsing every line. An empty marker is in all lines.
     kind_marker = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
     replica: Replica | None = request.app.state.replica
     if replica is not None:
@@ -315,8 +318,8 @@ def lines(
     else:
         raw_lines = (entry.raw for entry in store.read_entries([store.home()], line_filter))
     chunks = _join_lines(raw for raw in raw_lines if kind_marker in raw)
-    # Read the first chunk now, so that the client gets a proper error if that fails. If a later chunk fails,
-    # the connection ends without the final chunk, so the client notices.
+    # Read the first chunk before responding, so that a failure gets a proper error response. If a later chunk
+    # fails, the connection closes without the final chunk of the encoding, so the client notices.
     first_chunk = next(chunks)
     return StreamingResponse(chain([first_chunk], chunks), media_type=local.LINES)
 

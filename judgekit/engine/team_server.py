@@ -67,20 +67,21 @@ _DESCRIPTORS = 4096  # for connections, calls to providers and files
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with timeouts; uvicorn itself waits forever."""
+    """uvicorn's protocol with timeouts. On its own, uvicorn waits forever."""
 
     _next_check: asyncio.TimerHandle | None = None
     _state: object = None
-    since = 0.0  # when its state changed last
+    since = 0.0  # when the state last changed
     _unread_since: float | None = None  # None while the client has nothing to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Watch a new connection. If there are too many, close the one that's been idle longest."""
+        """Watch a new connection. If there are too many, close the connection that's been idle longest."""
         super().connection_made(transport)
-        self._check_progress()
+        self._check_progress()  # from now on, this calls itself regularly
         if len(self.connections) <= MOST_CONNECTIONS:
             return
 
+        # Only count connections that aren't about to close.
         open_connections = []
         for connection in self.connections:
             if not isinstance(connection, PatientProtocol):
@@ -95,7 +96,7 @@ class PatientProtocol(H11Protocol):
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
         cycle = self.cycle
-        # uvicorn's type annotation says that there's always a cycle
+        # uvicorn sets `cycle` to None before the first request, although its annotation doesn't allow that.
         return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 
     def resume_writing(self) -> None:
@@ -110,7 +111,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Answer an invalid or oversized request head with JSON, like other errors."""
+        """Respond to an invalid or oversized request head with JSON, as to other errors."""
         body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
         headers = [
             ("content-type", JSON),
@@ -128,10 +129,10 @@ class PatientProtocol(H11Protocol):
         """Close the connection if the client sends or reads too slowly, otherwise check again later."""
         now = time.monotonic()
         self._note_progress(now)
-        # In other states, the client is waiting for its answer, which has no limit.
-        limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
-        limit = limits.get(self.conn.their_state, inf)
-        sends_too_slowly = now - self.since > limit
+        # In all other states, the client is waiting for its response, which can take any time.
+        time_limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
+        time_limit = time_limits.get(self.conn.their_state, inf)
+        sends_too_slowly = now - self.since > time_limit
         unread_s = 0.0 if self._unread_since is None else now - self._unread_since
         if sends_too_slowly or unread_s > WRITE_SECONDS:
             self.transport.abort()
@@ -139,7 +140,7 @@ class PatientProtocol(H11Protocol):
         self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_progress)
 
     def _note_progress(self, now: float) -> None:
-        """Note when the connection's state last changed, and since when an answer has been unread."""
+        """Note when the connection's state last changed, and since when a response has been unread."""
         state = (self.conn.their_state, self.cycle)
         if state != self._state:
             self._state = state
@@ -160,7 +161,7 @@ def serve(
     key: Path | None = None,
     begun: Callable[[str], None],
 ) -> None:
-    """Serve until a signal arrives. Once the server listens, call `begun` with a line about that.
+    """Serve until a signal arrives. Once the server listens, call `begun` with a message for the user.
 
     Raises `UsageError` or `ConfigError` if it can't start.
     """
@@ -189,9 +190,11 @@ def serve(
         service = Service()
         logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
-        await service.prepare()  # after a failure, serve anyway and report it to every client
+        await (
+            service.prepare()
+        )  # if this fails, serve anyway, and report the failure to every client
         try:
-            async with nullcontext() if replica is None else replica.living():
+            async with nullcontext() if replica is None else replica.stay_registered():
                 begun(f"judging at {url}: {description}")
                 await server.serve([listener])
         finally:
@@ -202,10 +205,10 @@ def serve(
 
 
 def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
-    """Check that traffic is encrypted or stays on this machine.
+    """Check that traffic is encrypted, or stays on this machine.
 
-    Raises `UsageError` if it doesn't, or if only one of `certificate` and `key` is given, and `ConfigError`
-    if they can't be loaded.
+    Raises `UsageError` if traffic is exposed or only one of `certificate` and `key` is given. Raises
+    `ConfigError` if they can't be loaded.
     """
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key must be given together")
@@ -240,20 +243,22 @@ def _open_listener(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = addresses[0]
-        host_and_port = address[:2]  # IPv6 has two more parts
+        host_and_port = address[:2]  # an IPv6 address has two more items
         listener = socket.create_server(host_and_port, family=family, backlog=512)
     except OSError as error:
         problem = f"cannot listen on {host}:{port} ({error.strerror or error})"
         raise ConfigError(f"{problem}; choose another --host or --port") from None
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
+    # Connections inherit this option from the listener.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
     _raise_descriptor_limit()
     return listener
 
 
 def _raise_descriptor_limit() -> None:
     """Let this process open `_DESCRIPTORS` files and connections, if the system allows that many."""
-    with suppress(ImportError, ValueError):  # not on Windows, and some systems allow fewer
-        import resource  # noqa: PLC0415 - not on Windows
+    # Windows has no `resource`, and `setrlimit` raises `ValueError` if the system allows fewer.
+    with suppress(ImportError, ValueError):
+        import resource  # noqa: PLC0415 - doesn't exist on Windows
 
         soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Negative values mean that there's no limit.

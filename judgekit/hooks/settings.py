@@ -128,7 +128,7 @@ def is_engine_wanted(configured: Settings | None = None) -> bool:
     """Whether the user's configuration and variables allow the engine. Projects can't decide that."""
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
 
-    if not client.wanted():
+    if not client.is_enabled():
         return False
     if configured is None:
         configured, _ = load(environment.config_home())

@@ -134,13 +134,13 @@ async def test_a_full_queue_sends_away_and_says_for_how_long() -> None:
     await asyncio.gather(gone, return_exceptions=True)  # who hangs up makes room
     waiting.append(await ask(at))
     assert await (await ask(at)) == (503, "busy", "1")
-    assert at.inside.total() == 2
-    at.leaving = True
+    assert at.active_requests.total() == 2
+    at.is_shutting_down = True
     assert await (await ask(at)) == (503, "leaving", "0")
     inside.go.set()
     assert [await task for task in waiting] == [200, 200]
-    assert (at.inside.total(), at.requests) == (0, 3)
-    at.leaving = False
+    assert (at.active_requests.total(), at.request_count) == (0, 3)
+    at.is_shutting_down = False
     assert await (await ask(at)) == 200
 
 
@@ -161,10 +161,10 @@ async def test_a_token_is_asked_for_everywhere_and_bodies_of_no_or_too_great_a_s
     assert (await chunked)[:2] == (411, "input")
     assert inside.entered == 0
     inside.go.set()
-    at.leaving = True
+    at.is_shutting_down = True
     for path in admission.ALWAYS:  # how it is can always be asked, and is not counted
         assert await (await ask(at, path, "0", authorization="bearer right")) == 200
-    assert at.requests == 0
+    assert at.request_count == 0
 
 
 @looped
@@ -287,7 +287,7 @@ async def test_a_fault_of_its_own_is_said_without_its_words(
     async def broken(*_: object) -> None:
         raise RuntimeError("sk-secret")
 
-    monkeypatch.setattr(Service, "judged", broken)
+    monkeypatch.setattr(Service, "run_judge", broken)
     async with opened(tmp_path / "log") as client:
         status, error = await client.judge(body())
     assert (status, error["kind"], error["exit_code"]) == (500, "internal", 70)
@@ -313,7 +313,7 @@ class Kept(Service):
         self, project: Path | None, variables: Mapping[str, str] = MODEL, **request: object
     ) -> DocumentJudge:
         with OverrideEnviron({**os.environ, **variables}):
-            return await self.judge(project, JudgeRequest(**cast("dict[str, Any]", request)))
+            return await self.get_judge(project, JudgeRequest(**cast("dict[str, Any]", request)))
 
 
 @looped
@@ -342,7 +342,7 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     await kept.of(project, {**MODEL, "JUDGEKIT_API_KEY": "sk-of-somebody"})
     monkeypatch.setattr(judges, "SECONDS", -1.0)  # old ones are let go, with the keys in them
     assert await kept.of(project) is not first
-    assert "sk-of-somebody" not in repr(kept.kept)
+    assert "sk-of-somebody" not in repr(kept.cached_judges)
 
 
 @looped
@@ -386,7 +386,7 @@ async def test_one_document_does_not_wait_for_a_thousand_of_another_client(
 
     async def ask(client: str) -> None:
         with on_behalf_of(CallerBody(environ={}, cwd="/", client=client)):
-            await own.judged(cast("DocumentJudge", judge), cast("Document", None))
+            await own.run_judge(cast("DocumentJudge", judge), cast("Document", None))
         finished.append(client)
 
     many = [asyncio.create_task(ask("many")) for _ in range(1000)]

@@ -255,7 +255,7 @@ def test_where_nobody_of_ours_is_there_is_no_engine(
     refused("its folder is not private")
     Path(place.folder).chmod(0o700)
     with monkeypatch.context() as patch:
-        patch.setattr(client, "ours", lambda _: False)
+        patch.setattr(client, "is_own_process", lambda _: False)
         refused("another user's process")
     assert not any(script[0].requests)
     Connection(place).close()
@@ -265,10 +265,10 @@ def test_where_nobody_of_ours_is_there_is_no_engine(
 def test_the_user_at_the_other_end_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = socket.socketpair(socket.AF_UNIX)
     with here, there:
-        assert client.ours(here)
+        assert client.is_own_process(here)
         own = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
-        assert not client.ours(here)
+        assert not client.is_own_process(here)
 
 
 def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
     for _ in range(2):  # one that listens: the second one finds the first
         assert client.start_for_later() is not None
         until(lambda: not Path(place.tried).exists())
-    assert [engine.leaving for engine in process.engines(place)] == [False]
+    assert [engine.is_shutting_down for engine in process.engines(place)] == [False]
 
 
 def answer(*lines: object, status: int = 200) -> Response:
@@ -395,7 +395,7 @@ def test_for_each_reason_the_caller_goes_on_and_says_it_unless_the_user_wanted_t
 @pytest.fixture
 def alone(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine be gone as soon as it has been found."""
-    found = SimpleNamespace(place=place)
+    found = SimpleNamespace(address=place)
     monkeypatch.setattr(client, "connect_or_start", lambda: nullcontext(found))
 
 
@@ -424,7 +424,9 @@ def test_what_no_engine_does_is_done_here_in_order(
         )
     said: list[str] = []
     done = Done()
-    answers.many("judge", range(1, 51), number, here, done.on_answer, at_once=3, warn=said.append)
+    answers.many(
+        "judge", range(1, 51), number, here, done.on_answer, max_threads=3, warn=said.append
+    )
     assert done == [-thing for thing in range(1, 51)]
     why = (
         "the engine refused the request or stopped" if started else "the engine could not start (x)"
@@ -447,7 +449,7 @@ def test_answers_that_came_keep_their_place(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Connection, "__init__", lambda *_: None)
     monkeypatch.setattr(Connection, "close", lambda _: None)
     done = Done()
-    answers.many("judge", range(1, 20), number, here, done.on_answer, at_once=1, warn=print)
+    answers.many("judge", range(1, 20), number, here, done.on_answer, max_threads=1, warn=print)
     assert done == [1, 2, *(-thing for thing in range(3, 20))]
 
 
@@ -470,7 +472,14 @@ def test_a_slow_answer_holds_up_no_others_unless_they_are_wanted_in_order(
     for in_order in (True, False):
         done, wanted = Done(), range(1, 9)
         answers.many(
-            "judge", wanted, number, here, done.on_answer, at_once=2, warn=print, in_order=in_order
+            "judge",
+            wanted,
+            number,
+            here,
+            done.on_answer,
+            max_threads=2,
+            warn=print,
+            in_order=in_order,
         )
         assert sorted(done) == [*wanted]
         assert (done == [*wanted]) == in_order

@@ -88,7 +88,7 @@ def engine(
 
 
 def leaves(engine: Engine) -> str:
-    engine.look_around()
+    engine.leave_if_unneeded()
     return engine._reason if engine.should_exit else ""
 
 
@@ -97,13 +97,13 @@ def test_it_leaves_when_it_has_been_idle_for_long_enough(
 ) -> None:
     clock.now += 59
     assert leaves(engine) == ""
-    engine._admission.requests += 1  # came and went between two looks
+    engine._admission.request_count += 1  # came and went between two looks
     clock.now += 59
     assert leaves(engine) == ""
-    engine._admission.inside[""] = 1
+    engine._admission.active_requests[""] = 1
     clock.now += 10_000
     assert leaves(engine) == ""
-    engine._admission.inside.clear()
+    engine._admission.active_requests.clear()
     clock.now += 30
     monkeypatch.setattr(time, "time", lambda: 1e9)  # that clock may jump
     assert leaves(engine) == ""
@@ -120,9 +120,9 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "rss_bytes", lambda: lifecycle.MOST_RSS + 1)
-        engine._admission.inside[""] = 1
+        engine._admission.active_requests[""] = 1
         assert leaves(engine) == ""
-        engine._admission.inside.clear()
+        engine._admission.active_requests.clear()
         assert leaves(engine).startswith("grown to ")
     engine.should_exit = False
     assert leaves(engine) == ""
@@ -184,7 +184,7 @@ def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
         place.folder
     ).iterdir():  # somebody empties the folder: nothing holds the next one up
         path.unlink()
-    assert second.taken_away()
+    assert second.is_taken_away()
     take()
     assert Path(place.lock).stat().st_mode & 0o777 == 0o600
     second.end()  # and takes nothing of it
@@ -218,14 +218,15 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     own = take()
     os.pwrite(own.lock, b"4713\n", 0)
     known = [
-        (engine.place.code, engine.process, engine.leaving) for engine in process.engines(place)
+        (engine.address.code, engine.pid, engine.is_shutting_down)
+        for engine in process.engines(place)
     ]
     assert known == [("code", 4713, False), ("leaving", 4712, True)]
-    process.dismiss(place, 1)
+    process.dismiss_others(place, 1)
     assert not list(Path(place.folder).glob("*dead*"))
     assert not list(Path(place.folder).glob("*4711*"))
     assert Path(beginning.lock).exists()
-    assert not own.taken_away()
+    assert not own.is_taken_away()
     assert process.engines(EngineAddress(place.folder, "somebody", "else")) == []
     lock.end()
     assert not list(Path(place.folder).glob("*.leaving"))

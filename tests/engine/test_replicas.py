@@ -107,7 +107,7 @@ def app(team: Team, tmp_path: Path, who: str = "ada") -> Iterator[TestClient]:
     ) as client:
         client.headers["Authorization"] = f"Bearer {team.tokens[who]}"
         assert client.portal is not None
-        with client.portal.wrap_async_context_manager(replica.living()):
+        with client.portal.wrap_async_context_manager(replica.stay_registered()):
             yield client
         client.portal.call(service.gateway.aclose)
 

@@ -75,14 +75,14 @@ def test_nobody_is_let_in_without_a_token_and_whether_it_lives_is_for_everybody(
 def test_a_document_is_judged_with_the_keys_of_the_server_in_the_turns_of_its_holder(
     client: TestClient, model: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = Service.judged
+    run_judge = Service.run_judge
     callers: list[str] = []
 
     async def noting(self: Service, judge: DocumentJudge, given: Document) -> Verdict:
         callers.append(pace.caller.get())
-        return await judged(self, judge, given)
+        return await run_judge(self, judge, given)
 
-    monkeypatch.setattr(Service, "judged", noting)
+    monkeypatch.setattr(Service, "run_judge", noting)
     answer = client.post("/v1/judge", json={"document": document(), "wish": {"mode": "lenient"}})
     assert answer.status_code == 200, answer.text
     verdict = Verdict.model_validate_json(answer.content)
