@@ -630,7 +630,7 @@ def measure(answers: Sequence[Answer], labels: Sequence[Mapping[str, float]]) ->
         "brier": round(stats.brier(confidences, relevant) or 0.0, 4),
         "reliability": [
             [each.count, round(each.confidence, 3), round(each.relevant, 3)]
-            for each in stats.table(confidences, relevant)
+            for each in stats.bin_probabilities(confidences, relevant)
         ],
     }
 

@@ -107,7 +107,7 @@ def measured(judge: str, words: Mapping[str, bool], people: Mapping[str, bool], 
             drawn = set(generator.sample(ids, count))
             pairs = [(float(words[each]), float(people[each])) for each in sorted(drawn)]
             others = [float(words[each]) for each in ids if each not in drawn]
-            low, high = stats.corrected(pairs, others).bounds
+            low, high = stats.corrected_mean(pairs, others).bounds
             share = fmean(right for _, right in pairs)
             holds += low <= truth <= high
             widths += high - low

@@ -104,7 +104,7 @@ class Repository(NamedTuple):
         return self._run(args).returncode == 0
 
     def resolve_commit(self, name: str) -> str | None:
-        """Resolve an id, ref or tag to a commit id; None if there's no such commit."""
+        """Resolve an id, ref or tag to a commit id. Returns None if there's no such commit."""
         done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
         if done.returncode == 0:
             return done.stdout.decode().strip() or None

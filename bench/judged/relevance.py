@@ -99,7 +99,7 @@ class Judged:
     def _replies(self) -> Iterator[str]:
         for sample in self._samples:
             for tier, model in PANEL.items():
-                text = scored(points(sample.voices[tier]), "relevance")
+                text = scored(points(sample.opinions[tier]), "relevance")
                 yield reply(stand_in(sample.id).sha256, "relevance@1.0.0", tier, model, text)
 
     async def _judge(

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.judged.tables import Row, Table, lines
-from judgekit.evaluation.stats import kappa, squares
+from judgekit.evaluation.stats import kappa, squared_distances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ def tables(folder: Path) -> Iterator[Table]:
     runs = [line["gpt4_scores"] for line in lines(folder / "items.jsonl")]
     known = [run for run in runs if all(isinstance(score, int) for score in run)]
     two = [(str(a), str(b)) for each in known for a, b in itertools.combinations(each, 2)]
-    weights = squares([str(score) for score in range(1, 6)])
+    weights = squared_distances([str(score) for score in range(1, 6)])
     weighted = kappa(Counter(two), weights) or 0.0
     passed = [(a >= "3", b >= "3") for a, b in two]
     rows = [

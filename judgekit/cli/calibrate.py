@@ -137,8 +137,8 @@ def _learn(
         left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
 
-    if left_out.told():
-        note(escaped(f"{labels}: left out: {left_out.told()}"))
+    if left_out.describe():
+        note(escaped(f"{labels}: left out: {left_out.describe()}"))
 
     # Learn, print and save.
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
@@ -185,7 +185,9 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
 
     promise = agreement.Promise(_EXAMPLE_AGREEMENT, strict=mode == "strict")
     case_samples = tasks.read_samples(cases, loaded.rubric, mode)
-    share = agreement.foresee(case_samples, tiers[0], _STRONG, _EXAMPLE_ROWS, promise)
+    share = agreement.simulate_decided_fraction(
+        case_samples, tiers[0], _STRONG, _EXAMPLE_ROWS, promise
+    )
     if share is None:
         return
 

@@ -196,7 +196,7 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{about}")
-    left_out = report.left_out.told()
+    left_out = report.left_out.describe()
     if left_out:
         say(escaped(f"left out: {left_out}"))
     if any(judge.is_binary for judge in report.judges):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from judgekit.cli.output import get_terminal_width
-from judgekit.evaluation.page import Figure, Part, Table, shown
+from judgekit.evaluation.page import Figure, Part, Table, format_cell
 from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def render_parts(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
 
 def _render_table(table: Table, most: int, width: int | None) -> list[str]:
     """Render a table's header, its first rows, and a line that counts any others."""
-    rows = [[escaped(shown(cell)) for cell in row] for row in table.rows[:most]]
+    rows = [[escaped(format_cell(cell)) for cell in row] for row in table.rows[:most]]
     names = list(map(escaped, table.columns))
     least_widths = {}
     for number, name in enumerate(table.columns):

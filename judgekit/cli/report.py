@@ -485,8 +485,8 @@ def _write_notes(results: ResultsReport) -> list[str]:
     labelled = results.labelled
     if labelled and labelled.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
-    if labelled and labelled.not_compared.told():
-        notes.append(f"Labels left out: {labelled.not_compared.told()}.")
+    if labelled and labelled.not_compared.describe():
+        notes.append(f"Labels left out: {labelled.not_compared.describe()}.")
     if labelled and labelled.unmatched:
         notes.append(_describe_mismatch(labelled.unmatched, "labels"))
     elif labelled and labelled.left_out:

@@ -102,8 +102,8 @@ def _describe_labels(run: DatasetRun) -> list[str]:
     if compared:
         parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
     has_labels = compared or left_out.unknown  # blank cells alone don't count
-    if has_labels and left_out.told():
-        parts.append(f"left out: {left_out.told()}")
+    if has_labels and left_out.describe():
+        parts.append(f"left out: {left_out.describe()}")
     return parts
 
 

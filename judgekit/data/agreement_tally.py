@@ -39,7 +39,7 @@ class Agreement(ReportPart):
     least: float
     """That share at least, with 95 % confidence."""
     saved_usd: float | None = None
-    """How many US dollars less the calls cost than those of `deep` alone; None if not all costs are known."""
+    """How many US dollars less the calls cost than those of `deep` alone. None if not all costs are known."""
     saved_seconds: float | None = None
     """How many seconds less they took, one after the other."""
     judged_twice: int = 0
@@ -118,9 +118,9 @@ class PromisedRow(NamedTuple):
     mode: ModeName
     verdict: str
     first: Call | None
-    """The call of the first tier; None if it wasn't asked."""
+    """The call of the first tier. None if it wasn't asked."""
     strong: Call | None
-    """That of `deep`; None if it wasn't asked."""
+    """That of `deep`. Returns None if it wasn't asked."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
@@ -173,7 +173,10 @@ class _Group:
         """Bound that number from above, with an error probability of `level`."""
         if not self.rate:  # as in `estimate`
             return 0
-        return min(self.final, agreement.most_unsampled(self.disagreements, self.rate, self.level))
+        return min(
+            self.final,
+            agreement.max_unsampled_disagreements(self.disagreements, self.rate, self.level),
+        )
 
 
 @dataclass
@@ -218,7 +221,7 @@ class AgreementTally:
 
         is_strict = row.mode == "strict"
         is_in_accepted_group = is_strict and promise.first == "accept"
-        level = agreement.level_of(is_strict=is_strict, is_separate=is_in_accepted_group)
+        level = agreement.compute_level(is_strict=is_strict, is_separate=is_in_accepted_group)
         group = self._groups.setdefault(is_in_accepted_group, _Group(level))
         group.rate = promise.rate
         group.final += row.is_decided_by_first

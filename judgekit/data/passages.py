@@ -86,7 +86,10 @@ def _read_object(value: Mapping[str, Any]) -> list[Passage]:
 
 
 def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
-    """Read sources in columns of lists, such as HotpotQA's titles and sentences; None if there are none."""
+    """Read sources in columns of lists, such as HotpotQA's titles and sentences.
+
+    Returns None if there are none.
+    """
     texts = _find_list(value, _LISTS)
     if texts is None or len(value) == 1:
         return None
@@ -100,7 +103,7 @@ def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
 
 
 def _find_list(value: Mapping[str, Any], keys: Sequence[str]) -> list[Any] | None:
-    """Return the first list under one of these keys; None if there's none."""
+    """Return the first list under one of these keys, or None if there's none."""
     for key in keys:
         if isinstance(value.get(key), list):
             first_list: list[Any] = value[key]
@@ -188,7 +191,7 @@ def _join(sentences: Sequence[str]) -> str:
 
 
 def _find_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Find a source's name under the first of these keys with a value; "" if there's none."""
+    """Find a source's name under the first of these keys with a value. Returns "" if there's none."""
     for key in keys:
         value = item.get(key)
         if value not in (None, "") and not isinstance(value, list | dict):

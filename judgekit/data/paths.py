@@ -85,7 +85,7 @@ def is_path_into(name: str, columns: Collection[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _compile(name: str) -> ParsedResult | None:
-    """Parse a JMESPath expression; None if it isn't one."""
+    """Parse a JMESPath expression. Returns None if it isn't one."""
     try:
         return jmespath.compile(name)
     except JMESPathError:
@@ -93,12 +93,15 @@ def _compile(name: str) -> ParsedResult | None:
 
 
 def _find_root(path: ParsedResult) -> str:
-    """Find the first column in a path; "" if there's none."""
+    """Find the first column in a path. Returns "" if there's none."""
     return next(iter(_list_roots(path)), "")
 
 
 def find_roots(name: str) -> list[str]:
-    """List the columns in which a path can start, such as `a` and `c` for `a.b || c`; [] if it's invalid."""
+    """List the columns in which a path can start, such as `a` and `c` for `a.b || c`.
+
+    Returns [] if it's invalid.
+    """
     path = _compile(name)
     return [] if path is None else _list_roots(path)
 

@@ -38,7 +38,7 @@ class Preset(NamedTuple):
     compare: Mapping[str, Sequence[str]] | None = None
 
     def fields(self, task: Task) -> Mapping[str, Sequence[str]] | None:
-        """Return the paths of a task's fields; None if this export isn't suitable for the task."""
+        """Return the paths of a task's fields, or None if this export isn't suitable for the task."""
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
@@ -80,7 +80,7 @@ def is_given(value: object) -> bool:
 
 
 def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a field from the first of its paths with a value; None if there's none."""
+    """Read a field from the first of its paths with a value. Returns None if there's none."""
     for path in paths:
         value = read_cell(columns, path)
         if not is_given(value):
@@ -118,7 +118,7 @@ class Recogniser:
                         break  # only the first one with a value is used
 
     def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
-        """Return the export that the rows come from; None if it's unknown or unsuitable for the task.
+        """Return the export that the rows come from, or None if it's unknown or unsuitable for the task.
 
         Also returns None if `given` names a column for the judged text.
         """
@@ -164,7 +164,7 @@ def _choose_paths(
 
 
 def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
-    """Find the export that a row comes from; None if it's unknown."""
+    """Find the export that a row comes from. Returns None if it's unknown."""
     for preset in _presets():
         if preset.fits(columns):
             return preset
@@ -172,7 +172,7 @@ def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
 
 
 def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Find the rows in an exported JSON document; None if the export is unknown."""
+    """Find the rows in an exported JSON document. Returns None if the export is unknown."""
     for preset in _presets():
         if not preset.document:  # this export isn't a single document
             continue

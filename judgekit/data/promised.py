@@ -168,7 +168,7 @@ class _Strong(NamedTuple):
 
 
 class _Price(NamedTuple):
-    """The mean cost of a tier's verdicts, and the usual time they took; None if unknown."""
+    """The mean cost of a tier's verdicts, and the usual time they took. None if unknown."""
 
     usd: float | None
     seconds: float | None
@@ -279,7 +279,7 @@ class PromisedRun:
             return True
 
         opinions = self._collect_first_opinions(pilot)
-        fraction = agreement.expect_share(
+        fraction = agreement.estimate_decided_fraction(
             opinions, self._map_strong_words(), len(pilot), len(self._rows), self._promise
         )
         first_price = self._average_price(self._tiers.first, pilot)
@@ -466,7 +466,7 @@ class PromisedRun:
 
     @property
     def _limit_usd(self) -> float | None:
-        """The US dollars left to spend; None if there's no limit."""
+        """The US dollars left to spend. None if there's no limit."""
         if self._job.request.max_cost_usd is None:
             return None
         return self._job.request.max_cost_usd - self._work.spent_usd

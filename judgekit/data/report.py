@@ -44,7 +44,7 @@ _EMPTY_TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_u
 
 
 def _build_interval(value: float | None, low: float | None, high: float | None) -> Interval | None:
-    """Build an interval; None if the value or one of its bounds is missing."""
+    """Build an interval. Returns None if the value or one of its bounds is missing."""
     if value is None or low is None or high is None:
         return None
     return Interval(value, low, high)
@@ -219,7 +219,7 @@ class _Tally:
             return None
 
         # Additional values keep the interval of a small sample away from 0 and 1.
-        judged_low, judged_high = stats.adjusted(decided, (0, 0, 1, 1)).bounds
+        judged_low, judged_high = stats.adjusted_mean(decided, (0, 0, 1, 1)).bounds
         judged_rate = CorrectedRate(
             judged=sum(decided) / len(decided),
             labels=len(self.pairs),
@@ -234,7 +234,7 @@ class _Tally:
         labelled = list(zip(verdicts, labels, strict=True))
         unlabelled_words = self.words - Counter(verdict for _, verdict in self.pairs)
         unlabelled = _score_verdicts(unlabelled_words.elements(), best)
-        corrected = stats.corrected(labelled, others=unlabelled)
+        corrected = stats.corrected_mean(labelled, others=unlabelled)
         low, high = corrected.bounds
         update = {"corrected": corrected.value, "low": low, "high": high}
         return judged_rate.model_copy(update=update)
@@ -250,7 +250,7 @@ class _Tally:
         )
 
     def needs(self, best: str) -> str | None:
-        """Describe how many more labels a corrected rate needs; None if there are enough.
+        """Describe how many more labels a corrected rate needs. Returns None if there are enough.
 
         It needs `LEAST_LABELS` labels, some that are `best` and some that aren't.
         """
@@ -346,7 +346,7 @@ class _Totals:
         return dimensions
 
     def cost_usd(self) -> float | None:
-        """Return the known cost of all rows in US dollars; None if no row's cost is known."""
+        """Return the known cost of all rows in US dollars, or None if no row's cost is known."""
         if self.unpriced and not self.priced:
             return None
         return self.usd
@@ -571,7 +571,7 @@ class _Lists:
         high = None
         if row_differences:
             # Additional values keep the interval of a small sample away from -1 and 1.
-            mean_difference = stats.adjusted(row_differences, (-1, 1))
+            mean_difference = stats.adjusted_mean(row_differences, (-1, 1))
             value = mean_difference.value
             low, high = mean_difference.bounds
 
@@ -742,7 +742,7 @@ def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[fl
 def _build_win_rate(values: Sequence[float]) -> WinRate:
     """Compute the win rate from values that are 1 for a win, 0.5 for a tie and 0 for a loss."""
     # Additional values keep the interval of a small sample away from 0 and 1.
-    rate = stats.adjusted(values, (0, 0, 1, 1))
+    rate = stats.adjusted_mean(values, (0, 0, 1, 1))
     low, high = rate.bounds
     wins = values.count(1.0)
     losses = values.count(0.0)

@@ -166,7 +166,7 @@ def variant_column(name: str) -> str:
 
 
 def _map_scores(comparison: Mapping[str, Any]) -> dict[str, float] | None:
-    """Map the compared texts' letters to their scores; None if there are no scores."""
+    """Map the compared texts' letters to their scores. Returns None if there are no scores."""
     scores = {}
     for subject in comparison["subjects"]:
         if subject["score"] is not None:
@@ -175,7 +175,7 @@ def _map_scores(comparison: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _name_deciding_models(comparison: Mapping[str, Any]) -> str | None:
-    """Join the names of the models in the tier that decided; None if no tier did."""
+    """Join the names of the models in the tier that decided. Returns None if no tier did."""
     models: dict[str, None] = {}  # an ordered set
     for answer in comparison["rounds"]:
         if answer["tier"] == comparison["judge_tier"]:
@@ -195,7 +195,10 @@ def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) 
 
 
 def judge_named(columns: Mapping[str, Any]) -> str:
-    """Describe the judge of a row in OUT as `RUBRIC@VERSION, MODE, MODEL`; "" if there's no record."""
+    """Describe the judge of a row in OUT as `RUBRIC@VERSION, MODE, MODEL`.
+
+    Returns "" if there's no record.
+    """
     judged = columns.get("judged")
     if not isinstance(judged, dict):
         return ""
@@ -773,7 +776,7 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 
 
 def _stamp_file_of(table: str) -> Path | None:
-    """Return the path of the file that proves that this user wrote a table; None if there's no cache."""
+    """Return the path of the file that proves that this user wrote a table, or None if there's no cache."""
     try:
         return Path(environment.RESULTS.make()) / environment.file_name_for(table)
     except OSError:

@@ -276,7 +276,7 @@ class DatasetRun(Tally):
         return words == self.refused_words
 
     def doubled_note(self) -> str | None:
-        """Describe models that fill several tiers, and the calls per row; None if there are none."""
+        """Describe models that fill several tiers, and the calls per row. Returns None if there are none."""
         if not self.doubled:
             return None
         names = ", ".join(sorted(self.doubled))

@@ -96,7 +96,7 @@ def _read_or_create_key_file() -> str | None:
 
 
 def _describe_weakness(key: str) -> str:
-    """Describe why a key can be guessed; "" if it doesn't look weak."""
+    """Describe why a key can be guessed. Returns "" if it doesn't look weak."""
     if len(key) < _MIN_LENGTH:
         return f"expected at least {_MIN_LENGTH} characters, got {len(key)}"
     different_chars = len(set(key))
@@ -174,7 +174,7 @@ def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
 
 
 def _read_hash(row: Mapping[str, Any]) -> str:
-    """Return the hash in a row's fingerprint; "" if there's none."""
+    """Return the hash in a row's fingerprint, or "" if there's none."""
     return what_of(str(row.get(FINGERPRINT) or ""))
 
 

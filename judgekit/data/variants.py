@@ -111,7 +111,7 @@ class Variants:
     async def _judge_row(
         self, judges: Mapping[str, DocumentJudge], pending: PendingRow
     ) -> dict[str, Any] | None:
-        """Judge a row by all variants, and combine their records; None if it can't be judged."""
+        """Judge a row by all variants, and combine their records. Returns None if it can't be judged."""
         if pending.subject is None:
             return None
         judgings = []

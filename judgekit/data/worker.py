@@ -345,6 +345,6 @@ def _is_final(record: Record) -> bool:
 
 
 def _list_failures(record: Record | None) -> list[str]:
-    """List the failure kinds of a row's calls in order; [] if there's no record."""
+    """List the failure kinds of a row's calls in order. Returns [] if there's no record."""
     rounds = record["rounds"] if record else ()
     return [round_["failure"]["kind"] for round_ in rounds if round_["failure"]]

@@ -62,16 +62,16 @@ class Promise(NamedTuple):
     """Whether the final acceptances also keep the promise by themselves."""
 
     def holds_for(self, first: Outcome, strong: str) -> bool:
-        """Whether the first tier's verdict agrees with the strong judge's."""
-        if strong not in ("accept", "improve", "reject"):  # nothing agrees with an undecided judge
-            return False
+        """Whether the first tier's verdict agrees with the strong judge's, in the sense of `on`."""
+        if strong not in ("accept", "improve", "reject"):
+            return False  # nothing agrees with an undecided judge
         if self.on == "accepted":
             return (first == "accept") == (strong == "accept")
         return first == strong
 
     def budget(self, rows: int) -> int:
-        """Return the number of disagreements allowed among this many rows."""
-        # Correct floating-point errors: (1 - 0.9) * 10 is slightly less than 1.
+        """Return the number of disagreements that the promise allows among `rows` rows."""
+        # Compensate floating-point errors: (1 - 0.9) * 10 is slightly less than 1.
         return math.floor((1 - self.share) * rows + _ROUNDING)
 
 
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
     groups: tuple[Group, ...]
 
     def rates(self) -> dict[int, float]:
-        """Return the sampling rate of each row in a group."""
+        """Return the sampling rate of each row that is in a group."""
         rates = {}
         for group in self.groups:
             for opinion in group.opinions:
@@ -105,7 +105,7 @@ class Plan(NamedTuple):
 
     @property
     def sampled(self) -> frozenset[int]:
-        """The rows that the strong judge samples, whatever its verdicts are."""
+        """The rows that the strong judge always judges, chosen before any of its verdicts is known."""
         rows = set()
         for group in self.groups:
             rows |= {opinion.row for opinion in group.opinions if opinion.draw < group.rate}
@@ -135,23 +135,23 @@ NOTHING_FINAL = Settled(frozenset(), frozenset())
 
 
 def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
-    """Plan at which rates the strong judge samples the first tier's opinions.
+    """Choose the rates at which the strong judge checks samples of the first tier's opinions.
 
-    `opinions` are those that can become final, out of `rows` rows.
+    `opinions` are the first tier's opinions that can become final. There are `rows` rows in total.
     """
     if rows < LEAST_ROWS or not opinions:
         return Plan(promise, rows, groups=())
 
-    budget = promise.budget(rows)
+    budget = promise.budget(rows)  # of disagreements
     if not promise.strict:
         group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
         return Plan(promise, rows, (group,))
 
-    # In strict mode, acceptances must keep the promise by themselves, with their part of the budget.
+    # In strict mode, the acceptances must also keep the promise by themselves, so they get their own budget.
     accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
     other_opinions = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
-    accepted_level = level_of(is_strict=True, is_separate=True)
-    other_level = level_of(is_strict=True, is_separate=False)
+    accepted_level = compute_level(is_strict=True, is_separate=True)
+    other_level = compute_level(is_strict=True, is_separate=False)
     accepted_budget = promise.budget(len(accepted))
     other_budget = budget - accepted_budget
     groups = (
@@ -163,20 +163,21 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
     return Plan(promise, rows, groups)
 
 
-def level_of(*, is_strict: bool, is_separate: bool) -> float:
+def compute_level(*, is_strict: bool, is_separate: bool) -> float:
     """Compute the probability with which a group of opinions may break the promise."""
-    if not is_strict:  # there's a single group
+    if not is_strict:
         return LEVEL
+
+    # There are two groups. In the separate group of acceptances, each part is another attempt.
     group_level = LEVEL / 2
-    # The separate group of acceptances makes one attempt per part.
     return group_level / _ACCEPTED_PARTS if is_separate else group_level
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
     """Find the rows whose first opinion is final, given the strong judge's verdicts on the sample.
 
-    A sampled row without a verdict counts as a disagreement. A row outside the sample that has a verdict
-    anyway isn't final.
+    A sampled row without a verdict counts as a disagreement. Other rows that already have a verdict of the
+    strong judge don't become final.
     """
     final: set[int] = set()
     counted: set[int] = set()
@@ -185,7 +186,8 @@ def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
         walk = _Walk(group, plan.promise, strong_verdicts)
         if group.is_separate:
             group_settled = walk.settle_separately()
-            budget -= plan.promise.budget(len(group_settled.final))  # leave the rest to the others
+            # The other group gets the remaining budget.
+            budget -= plan.promise.budget(len(group_settled.final))
         else:
             group_settled = walk.settle_within(budget)
         final |= group_settled.final
@@ -202,9 +204,9 @@ class _Walk:
         self._strong_verdicts = strong_verdicts
 
     def settle_within(self, budget: int) -> Settled:
-        """Make opinions final until the sample shows too many disagreements for the budget."""
+        """Make opinions final, one by one, until the sample shows too many disagreements for the budget."""
         group = self._group
-        allowed_disagreements = most_sampled(budget, group.rate, group.level)
+        allowed_disagreements = max_sampled_disagreements(budget, group.rate, group.level)
         if allowed_disagreements < 0:
             return NOTHING_FINAL
 
@@ -228,11 +230,12 @@ class _Walk:
         return Settled(frozenset(final), frozenset(counted))
 
     def settle_separately(self) -> Settled:
-        """Find the largest part of the opinions that keeps the promise by itself."""
+        """Find the largest part of the surest opinions that keeps the promise by itself."""
         group = self._group
         opinions = sorted(group.opinions, key=_rank_by_sureness)
         settled = NOTHING_FINAL
-        # Try the surest quarter, the surest half and so on. `group.level` allows for that many attempts.
+        # Try the surest quarter, the surest half and so on. `group.level` takes that many attempts into
+        # account.
         for part_number in range(1, _ACCEPTED_PARTS + 1):
             surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
             sampled = [opinion for opinion in surest if opinion.draw < group.rate]
@@ -241,7 +244,9 @@ class _Walk:
             disagreements = sum(map(self._disagrees, sampled))
             budget = self._promise.budget(len(final))
 
-            if final and disagreements <= most_sampled(budget, group.rate, group.level):
+            if final and disagreements <= max_sampled_disagreements(
+                budget, group.rate, group.level
+            ):
                 counted = frozenset(opinion.row for opinion in sampled)
                 settled = Settled(frozenset(final), counted)
         return settled
@@ -268,7 +273,10 @@ class _Queues:
             self._latest[outcome] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> FirstOpinion | None:
-        """Take an opinion from the queue with the fewest recent disagreements; None if all are empty."""
+        """Take the next opinion from the queue with the lowest rate of recent disagreements.
+
+        Returns None if all queues are empty.
+        """
         nonempty_outcomes = [outcome for outcome, queue in self._queues.items() if queue]
         if not nonempty_outcomes:
             return None
@@ -280,9 +288,9 @@ class _Queues:
         self._latest[outcome].append(disagrees)
 
     def _rank(self, outcome: Outcome) -> tuple[float, float]:
-        """Rank a queue by its rate of recent disagreements, then by the sureness of its next opinion."""
+        """Return a sort key: a queue's rate of recent disagreements, then its next opinion's sureness."""
         latest_disagreed = self._latest[outcome]
-        # Include prior rows, so that a queue without sampled rows also has a rate.
+        # Add fictitious prior rows, so that a queue without sampled rows also has a rate.
         disagreements = sum(latest_disagreed) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
         sureness = self._queues[outcome][0].sureness
         return disagreements / (len(latest_disagreed) + _PRIOR_ROWS), -sureness
@@ -293,17 +301,17 @@ def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
 
 
 @functools.lru_cache(maxsize=4096)
-def most_sampled(budget: int, rate: float, level: float) -> int:
-    """Compute how many disagreements a sample can contain if at most `budget` are to be outside it.
+def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
+    """Compute how many disagreements a sample can contain if at most `budget` are allowed outside the sample.
 
     Returns -1 if not even a sample without disagreements would prove that.
     """
     if budget < 0:
         return -1
 
-    # If there were `budget` + 1 outside, the sample would contain at most c with the probability P(X <= c),
-    # where X has a binomial distribution with c + `budget` + 1 trials. Find the largest c for which that's
-    # at most `level`, by doubling, then by bisection.
+    # Suppose that `budget` + 1 disagreements are outside. Then the probability that the sample contains at
+    # most c of them is P(X <= c), for a binomial X with c + `budget` + 1 trials. Find the largest c for which
+    # that is at most `level`: first double c, then bisect.
     too_many = 1
     while at_most(too_many, too_many + budget + 1, rate) <= level:
         too_many *= 2
@@ -318,26 +326,27 @@ def most_sampled(budget: int, rate: float, level: float) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def most_unsampled(disagreements: int, rate: float, level: float) -> int:
-    """Compute how many disagreements there can be outside a sample that contains this many."""
+def max_unsampled_disagreements(disagreements: int, rate: float, level: float) -> int:
+    """Compute how many disagreements there can be outside a sample that contains `disagreements`."""
     outside = 0
-    while most_sampled(outside, rate, level) < disagreements:
+    while max_sampled_disagreements(outside, rate, level) < disagreements:
         outside += 1
     return outside
 
 
 @functools.lru_cache(maxsize=1024)
 def choose_rate(budget: int, level: float) -> float:
-    """Choose the sampling rate that's expected to spare the strong judge the most rows.
+    """Choose the sampling rate with which the strong judge will probably need to judge the fewest rows.
 
-    To keep the test exact, the choice doesn't depend on any verdict of the strong judge.
+    The choice doesn't depend on any verdict of the strong judge, because that would invalidate the test.
     """
 
     def estimate_gain(rate: float) -> float:
-        allowed = most_sampled(budget, rate, level)
+        allowed = max_sampled_disagreements(budget, rate, level)
         if allowed < 0:
             return 0.0
-        # Add half, because the walk ends between the last allowed disagreement and the next.
+        # Add half, because rows become final until somewhere between the last allowed disagreement and the
+        # next one.
         total_disagreements = (allowed + 0.5) / rate
         spared_fraction = 1 - rate
         return spared_fraction * math.pow(total_disagreements, _GROWTH)
@@ -345,26 +354,26 @@ def choose_rate(budget: int, level: float) -> float:
     return max(_RATES, key=estimate_gain)
 
 
-def expect_share(
+def estimate_decided_fraction(
     pilot: Sequence[FirstOpinion],
     strong_verdicts: StrongVerdicts,
     pilot_rows: int,
     rows: int,
     promise: Promise,
 ) -> float:
-    """Estimate the fraction of `rows` that the first tier will decide, from rows that both tiers judged.
+    """Estimate the fraction of `rows` that the first tier will decide, from a pilot that both tiers judged.
 
-    `pilot_rows` is the number of those rows, and `pilot` contains the first tier's opinions on them that can
-    become final. The estimate tends to be too high, particularly for a strict promise.
+    `pilot` contains the first tier's opinions that can become final, among `pilot_rows` rows. The estimate
+    tends to be too high, particularly for a strict promise.
     """
     if not pilot:
         return 0.0
     rate = choose_rate(promise.budget(rows), LEVEL)
-    allowed = most_sampled(promise.budget(rows), rate, LEVEL)
+    allowed = max_sampled_disagreements(promise.budget(rows), rate, LEVEL)
     if allowed < 0:
         return 0.0
 
-    # The total number of disagreements, as in `choose_rate`, scaled down to the pilot.
+    # Compute the total number of allowed disagreements, as in `choose_rate`, and scale it down to the pilot.
     allowed_in_pilot = (allowed + 0.5) / rate * pilot_rows / rows + 1
     queues = _Queues(pilot)
     passed = 0
@@ -380,12 +389,12 @@ def expect_share(
     return (1 - rate) * passed / pilot_rows
 
 
-def foresee(
+def simulate_decided_fraction(
     samples: Sequence[Sample], first: TierName, strong: TierName, rows: int, promise: Promise
 ) -> float | None:
-    """Estimate the fraction of `rows` that the first tier would decide, by simulation.
+    """Estimate the fraction of `rows` that the first tier would decide, by simulating runs with the samples.
 
-    Returns None if the strong tier judged fewer than `LEAST_ROWS` of the `samples`.
+    Returns None if the strong tier judged fewer than `LEAST_ROWS` of the samples.
     """
     judged_by_strong = []
     for sample in samples:
@@ -400,7 +409,7 @@ def foresee(
         opinions = []
         strong_verdicts: dict[int, VerdictWord] = {}
         for row, sample in enumerate(rng.choices(judged_by_strong, k=rows)):
-            opinion = _make_first_opinion(sample.voices.get(first, FAILED), row, rng)
+            opinion = _make_first_opinion(sample.opinions.get(first, FAILED), row, rng)
             if opinion is not None:
                 opinions.append(opinion)
             strong_verdicts[row] = sample.outcome(strong) or "undetermined"
@@ -415,7 +424,7 @@ def foresee(
 def _make_first_opinion(
     evidence: TierEvidence, row: int, rng: random.Random
 ) -> FirstOpinion | None:
-    """Build the first tier's opinion on a row, or return None if it can't become final."""
+    """Build the first tier's opinion on a row. Returns None if the opinion can't become final."""
     if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
         return None
     is_unexplained = evidence.outcome == "improve" and not evidence.gives_reasons

@@ -35,11 +35,12 @@ class Bets:
     """Bets against the claim that `count` numbers add up to at most `most`."""
 
     def __init__(self, count: int, most: int, level: float = LEVEL) -> None:
+        """Start to bet against the claim that `count` numbers add up to at most `most`."""
         self._numbers_left = count
         self._most_total_left = most
         self._refuting_fortune = 1 / level
-        self._fortunes = [1 / _BETTORS] * _BETTORS
-        self.is_refuted = most < 0
+        self._fortunes = [1 / _BETTORS] * _BETTORS  # each bettor uses another stake
+        self.is_refuted = most < 0  # numbers are never negative
 
     @property
     def fortune(self) -> float:
@@ -47,15 +48,16 @@ class Bets:
         return sum(self._fortunes)
 
     def add(self, number: int) -> None:
-        """Bet on the next number drawn, which is at least 0, and update `is_refuted`."""
+        """Bet that the next number is higher than claimed, then take the number and update `is_refuted`."""
         if self.is_refuted:
             return
-        if number > self._most_total_left:
+        if number > self._most_total_left:  # certain proof
             self.is_refuted = True
             return
 
         if self._most_total_left:
-            # A stake pays off by the ratio between the number and the highest mean that the claim allows.
+            # A stake is multiplied by the number's ratio to the highest mean that the claim allows. If the
+            # claim is true, such bets gain nothing on average, so a large fortune refutes it.
             gain = number * self._numbers_left / self._most_total_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)
@@ -69,11 +71,11 @@ class Bets:
 def bound_total(
     known_numbers: Sequence[int], count: int, largest: int, level: float = LEVEL
 ) -> int:
-    """Compute a lower bound for the total of `count` numbers, given the first ones drawn.
+    """Compute a lower bound for the total of `count` numbers, of which the first ones drawn are known.
 
     Each number is at most `largest`. The true total is lower with a probability of at most `level`.
     """
-    # Find the lowest total that isn't refuted, by bisection: if a total is refuted, so is every lower one.
+    # Find the lowest total that isn't refuted, by bisection. If a total is refuted, so are all lower ones.
     low = sum(known_numbers)
     high = low + largest * (count - len(known_numbers))
     while low < high:
@@ -86,7 +88,7 @@ def bound_total(
 
 
 def _is_refuted(known_numbers: Sequence[int], count: int, most_total: int, level: float) -> bool:
-    """Whether bets on the known numbers refute the claim that the total is at most `most_total`."""
+    """Whether bets on the known numbers refute the claim that all numbers add up to at most `most_total`."""
     bets = Bets(count, most_total, level)
     for number in known_numbers:
         bets.add(number)

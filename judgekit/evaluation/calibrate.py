@@ -23,7 +23,7 @@ from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case
 from judgekit.evaluation.likelihood import learn_likelihood
-from judgekit.evaluation.samples import Sample, Walked, find_options, usual_ways, walk
+from judgekit.evaluation.samples import Sample, Walked, find_common_ways, find_options, walk
 from judgekit.evaluation.tasks import choose_task, ranking_task, read_samples
 from judgekit.judging import calibration
 from judgekit.judging.binomial import count_labels_needed
@@ -79,8 +79,8 @@ class Chain(NamedTuple):
         return {"least_margin": value}
 
     def is_wrong(self, sample: Sample) -> bool:
-        """Whether this chain's gate would make a wrong opinion final."""
-        if self.stands is not None:
+        """Whether the sample would get a wrong result if a gate of this chain made its opinion final."""
+        if self.stands is not None:  # then the win becomes final
             return sample.label != "accept"
         if self.leans:
             return not sample.is_right(self.outcome)
@@ -115,9 +115,13 @@ class ChosenRules(NamedTuple):
 def choose_rules(
     samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise
 ) -> ChosenRules:
-    """Choose the widest gates that keep the promise. `tiers` are the panel's tiers in order."""
+    """Choose the widest gates that keep the promise. A gate lets a tier's sure opinions become final.
+
+    `tiers` are the panel's tiers in order. A chain is a series of gates that include each other, such as
+    those for a tier's acceptances.
+    """
     chains = _group_by_chain(samples, tiers, promise.reference)
-    doubt = 1 - promise.confidence
+    doubt = 1 - promise.confidence  # the probability of error that all tests share
     testable = _find_testable(chains, doubt, promise)
 
     gates: list[CalibratedRule] = []
@@ -126,8 +130,8 @@ def choose_rules(
 
     for chain, members in chains.items():
         if chain in testable:
-            # Split the doubt equally among chains, then among the results that the previous tier's chains
-            # could have had.
+            # Split the doubt equally among the chains. Then split a chain's part among the results that the
+            # previous tier's chains could have had, because they decide which samples get here.
             level = doubt / len(testable) / _count_possible_results(chain, tiers, steps)
             earlier_tiers = tiers[: tiers.index(chain.tier)]
             earlier_gates = FinalityRules(rules=tuple(gates))
@@ -140,7 +144,7 @@ def choose_rules(
             if chain.leans:
                 refusal = _find_refusal_on_side(chain, open_samples, level, promise, test)
         else:
-            # Use the level that it would have if it were tested, too.
+            # Report how many labels the chain needs, at the level that it would have if it were tested, too.
             level = doubt / (len(testable) + 1)
             refusal = _refuse_untested(chain, members, level, promise)
         if refusal is not None:
@@ -154,7 +158,7 @@ def choose_rules(
 def _refuse_untested(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> RefusedRule | None:
-    """Build the refusal for a chain with too few labels, which says how many more it needs."""
+    """Build the refusal for a chain that has too few labels. It contains how many more are needed."""
     if chain.leans:
         return _find_refusal_on_side(chain, members, level, promise, _NO_TEST)
     least_margin = min(map(chain.margin, members))
@@ -165,7 +169,7 @@ def _refuse_untested(
 def _test_chain(
     chain: Chain, samples: Sequence[Sample], level: float, promise: Promise
 ) -> _ChainTest:
-    """Test a chain's gates on samples, from narrow to wide, until one fails."""
+    """Test a chain's gates on labelled samples, from narrow to wide, until one fails."""
     widest = None
     steps = 0
     for least_margin in _choose_margins(chain, samples, level, promise):
@@ -181,10 +185,11 @@ def _test_chain(
 def _find_refusal_on_side(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
-    """Find the refusal to report for a chain of leanings; None if there's none on its outcome's side.
+    """Find the refusal to report for a decision model's chain, or None if there's nothing to report.
 
-    Such a chain also contains opinions on the other side (margins below 0), which can't become final. If no
-    gate holds, report the widest class that more labels could prove, or else the entire side.
+    Such a chain also contains opinions that lean to the other outcome, with margins below 0. They can't
+    become final. If no gate holds, report the widest gate that more labels could prove. Failing that, report
+    the gate for all opinions that lean to this outcome.
     """
     if test.widest is not None:
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
@@ -205,7 +210,7 @@ def _find_refusal_on_side(
 
 
 def _drop_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
-    """Drop every gate that overlaps with one that has more labels."""
+    """Drop every gate that overlaps with another gate which has more labels."""
     remaining_gates = []
     for gate in gates:
         is_smaller = False
@@ -218,15 +223,15 @@ def _drop_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
 
 
 def _are_overlapping(gate: CalibratedRule, other: CalibratedRule) -> bool:
-    """Whether one gate can accept an opinion of a decision model that the other rejects."""
+    """Whether one gate can accept a decision model's opinion that the other gate rejects."""
     if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
         return False
-    # The leanings point in opposite directions, so the gates meet if their sum is 0.
+    # The two leanings are measured in opposite directions, so the gates touch if they add up to 0.
     return gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
 
 
 def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
-    """Find the most chains that can pass if they split the doubt, going by their number of labels."""
+    """Find the largest set of chains that all have enough labels to pass if they split the doubt equally."""
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
     for count, chain in enumerate(largest_first, 1):
@@ -239,11 +244,14 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
 def _count_possible_results(
     chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]
 ) -> int:
-    """Count the possible results of the previous tier's chains that decide which samples get here."""
+    """Count the possible test results of the previous tier's chains, which decide which samples get here.
+
+    `steps` contains the number of gates that were tested in each chain.
+    """
     if chain.after is None:  # there's no previous tier
         return 1
     previous_tier = tiers[tiers.index(chain.tier) - 1]
-    results = 1  # no gate
+    results = 1  # the result that no gate holds
     for tested_chain, count in steps.items():
         if (tested_chain.tier, tested_chain.outcome) == (previous_tier, chain.after):
             results += count
@@ -253,12 +261,12 @@ def _count_possible_results(
 def _select_open(
     members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
 ) -> list[Sample]:
-    """Select the samples that no earlier tier's gate has made final."""
+    """Select the samples that aren't final yet after the gates of earlier tiers."""
     open_samples = []
     for sample in members:
         outcomes = {tier: sample.combined_outcome(tier) for tier in earlier_tiers}
         is_final = any(finality.final(tier, outcomes, sample.margins) for tier in outcomes)
-        # A decision model's opinion becomes final by its leaning.
+        # For decision models, gates use the leaning instead of the margin.
         is_decided = any(finality.decided(tier, sample.leanings) for tier in outcomes)
         if not is_final and not is_decided:
             open_samples.append(sample)
@@ -268,9 +276,9 @@ def _select_open(
 def _group_by_chain(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
-    """Group samples by the chains of their opinions, earlier tiers first."""
+    """Group samples by the chains that their opinions belong to. Chains of earlier tiers come first."""
     chains: Chains = {}
-    # The reference, which is the last tier by default, needs no gate. Later tiers don't, either.
+    # The reference tier is the last one by default. It always decides, so it and later tiers need no gates.
     tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
     for tier_index, tier in enumerate(tiers_with_gates):
         previous_tier = tiers[tier_index - 1] if tier_index else None
@@ -293,7 +301,7 @@ def _group_by_chain(
 def _list_chains(
     sample: Sample, tier: TierName, previous_tier: TierName | None, reference: TierName | None
 ) -> list[Chain]:
-    """List the chains that a tier's opinion on a sample belongs to; [] if it can't be used."""
+    """List the chains that a tier's opinion on a sample belongs to. The list is empty if it can't be used."""
     outcome = sample.combined_outcome(tier)
     if outcome is None or sample.margin(tier) is None:
         return []
@@ -308,7 +316,7 @@ def _list_chains(
     previous_outcome = sample.combined_outcome(previous_tier)
     is_dispute = sample.wrong is not None or {outcome, previous_outcome} == {"accept", "reject"}
     if reference is None and not is_dispute:
-        # Such an opinion ends the judging without a gate, so a test would waste doubt.
+        # The judging ends here even without a gate, so testing one would only use up doubt.
         return []
     return [Chain(tier, outcome, previous_outcome)]
 
@@ -316,10 +324,10 @@ def _list_chains(
 def _count_labels_for_promise(
     promise: Promise, level: float, error_rate: float = 0.0
 ) -> int | None:
-    """Count the labels needed to prove a promise at this error rate; None if no number is enough."""
-    if promise.reference:
-        level = level / 2  # the other half is for the bound on gains
-    return count_labels_needed(promise.rate, level, error_rate)
+    """Count the labels needed to prove a promise at this error rate. Returns None if no number is enough."""
+    # With a reference, the other half of the level is for the bound on gains.
+    level_for_errors = level / 2 if promise.reference else level
+    return count_labels_needed(promise.rate, level_for_errors, error_rate)
 
 
 def _choose_margins(
@@ -330,8 +338,9 @@ def _choose_margins(
     Each margin includes more opinions than the previous one, and the last includes all.
     """
     margins = sorted(map(chain.margin, members), reverse=True)
+    # If there are only a few different margins, many opinions share each, so start with the smallest gate
+    # that can hold. Otherwise start with a gate that holds even with a few errors.
     is_coarse = chain.leans and len(set(margins)) <= COARSE
-    # On a coarse scale, many opinions share a margin, so start with the smallest gate that can hold.
     error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
     first_size = _count_labels_for_promise(promise, level, error_rate)
     if first_size is None or len(margins) <= first_size:
@@ -339,12 +348,14 @@ def _choose_margins(
 
     max_steps = LEANING_STEPS if chain.leans else STEPS
     min_ratio = 1.0 if chain.leans else WIDER
-    # Grow by a constant ratio, so that the last step includes all opinions.
+    # Let the gates grow by a constant ratio, so that the last one includes all opinions.
     even_ratio = (len(margins) / first_size) ** (1 / (max_steps - 1))
     ratio = max(min_ratio, even_ratio)
     chosen: list[float] = []
     size = float(first_size)
-    while size < len(margins) and len(chosen) < max_steps - 1:  # reserve one for all opinions
+    while (
+        size < len(margins) and len(chosen) < max_steps - 1
+    ):  # reserve the last step for all opinions
         margin = margins[ceil(size) - 1]
         count_inside = sum(other_margin >= margin for other_margin in margins)
         chosen.append(margin)
@@ -402,8 +413,8 @@ def _test_gate(
 
 
 def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
-    """Whether the reference is wrong about a sample."""
-    # A reference that failed counts as right, so that nothing is gained.
+    """Whether the reference tier is wrong about a sample."""
+    # Being right where the reference is wrong counts as a gain. If it failed, there's nothing to gain.
     if reference is None or member.outcome(reference) is None or reference in member.ties:
         return False
     return member.is_wrong(reference)
@@ -413,7 +424,7 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    """Count the judgings that were decided, were wrong or ended at a gate, and the calls of each tier."""
+    """Count the cases that were decided, decided wrongly, or decided by a gate, and each tier's calls."""
     calls = dict.fromkeys(tiers, 0)
     decided = 0
     errors = 0
@@ -432,7 +443,7 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 
 def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Read the scores of cases that compare subjects; [] if they don't.
+    """Read the scores of cases that compare texts. Returns [] if none of the cases compares texts.
 
     Raises `InputError` if only some cases do, or if a label or score is invalid.
     """
@@ -441,7 +452,7 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
 
     task = ranking_task(rubric, mode)
     ranked_cases = []
-    deviating_tiers_by_case = usual_ways(cases).deviating_tiers_by_case
+    deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             expected = "at least two texts" if case.subjects else "in all cases, or in none"
@@ -472,7 +483,7 @@ class Opinions(NamedTuple):
 
         task = choose_task(rubric, mode)
         rules = self.judge.settings.escalation_rules(task.name)
-        deviating_tiers_by_case = usual_ways(self.cases).deviating_tiers_by_case
+        deviating_tiers_by_case = find_common_ways(self.cases).deviating_tiers_by_case
         cases = []
         for case, deviating_tiers in zip(self.cases, deviating_tiers_by_case, strict=True):
             course = task.record_course(case, deviating_tiers, rules)
@@ -512,15 +523,15 @@ def learn(
     models = opinions.models
     rubric = loaded.rubric
     tiers = _list_tiers(models, promise)
-    ways = usual_ways(cases)
+    ways = find_common_ways(cases)
 
     ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
         samples = read_samples(cases, rubric, mode)
-        usual_rules = _build_usual_rules(rubric, mode, models, ways.read)
-        choice = _choose_for_samples(samples, tiers, promise, usual_rules)
+        default_rules = _build_default_rules(rubric, mode, models, ways.read)
+        choice = _choose_for_samples(samples, tiers, promise, default_rules)
 
     saved = None
     if choice.likelihoods:
@@ -555,10 +566,10 @@ def learn(
 
 
 def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierName, ...]:
-    """List the tiers with models in order. Raises `InputError` if there are too few to learn from."""
+    """List the tiers that have models, in order. Raises `InputError` if there are too few to learn from."""
     tiers = tuple(tier for tier in TIERS if tier in models)
     lacks_reference = promise.reference is not None and promise.reference not in tiers
-    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - a gate only saves the calls of a next tier
+    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - a gate only saves calls to the next tier
         problem = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{problem}; a calibration needs a next tier")
     return tiers
@@ -567,7 +578,7 @@ def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierN
 def _complete_names(
     models: Mapping[TierName, str], answered: calibration.Answered
 ) -> calibration.Answered:
-    """Map each requested model to the model that answered, or to itself if there are no answers."""
+    """Map each requested model to the model that answered. If no answer is known, map it to itself."""
     names: calibration.Answered = {}
     for tier, joined_models in models.items():
         names[tier] = {}
@@ -579,7 +590,7 @@ def _complete_names(
 def _choose_for_rankings(
     ranked_cases: Sequence[RankedCase], tiers: Sequence[TierName], promise: Promise
 ) -> _Choice:
-    """Choose rules for cases that compare subjects, and replay the cases with and without the rules."""
+    """Choose rules for cases that compare texts, and replay the cases with and without these rules."""
     rules = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
     with_gates = [case.walk(rules.finality) for case in ranked_cases]
     without_gates = [case.walk(None) for case in ranked_cases]
@@ -590,20 +601,20 @@ def _choose_for_samples(
     labelled: Sequence[Sample],
     tiers: Sequence[TierName],
     promise: Promise,
-    usual_rules: EscalationRules,
+    default_rules: EscalationRules,
 ) -> _Choice:
-    """Choose rules for samples, and replay the samples with and without the rules."""
+    """Choose rules for samples, and replay the samples with and without these rules."""
     rules = choose_rules(labelled, tiers, promise)
-    gated_rules = replace(usual_rules, finality=rules.finality)
+    gated_rules = replace(default_rules, finality=rules.finality)
     with_gates = [walk(sample, gated_rules) for sample in labelled]
-    without_gates = [walk(sample, usual_rules) for sample in labelled]
+    without_gates = [walk(sample, default_rules) for sample in labelled]
     return _Choice(rules, with_gates, without_gates, likelihoods=_learn_likelihoods(labelled))
 
 
 def _count_deviating(
     deviating_tiers_by_case: Sequence[Collection[TierName]],
 ) -> dict[TierName, int]:
-    """Count the cases in which each tier was read in an unusual way, omitting zeros."""
+    """Count the cases in which each tier deviates from its common way of answering, omitting zeros."""
     counts = {}
     for tier in TIERS:
         count = sum(tier in deviating_tiers for deviating_tiers in deviating_tiers_by_case)
@@ -612,7 +623,7 @@ def _count_deviating(
     return counts
 
 
-def _build_usual_rules(
+def _build_default_rules(
     rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], readings: calibration.Readings
 ) -> EscalationRules:
     """Build the default escalation rules, without any gates."""
@@ -636,7 +647,7 @@ def _build_usual_rules(
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
-    """Learn the probability of an acceptance at each leaning, for each tier of decision models."""
+    """Learn a curve from leaning to the probability of acceptance, for each tier with a decision model."""
     likelihoods = {}
     for tier in TIERS:
         labelled = []
@@ -652,7 +663,7 @@ def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.
 def _estimate_saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
-    """Estimate how much of the second tier's cost and time the gates save per hundred subjects."""
+    """Estimate how much the gates save per hundred subjects, by sparing calls to the second tier."""
     second_tier = tiers[1]
     costs = []
     waits = []
@@ -677,7 +688,7 @@ def _estimate_saved_per_hundred(
 
 
 def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects | None:
-    """Count the subjects in the cases; None if the cases don't compare subjects."""
+    """Count the texts that the cases compare. Returns None if the cases don't compare any."""
     if not ranked_cases:
         return None
     counts = [len(ranked_case.case.subjects) for ranked_case in ranked_cases]
@@ -685,7 +696,7 @@ def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects 
 
 
 def _hash_contents(learned: Calibration) -> str:
-    """Hash a calibration's inputs, such as the rubric, models and labels, and its gates."""
+    """Hash the inputs of a calibration, such as the rubric, models and labels, and its gates."""
     content = [
         learned.rubric.sha256,
         learned.mode,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Keep the cases whose label the rubric understands, and replace each label by its meaning.
+    """Return the cases whose label is understood, with each label replaced by its meaning.
 
-    All other cases are counted in `left_out`. Raises `InputError` if no case remains.
+    All other cases are omitted, and counted in `left_out`. Raises `InputError` if no case remains.
     """
     labelled = []
     for case in cases:
@@ -48,7 +48,9 @@ def with_understood_labels(
     if labelled and not understood:
         raise labelled[0].label_error()
     if cases and not understood:
-        raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.told()}")
+        raise cases[0].wrong(
+            f"label: expected a label in some case; left out: {left_out.describe()}"
+        )
     return understood
 
 
@@ -61,7 +63,7 @@ class _Meanings(NamedTuple):
 
     @classmethod
     def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Meanings:
-        """Find the meanings of all labels. Raises `UsageError` if they're ambiguous."""
+        """Find the meanings of all cases' labels. Raises `UsageError` if they're ambiguous."""
         outcome_counts = Counter[str]()
         winner_counts = Counter[str]()
         text_count = LEAST_TEXTS
@@ -82,9 +84,9 @@ class _Meanings(NamedTuple):
         )
 
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
-        """Translate a case's label to a winner, score or outcome; None if it isn't understood."""
+        """Translate a case's label to a winner, score or outcome. Returns None if it isn't understood."""
         label = case.right(mode)
-        if isinstance(label, list):  # meant for candidates, and refused later
+        if isinstance(label, list):  # only valid for candidates, so a later check refuses it
             return label
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":

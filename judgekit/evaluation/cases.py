@@ -117,7 +117,7 @@ class Recorded(Strict):
 
     @property
     def unanswered(self) -> str | None:
-        """The failure if no model answered; None if one did, even unreadably."""
+        """The failure if no model answered. None if any model did, even if its answer is unreadable."""
         for juror in self.jurors:
             if not juror.failure or juror.failure in _ANSWERED:
                 return None
@@ -163,13 +163,17 @@ class Case(Strict):
 
     @classmethod
     def of_row(cls, place: str, **values: object) -> Case:
-        """Build a case from a row's values. `place` names the row in errors."""
+        """Build a case from a row's values. `place` is the row's position, for error messages."""
         case = cls.model_validate(values)
         case._place = place  # noqa: SLF001 - not a field, because files can't set it
         return case
 
     def label_error(self) -> InputError:
-        """Build the error for a label that isn't understood, listing the labels allowed in such a case."""
+        """Build the error for a label that isn't understood.
+
+        It lists the labels allowed in this kind of case.
+        """
+        # The fields that have values show what kind of case this is.
         allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
         expected = next(allowed, _DOCUMENT_LABELS)
         if isinstance(self.label, float):
@@ -188,9 +192,9 @@ class Case(Strict):
         return self.model_copy(update={"judges": {**self.judges, **judges}})
 
     def texts(self, candidate: str | None = None) -> dict[str, str]:
-        """Collect the case's texts for a person to read, by name.
+        """Collect the case's texts for a person to read, by heading.
 
-        If `candidate` is given, that candidate's text is the answer.
+        If `candidate` is the id of a search result, that one's text is the answer.
         """
         texts = {
             "question": self.description or self.prompt or self.query,
@@ -223,13 +227,13 @@ class Case(Strict):
 
     @classmethod
     def read(cls, line: str, place: str) -> Case:
-        """Parse the case on a line. `place` names the line in errors. Raises `InputError`."""
+        """Parse a line of JSON. `place` is the line's position, for error messages. Raises `InputError`."""
         try:
             json.loads(line, object_pairs_hook=with_different_keys)
         except RepeatedKeyError as error:
             raise InputError(f"{place}: {error}; keep one") from None
         except (ValueError, RecursionError):
-            pass  # validation explains this better
+            pass  # the validation below explains malformed JSON better
 
         try:
             case = cls.model_validate_json(line)
@@ -237,6 +241,8 @@ class Case(Strict):
             raise InputError(f"{place}: {_describe_problem(line, error)}") from None
 
         case._place = place  # noqa: SLF001 - not a field, because files can't set it
+
+        # If both texts are the same, neither can be better, so the label must be wrong.
         if case.a and case.a == case.b:
             winners = {labels.winner_of(case.right("strict"))}
             winners.add(labels.winner_of(case.right("lenient")))
@@ -248,21 +254,21 @@ class Case(Strict):
 
 
 def _describe_problem(line: str, error: ValidationError) -> str:
-    """Describe the problem with a line. For an invalid label, list the allowed ones."""
+    """Describe why a line is invalid. If it's because of the label, list the allowed labels."""
     problem = problem_in(line, error)
     is_about_label = problem.location[:1] == ("label",)
     if not is_about_label or not problem.text.startswith("expected"):
         return str(problem)
 
     label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-    # There's no valid case whose fields could be checked, so search the line for keys.
+    # There's no valid case whose fields would show its kind, so search the line for keys.
     allowed = (wording for key, wording in _LABELS.items() if f'"{key}"' in line)
     expected = next(allowed, "accept, improve or reject")
     return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Read the cases in a file. Raises `InputError` with the file, line and key."""
+    """Read the cases in a file. Raises `InputError`, which names the file, line and key."""
     cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
@@ -279,7 +285,7 @@ def read_cases(path: Path) -> list[Case]:
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
     """Yield (`path:number`, line) for each line that isn't blank.
 
-    Raises `InputError` if the file can't be read; its message can end with what was `wanted`.
+    Raises `InputError` if the file can't be read. Its message ends with `wanted`, a description of the file.
     """
     try:
         content = path.read_bytes()
@@ -372,7 +378,7 @@ def _read_items(
 ) -> list[Item]:
     """Read one item from each line of a file. Raises `InputError`, also if an id is repeated.
 
-    In error messages, `remedy` says what to do about an unreadable file, and `item_kind` names the items.
+    Error messages contain `remedy` if the file is unreadable, and `item_kind` if the file is empty.
     """
     items = {}
     for place, line in lines(path, remedy):

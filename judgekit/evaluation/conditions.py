@@ -58,23 +58,23 @@ class Condition(NamedTuple):
         return 2 if self.other else 1
 
     def count_row(self, word: str) -> Totals:
-        """Return the lowest and highest possible value of a row with this verdict.
+        """Return the lowest and highest possible value of a row with the verdict `word`.
 
-        They only differ for a row without a verdict.
+        The two only differ for an undecided row, whose verdict could have been anything.
         """
         is_undecided = word in UNDECIDED
         if self.word == UNDETERMINED:
             return Totals(int(is_undecided), int(is_undecided))
         if is_undecided:
             return Totals(0, self.largest)
-        # If two texts are compared, a win counts 2, a tie 1 and a loss 0.
         value = int(word == self.word)
         if self.other is not None:
+            # When comparing two texts, a win counts 2, a tie 1 and a loss 0.
             value += int(word != self.other)
         return Totals(value, value)
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
-        """Add up the values of rows, given the number of rows with each verdict."""
+        """Add up the values of all rows, given the number of rows with each verdict."""
         least_total = 0
         most_total = 0
         for word, count in counts.items():
@@ -84,10 +84,10 @@ class Condition(NamedTuple):
         return Totals(least_total, most_total)
 
     def enough(self, rows: int) -> int:
-        """Compute the lowest total that reaches the limit or, for `>` and `<=`, exceeds it."""
+        """Compute the lowest total that reaches the limit. For `>` and `<=`, it must exceed the limit."""
         total_at_limit = self.limit * rows
         if self.other is not None:
-            # A difference of 0 corresponds to a total of 1 per row, for example if all are ties.
+            # When comparing two texts, each row's value is offset by 1 to keep it non-negative.
             total_at_limit += rows
         if self.operator in (">", "<="):
             return math.floor(total_at_limit) + 1
@@ -98,7 +98,7 @@ class Condition(NamedTuple):
         return self.operator in (">=", ">")
 
     def holds(self, totals: Totals, rows: int) -> bool | None:
-        """Whether the condition holds for rows with these totals, or None if that's still open."""
+        """Whether the condition holds for rows with these totals. None means that it's still open."""
         enough = self.enough(rows)
         if totals.least >= enough:
             return self.wants_enough
@@ -107,20 +107,23 @@ class Condition(NamedTuple):
         return None
 
     def describe_range(self, totals: Totals, rows: int) -> str:
-        """Format the range of possible fractions, rounded outward, with more digits than the limit has."""
+        """Format the range of fractions that the totals allow, with more digits than the limit has."""
         _, _, decimals = self.limit_text.partition(".")
         digits = max(_DIGITS, len(decimals) + 1)
-        scale = 10**digits
-        shift = rows if self.other else 0  # a difference of 0 corresponds to a total of 1 per row
-        low = math.floor(Fraction(totals.least - shift, rows) * scale) / scale
-        high = math.ceil(Fraction(totals.most - shift, rows) * scale) / scale
+        # When comparing two texts, each row's value is offset by 1 to keep it non-negative; undo that here.
+        offset = rows if self.other else 0
         if totals.least == totals.most:
-            return f"{(totals.least - shift) / rows:.{digits}f}"
+            return f"{(totals.least - offset) / rows:.{digits}f}"
+
+        # Round outward, so that the range doesn't exclude a possible value.
+        scale = 10**digits
+        low = math.floor(Fraction(totals.least - offset, rows) * scale) / scale
+        high = math.ceil(Fraction(totals.most - offset, rows) * scale) / scale
         return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -> Condition:
-    """Parse a condition on a task's rows. Raises `UsageError`, which names the option."""
+    """Parse a condition such as `accept >= 0.9` or `A > B`. Raises `UsageError`, which names the option."""
     words = _JUDGED if task == "judge" else _COMPARED
     match = _PARTS.fullmatch(text)
     if match is None:

@@ -79,13 +79,16 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         case: Case,
         state: JudgingState[Document],
     ) -> None:
-        """Ask the tiers about a case. Raises `UnaskedError` if no model may be asked."""
+        """Call every tier for a case. Raises `UnaskedError` if no model may see the case."""
         await super().ask_tiers(judge, case, state)
         if not state.turns:
             raise UnaskedError(case, str(state.refused))
 
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
-        """Return a model's scores, with the way they were read, for recording; {} if there's no opinion."""
+        """Return a model's scores for recording, with how they were read.
+
+        Returns {} if there's no opinion.
+        """
         del case
         opinion = turn.answer.value
         if not opinion:
@@ -103,7 +106,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {WHOLE: evidence}
 
     def _read_opinion(self, case: Case, recorded: Recorded) -> Opinion | None:
-        """Combine a tier's readable answers into an opinion; None if there are too few."""
+        """Combine a tier's readable answers into an opinion. Returns None if there are too few."""
         decide = partial(self.rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
@@ -115,7 +118,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return jury.combine_opinions(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Read one model's scores, either recorded or from its reply; None if they can't be read.
+        """Read one model's scores, either recorded or from its reply. Returns None if they can't be read.
 
         Raises `InputError` if they aren't scores for the rubric's dimensions.
         """
@@ -133,7 +136,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
                 answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
             except InvalidReply:
                 return None
-            # Convert "yes" and "no" to scores. All other answers are scores already.
+            # Convert "yes" and "no" to scores. All other answers already are scores.
             scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
 
         if scores is not None and set(scores) != set(dimensions):
@@ -145,8 +148,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         del case
         return OUTCOMES
 
-    def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's mean scores over a tier's models; None if too few are readable.
+    def read_score(self, case: Case, recorded: Recorded) -> float | None:
+        """Average a document's mean scores over a tier's models. Returns None if too few are readable.
 
         Raises `InputError` if the label isn't a score on the rubric's scale.
         """
@@ -163,8 +166,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             return fmean(means)
         return None
 
-    def rated(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return a document's scores, and its distance from acceptance as `DISTANCE`; None if unreadable."""
+    def read_ratings(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
+        """Return a document's scores, with the distance from acceptance as `DISTANCE`. None if unreadable."""
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None
@@ -172,11 +175,11 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {DISTANCE: distance, **opinion.scores}
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the scores from the tier that decided about the document, or the verdict if none did."""
+        """Record the scores of the tier that decided about the document. If none did, record a failure."""
         end = ends[WHOLE]
         if end.tier is None:
             return Recorded(calls=calls, failure=end.verdict)
-        rated = self.rated(case, case.judges[end.tier]) or {}
+        rated = self.read_ratings(case, case.judges[end.tier]) or {}
         scores = {name: rated[name] for name in self.rubric.questions}
         return Recorded(calls=calls, scores=scores)
 
@@ -193,7 +196,10 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
 
 def read_text(case: Case, inputs: NamedInputs | None) -> str:
-    """Return a case's text, or else the content of the file at its path. Raises `InputError`."""
+    """Return a case's text. If there's none, return the content of the file at its path.
+
+    Raises `InputError`.
+    """
     if case.text is not None:
         return case.text
     if case.path is None or inputs is None:

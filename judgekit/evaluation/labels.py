@@ -60,7 +60,7 @@ def plain(name: str) -> str:
 
 
 def _map_words_to_names(words_by_name: Mapping[str, str]) -> dict[str, str]:
-    """Invert a table of words: map each word to the name that lists it."""
+    """Invert a mapping of names to lists of words: map each word to its name."""
     names = {}
     for name, words in words_by_name.items():
         names.update(dict.fromkeys(words.split(), name))
@@ -93,7 +93,7 @@ def id_of(value: object) -> str | int | None:
     if isinstance(value, bool) or is_no_label(value):
         return None
     if isinstance(value, float) and math.isfinite(value):
-        # If a row has no id, pandas turns the others into floats, such as 17.0.
+        # If any row lacks an id, pandas converts the other rows' ids to floats, such as 17.0. Undo that.
         return int(value) if value.is_integer() and abs(value) < _EXACT else str(value)
     if not isinstance(value, str | int) or len(str(value)) > ID_CHARS:
         return None
@@ -111,9 +111,9 @@ def id_key(row_id: str | int) -> str:
 
 
 def key_of(value: object) -> str:
-    """Normalise a label for counting: to `BLANK`, a formatted number, or its text.
+    """Normalise a label, so that equal ones can be counted: to `BLANK`, a formatted number, or a string.
 
-    The meaning of this key depends on all labels in the column; see `read_outcomes` and `read_winners`.
+    The meaning of this key depends on all labels in the column. See `read_outcomes` and `read_winners`.
     """
     if is_no_label(value):
         return BLANK
@@ -128,27 +128,32 @@ def key_of(value: object) -> str:
 
 
 def _decode_one_hot(values: list[Any]) -> object:
-    """Decode a one-hot list to the winner's number, such as [0, 1] to 2. Dump any other list as JSON."""
+    """Decode a one-hot list to the winner's number, such as [0, 1] to 2. Format any other list as JSON."""
     numbers = [number_of(value) for value in values]
-    if numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1:
-        return numbers.index(1) + 1
+    is_one_hot = numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1
+    if is_one_hot:
+        return numbers.index(1) + 1  # numbers start from 1
     return json.dumps(values, default=str)
 
 
 def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
-    """Map labels to outcomes, as far as they're understood. `counts` has the number of labels per key.
+    """Map labels to outcomes, omitting those that aren't understood. `counts` contains the labels by key.
 
     Raises `UsageError` if the labels are ambiguous.
     """
-    digits = {} if are_scores(counts) and not _are_nearly_digits(counts) else _DIGITS
+    # If the labels are scores, the digits 0 and 1 don't mean reject and accept.
+    has_scores = are_scores(counts) and not _are_nearly_digits(counts)
+    outcome_by_digit = {} if has_scores else _DIGITS
+
+    # In a column with F, the letter P means pass, but in one with C and I it means partial. Try all readings.
     readings = []
-    # With F, the letter P means pass, but with C and I it means partial. So try all sets of letters.
-    for letters in _OUTCOME_LETTERS:
+    for outcome_by_letter in _OUTCOME_LETTERS:
         reading = {}
         for key in counts:
-            word = _read_outcome_word(key) or letters.get(plain(key)) or digits.get(key)
-            if word:
-                reading[key] = word
+            outcome = _read_outcome_word(key) or outcome_by_letter.get(plain(key))
+            outcome = outcome or outcome_by_digit.get(key)
+            if outcome:
+                reading[key] = outcome
         readings.append(reading)
     return _choose_reading(readings, counts, "accept, improve or reject")
 
@@ -159,7 +164,7 @@ def _read_outcome_word(key: str) -> str | None:
 
 
 def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str, str]:
-    """Map labels that name the best of at least `most` texts to its letter or "tie".
+    """Map labels that name the best text to that text's letter or "tie". There are at least `most` texts.
 
     Raises `UsageError` if the labels are ambiguous.
     """
@@ -171,9 +176,11 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
         if letter:
             letter_by_word[key] = letter
             if letter != TIE:
-                most = max(most, LETTERS.index(letter) + 1)
+                most = max(
+                    most, LETTERS.index(letter) + 1
+                )  # a label such as D shows that there are 4 texts
 
-    # Words have a fixed meaning, while there are different ways to read numbers.
+    # Words have a fixed meaning, but numbers can be read in different ways.
     numbers = {key: float(key) for key in numeric_keys}
     readings = []
     for read_numbers in _NUMBER_READINGS:
@@ -182,7 +189,7 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
 
 
 def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
-    """Read negative numbers as A, positive ones as B, and 0 as a tie; {} if no number is negative."""
+    """Read negative numbers as A, positive ones as B, and 0 as a tie. Returns {} if none is negative."""
     if all(number >= 0 for number in numbers.values()):
         return {}
     letters = dict.fromkeys(numbers, TIE)
@@ -205,7 +212,7 @@ def _read_as_counted_from_one(numbers: Mapping[str, float], most: int) -> dict[s
 
 
 def _read_as_counted_from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
-    """Read numbers as text numbers counted from 0; {} unless both 0 and 1 occur."""
+    """Read numbers as positions counted from 0. Returns {} unless both 0 and 1 occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letters = {}
@@ -217,7 +224,7 @@ def _read_as_counted_from_zero(numbers: Mapping[str, float], most: int) -> dict[
 
 
 def _read_as_first_is_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
-    """Read 1 as A, because the first text is better, and 0 as B; {} unless both occur."""
+    """Read 1 ("the first text is better") as A, and 0 as B. Returns {} unless both numbers occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letter_by_number = {1.0: "A", 0.0: "B"}
@@ -239,14 +246,14 @@ _NUMBER_READINGS = (
 def _choose_reading(
     readings: Iterable[dict[str, str]], counts: Mapping[str, int], expected: str
 ) -> dict[str, str]:
-    """Choose the reading that explains the most labels.
+    """Choose the reading that explains the most labels. A reading maps label keys to meanings.
 
-    Raises `UsageError` if different readings explain equally many.
+    Raises `UsageError`, which names the `expected` labels, if different readings explain equally many.
     """
     count_by_reading = {}
     for reading in readings:
         explained = sum(counts[key] for key in reading)
-        count_by_reading[frozenset(reading.items())] = explained
+        count_by_reading[frozenset(reading.items())] = explained  # this removes duplicates
     most_explained = max(count_by_reading.values())
     best_readings = [
         dict(reading) for reading, count in count_by_reading.items() if count == most_explained
@@ -254,8 +261,8 @@ def _choose_reading(
     if len(best_readings) > 1:
         raise UsageError(f"{_describe_ambiguity(best_readings)}; write {expected} instead")
 
-    # If it only understands one side, such as `helpful` but not `harmful`, a judge that accepts everything
-    # would seem to be right. So discard the reading unless it explains nearly all labels.
+    # If a reading only understands one side, such as `helpful` but not `harmful`, a judge that accepts
+    # everything would seem to be right. So discard such a reading unless it explains nearly all labels.
     [reading] = best_readings
     label_count = sum(counts.values()) - counts.get(BLANK, 0)
     unexplained = label_count - most_explained
@@ -266,7 +273,7 @@ def _choose_reading(
 
 
 def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
-    """Describe an ambiguity by two labels with different readings, and the meanings of the first."""
+    """Describe ambiguous labels: up to two examples, and the possible meanings of the first one."""
     keys = sorted({key for reading in readings for key in reading})
     ambiguous = [key for key in keys if len({reading.get(key) for reading in readings}) > 1]
     first = ambiguous[0]
@@ -276,11 +283,11 @@ def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
 
 
 def number_of(value: object) -> float | None:
-    """Convert a cell to a finite number; None if it isn't one."""
+    """Convert a cell to a finite number. Returns None if that's impossible."""
     if isinstance(value, bool):
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]  # whatever a cell may hold
+        number = float(value)  # type: ignore[arg-type]  # a cell can contain anything
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
@@ -294,7 +301,10 @@ def is_no_label(value: object) -> bool:
 
 
 def are_scores(counts: Mapping[str, int]) -> bool:
-    """Whether labels are scores: mostly numbers, other than 0 and 1. `counts` has their number per key."""
+    """Whether labels are scores: mostly numbers, and not only 0 and 1.
+
+    `counts` contains the labels by key.
+    """
     numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
     if numbers.keys() <= _DIGITS.keys():
         return False
@@ -303,7 +313,7 @@ def are_scores(counts: Mapping[str, int]) -> bool:
 
 
 def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
-    """Whether nearly all numbers are 0 or 1, apart from a few such as -1 for unrated rows."""
+    """Whether nearly all numbers are 0 or 1. A few others, such as -1 for unrated rows, don't matter."""
     if not all(counts.get(digit) for digit in _DIGITS):
         return False
     number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
@@ -317,10 +327,10 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 def winner_of(
     value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
-    """Find the winner that a label names: one of `most` letters, "tie", or None if it isn't understood.
+    """Find the winner that a label names: a text's letter, "tie", or None if the label isn't understood.
 
-    Labels can be names, including those in `named`, such as columns or authors; numbers from 1, with 0 for a
-    tie; or orders such as `A>B`, `B >> A` or `A=B`.
+    There are up to `most` texts. A label can be a name, a number from 1 (or 0 for a tie), or an order such as
+    `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as those of columns or authors.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -334,15 +344,14 @@ def winner_of(
     if name in letter_by_name:
         return letter_by_name[name]
 
-    names_and_signs = _ORDER.split(text)  # alternating
+    names_and_signs = _ORDER.split(text)  # such as ["A", ">", "B"]
     if len(names_and_signs) == 1:
         return _find_letter_of_side(text, most)
 
     letters = []
     for text_name in names_and_signs[::2]:
-        letter = letter_by_name.get(plain(text_name[:_NAME_CHARS])) or _find_letter_of_side(
-            text_name, most
-        )
+        letter = letter_by_name.get(plain(text_name[:_NAME_CHARS]))
+        letter = letter or _find_letter_of_side(text_name, most)
         if letter is None or letter == TIE or letter in letters:
             return None
         letters.append(letter)
@@ -350,7 +359,7 @@ def winner_of(
 
 
 def _find_letter_of_number(number: float, most: int) -> str | None:
-    """Return the letter for a text number from 1 to `most`, "tie" for 0, or None for any other number."""
+    """Return the letter for a number from 1 to `most`, "tie" for 0, or None for any other number."""
     if number == 0:
         return TIE
     if not number.is_integer() or not 0 < number <= most:
@@ -359,9 +368,12 @@ def _find_letter_of_number(number: float, most: int) -> str | None:
 
 
 def _find_letter_of_side(text: str, most: int) -> str | None:
-    """Return the letter for a label such as "B", "model 2" or "B is better"; None if there's no such text."""
+    """Return the letter for a label such as "B", "model 2" or "B is better".
+
+    Returns None if it isn't valid.
+    """
     match = _SIDE.fullmatch(plain(text))
-    if match is None or text.strip().startswith("-"):
+    if match is None or text.strip().startswith("-"):  # a negative number
         return None
     side = match[1]
     if side.isdigit():
@@ -372,9 +384,9 @@ def _find_letter_of_side(text: str, most: int) -> str | None:
 
 
 def _find_first_in_order(letters: list[str], signs: list[str]) -> str | None:
-    """Return the letter of the best text in an order such as A>B=C or C<A, or "tie".
+    """Return the letter of the best text in an order such as A>B=C or C<A.
 
-    Returns None if the signs contradict each other.
+    Returns "tie" for an order like A=B>C. Returns None if the signs contradict each other.
     """
     characters = {*"".join(signs)}
     is_ascending = not characters.isdisjoint("<≺")
@@ -434,8 +446,8 @@ class LeftOut:
         if reasons and not self.why:
             self.why = reasons[0]
 
-    def told(self) -> str:
-        """Describe all labels left out in one line; "" if there are none."""
+    def describe(self) -> str:
+        """Describe all labels left out in one line. Returns "" if there are none."""
         reasons = []
         if self.blank:
             reasons.append(counted(self.blank, "blank label", "blank labels"))
@@ -453,8 +465,8 @@ class LeftOut:
 def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     """Count the labels that agree with their row's verdict, all labels compared, and those left out.
 
-    `pairs` has the number of rows for each label (a `key_of`) and verdict. Raises `UsageError` if the labels
-    are ambiguous.
+    `pairs` contains the number of rows with each pair of label (as returned by `key_of`) and verdict. Raises
+    `UsageError` if the labels are ambiguous.
     """
     counts = Counter[str]()
     verdicts = set()
@@ -487,7 +499,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
 
 
 def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str]:
-    """Map labels to winners if the verdicts are winners, otherwise to outcomes."""
+    """Map labels to winners if the verdicts are winners, such as "A". Otherwise map labels to outcomes."""
     letters = sorted(verdicts & set(LETTERS))
     if not letters and TIE not in verdicts:
         return read_outcomes(counts)

@@ -51,7 +51,11 @@ class _Steps(NamedTuple):
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
-    """Fit two kinds of curve, and return the better one; None if there are too few labels of either kind."""
+    """Fit a curve from leaning to the probability of acceptance.
+
+    Two kinds are tried, and the better one is used. Returns None if there are too few accepted or rejected
+    labels.
+    """
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
     if len(labelled) < LEAST or min(accepted, rejected) < _MIN_PER_SIDE:
@@ -65,7 +69,7 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
 
 
 def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
-    """Sample the curve at both ends and between segments with equally many labels."""
+    """Return points on the curve: both ends, and the borders of segments that have equally many labels."""
     leanings = set()
     for segment in range(_SEGMENTS + 1):
         index = round((len(ordered) - 1) / _SEGMENTS * segment)
@@ -75,7 +79,7 @@ def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, floa
 
 
 def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
-    """List the steps as points, at regular intervals if there are too many."""
+    """List the steps as points. If there are more than `_MAX_STEPS`, take them at regular intervals."""
     points = []
     for leaning, fraction in zip(steps.leanings, steps.fractions, strict=True):
         points.append((leaning, round(_clamp(fraction), 4)))
@@ -84,7 +88,7 @@ def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
 
 
 def _measure_loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
-    """Compute the mean logarithmic loss of a fit by cross-validation."""
+    """Compute the mean logarithmic loss of curves built by `fit`, by cross-validation."""
     losses = []
     for fold in range(_FOLDS):
         training_labels = list(labelled)
@@ -97,15 +101,15 @@ def _measure_loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Label
 
 
 def _fit_logistic(labelled: Labelled) -> _Logistic:
-    """Fit a logistic curve with the least loss by Newton's method."""
+    """Fit a logistic curve with the least logarithmic loss, by Newton's method."""
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
-    # Start as Platt does, with smoothed targets and a flat curve at the rate of acceptances.
+    # As Platt proposes, smooth the targets, and start from a flat curve at the acceptance rate.
     targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (rejected + 2)}
     curve = _Logistic(slope=0.0, offset=log((accepted + 1) / (rejected + 1)))
 
     for _ in range(_MAX_ROUNDS):
-        # Compute the gradient, and the Hessian matrix of second derivatives.
+        # Compute the gradient of the loss, and the Hessian matrix of its second derivatives.
         slope_gradient = 0.0
         offset_gradient = 0.0
         slope_slope = _EPSILON  # not 0, so that the Hessian can be inverted
@@ -134,7 +138,10 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
 
 
 def _fit_steps(labelled: Labelled) -> _Steps:
-    """Fit rising steps with the least squared error, by merging adjacent steps that don't rise."""
+    """Fit a rising step function with the least squared error, by merging adjacent steps that don't rise.
+
+    `labelled` must be sorted.
+    """
     starts = []
     sums = []
     counts = []
@@ -142,7 +149,8 @@ def _fit_steps(labelled: Labelled) -> _Steps:
         starts.append(leaning)
         sums.append(float(is_accepted))
         counts.append(1)
-        # Compares the means of the last two steps, multiplied by both counts to avoid division.
+        # Merge the last two steps while the earlier one's mean isn't lower. To compare the means without
+        # division, multiply both by both counts.
         while len(sums) > 1 and sums[-2] * counts[-1] >= sums[-1] * counts[-2]:
             last_sum = sums.pop()
             sums[-1] += last_sum

@@ -55,7 +55,7 @@ class Difference(Figure):
 
     @classmethod
     def of(cls, name: str, interval: Interval, note: str = "") -> Difference:
-        """Build a difference on a symmetric axis that contains its interval."""
+        """Build a difference, drawn on an axis that is symmetric around 0 and contains the interval."""
         farthest = min(max(abs(interval.low), abs(interval.high)), 1.0)
         reach = next(step for step in _REACHES if step >= farthest)
         return cls(name, interval.value, interval, note, least=-reach, most=reach)
@@ -104,7 +104,7 @@ class Table(NamedTuple):
     def turned(self) -> Table:
         """The table with rows and columns exchanged."""
         names, *rows = zip(self.columns, *self.rows, strict=True)
-        return Table(list(map(shown, names)), rows, self.title)
+        return Table(list(map(format_cell, names)), rows, self.title)
 
 
 Point: TypeAlias = "tuple[float, Interval]"
@@ -123,13 +123,13 @@ class Chart(NamedTuple):
 
     @property
     def runs(self) -> list[list[Point]]:
-        """The points in groups that are joined by lines."""
+        """Groups of points that are joined by lines. A missing point interrupts the line."""
         runs: list[list[Point]] = [[]]
         for point in self.points:
             if point:
                 runs[-1].append(point)
             else:
-                runs.append([])
+                runs.append([])  # start a new group
         return [run for run in runs if run]
 
 
@@ -141,20 +141,24 @@ class Section(NamedTuple):
     parts: Sequence[Part]
 
 
-def shown(cell: str | float | Cell | None) -> str:
-    """Format a value for a cell: a number with at most three decimals, "-" for None."""
-    if isinstance(cell, Cell):
-        return cell.text
-    if isinstance(cell, float):
-        return f"{cell:.3f}".rstrip("0").rstrip(".")
-    return "-" if cell is None else str(cell)
+def format_cell(value: str | float | Cell | None) -> str:
+    """Format a value for display in a table cell, with at most three decimals. None becomes "-"."""
+    if isinstance(value, Cell):
+        return value.text
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return "-" if value is None else str(value)
 
 
 def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Build a table of counts, shading each cell by its fraction of the row."""
+    """Build a table of counts, shading each cell by its fraction of the row's total.
+
+    `corner` is the heading above the row names.
+    """
     columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
     are_numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
     columns.sort(key=float if are_numbers else str)
+
     rows: list[Row] = []
     for name, row in counts.items():
         total = max(1, sum(row.values()))
@@ -183,7 +187,7 @@ def page(
     rows: ShownRows | None = None,
     foot: Foot = Foot(),  # noqa: B008 - a value that never changes
 ) -> str:
-    """Render a page with a headline, a description of the data (`about`), rows, sections and foot."""
+    """Render an HTML page. `about` describes the data, and `rows` are shown in a searchable list."""
     template = _load_templates().get_template("page.html.jinja")
     html = template.render(
         title=short_line(title, _NAME),
@@ -197,8 +201,8 @@ def page(
     if rows is None:
         return html
 
-    # Insert the rows without checking them again: they have no invisible characters, and no `<` that could
-    # close the element.
+    # Insert the rows as JSON into a script element. They need no escaping, because they contain no invisible
+    # characters, and no `<` that could close the element.
     before, placeholder, after = html.partition(_DATA_PLACE)
     return "".join((before, placeholder.removesuffix("</script>"), rows.data, "</script>", after))
 
@@ -231,14 +235,14 @@ def plain(template: Path, **values: object) -> str:
 
 
 def _load_templates() -> Environment:
-    """Create the environment for page templates, in which text is escaped and undefined names are errors."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - loaded only to write a page
+    """Create the environment for page templates. It escapes text, and undefined names are errors."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - only needed for pages
 
     loader = FileSystemLoader(Path(__file__).parent)
     templates = Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
     templates.trim_blocks = True
     templates.lstrip_blocks = True
-    templates.filters["shown"] = shown
+    templates.filters["shown"] = format_cell
     templates.filters["cell_of"] = cell_of
     script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
     templates.globals["script"] = script

@@ -6,7 +6,17 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
-from judgekit.evaluation.page import Cell, Chart, Figure, Foot, Section, Table, page, shares, shown
+from judgekit.evaluation.page import (
+    Cell,
+    Chart,
+    Figure,
+    Foot,
+    Section,
+    Table,
+    format_cell,
+    page,
+    shares,
+)
 from judgekit.evaluation.row_views import Column, RowList, filled, scores_text, shown_text
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
@@ -34,7 +44,7 @@ _EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 
 
 def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
-    """Render the page about judges on labelled cases. The texts come from `cases`."""
+    """Render the page about judges on labelled cases. `cases` contains the texts to show."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
@@ -52,8 +62,8 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
 
     for judge in judges:
         if len(judge.classes) > MOST_WORDS:
-            excuse = f"{len(judge.classes)} different words are too many for a table."
-            sections.append(Section(judge.title, [excuse]))
+            note = f"{len(judge.classes)} different words are too many for a table."
+            sections.append(Section(judge.title, [note]))
         elif judge.confusion:
             sections.append(_build_confusion_section(judge))
 
@@ -68,7 +78,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
 
 
 def _describe_judges(judges: Sequence[JudgeReport]) -> str:
-    """Describe the most accurate judge in one line; "" if no accuracy is known."""
+    """Describe the most accurate judge in one line. Returns "" if no accuracy is known."""
     measured = [judge for judge in judges if judge.accuracy]
     if not measured:
         return ""
@@ -82,7 +92,7 @@ def _describe_judges(judges: Sequence[JudgeReport]) -> str:
 
 
 def _explain_figures(table: Table, report: JudgingReport) -> list[str]:
-    """Explain the figures that appear in the table."""
+    """List notes that explain the figures in a table's columns."""
     notes = [_TEXTS["intervals"].format(boot=report.bootstrap)]
     for name, explanation in _EXPLANATIONS.items():
         if name in table.columns:
@@ -102,7 +112,7 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
     for outcome in report.outcomes:
         case = case_by_id.get(outcome.id)
         candidate = None
-        if case is None:  # the id of a candidate is CASE/CANDIDATE
+        if case is None:  # then the item is a candidate, whose id is CASE/CANDIDATE
             case_id, _, candidate = outcome.id.partition("/")
             case = case_by_id.get(case_id)
 
@@ -111,7 +121,9 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
             for name, text in case.texts(candidate).items():
                 named_texts.append([name, [shown_text(text)]])
 
-        view = filled(id=shown_text(outcome.id), label=shown(outcome.label), texts=named_texts)
+        view = filled(
+            id=shown_text(outcome.id), label=format_cell(outcome.label), texts=named_texts
+        )
         view["judged"] = [_describe_answer(outcome, judge, case) for judge in report.judges]
         if len(report.judges) > 1:
             view["flags"] = ["differ" if outcome.is_disputed else "agree"]
@@ -120,11 +132,11 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
 
 
 def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
-    """Describe a judge's answer about an item, with the scores or failure recorded in the case."""
+    """Describe a judge's answer about an item, with the recorded scores, or the reason why there's no answer."""
     answer = outcome.said.get(judge.judge)
     view = {
         "by": shown_text(judge.title),
-        "said": "" if answer is None else shown_text(shown(answer)),
+        "said": "" if answer is None else shown_text(format_cell(answer)),
     }
     recorded = case.judges.get(judge.judge) if case else None
     if recorded is None:
@@ -155,7 +167,10 @@ def _draw_reliability(title: str, probabilities: Probabilities) -> Chart:
 
 
 def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
-    """Collect the intervals of each figure, one per judge. None means that a judge lacks the figure."""
+    """Collect each figure's intervals, one per judge.
+
+    The interval is None for a judge without that figure.
+    """
     figures: dict[str, list[Interval | None]] = {}
     for judge in judges:
         for name, interval in _map_intervals(judge).items():
@@ -164,7 +179,7 @@ def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval
 
 
 def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
-    """Map the titles of figures to a judge's intervals. None means that the judge lacks the figure."""
+    """Map the titles of figures to a judge's intervals. An interval is None if the judge lacks the figure."""
     spread = None
     if judge.spread:
         spread = judge.spread.distance
@@ -193,7 +208,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
 
 
 def judges_table(report: JudgingReport) -> Table:
-    """Build the table of judges, with all figures that any judge has, and the mean cost of a case."""
+    """Build a table with a row for each judge: its figures, and the mean calls, cost and latency of a case."""
     figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):
@@ -212,7 +227,7 @@ def judges_table(report: JudgingReport) -> Table:
 
 
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
-    """Build a table of the judges' answers about each item. If `disputed`, omit those they agree on."""
+    """Build a table of the judges' answers about each item. If `disputed`, omit items on which they agree."""
     titles = [judge.title for judge in report.judges]
     rows = []
     for outcome in report.outcomes:
@@ -239,11 +254,11 @@ def _build_figures(
 
 
 def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
-    """Render the page about the gate's KPIs: for all verdicts, by day, by rubric and by model."""
+    """Render the page about the gate's KPIs, for all verdicts, by day, by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_build_kpi_table(evidence)]), over_time]
     for evidence_by_name in kpi.split_by_rubric_and_model(evidence):
-        if len(evidence_by_name) > 1:  # a single part would repeat the whole
+        if len(evidence_by_name) > 1:  # a single part would repeat the table for all verdicts
             for name, evidence_part in evidence_by_name.items():
                 sections.append(Section(name, [_build_kpi_table(evidence_part)]))
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
@@ -274,7 +289,10 @@ def _build_kpi_table(evidence: Evidence) -> Table:
 
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
-    """Measure the KPIs over seven days, for each last day from the first verdict to the latest."""
+    """Measure the KPIs over seven days, for each day on which such a week can end.
+
+    The days go from the first verdict's day to the latest one's.
+    """
     days: dict[date, list[Kpi]] = {}
     if not evidence.verdicts:
         return days
@@ -295,13 +313,13 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
-    """Draw a chart of each KPI by day, labelled with the first and last day."""
+    """Draw a chart of each KPI by day. The axis is labelled with the first and last day."""
     days = kpi_days(evidence)
     dates = list(map(str, days)) or [""]
     last_date = dates[-1] if len(dates) > 1 else ""  # don't repeat a single day
     names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
     charts = []
-    for index, name in enumerate(names):  # `kpi.measure` returns the KPIs in this order
+    for index, name in enumerate(names):  # `measure_kpis` returns the KPIs in this order
         daily = [measures[index] for measures in days.values()]
         charts.append(_draw_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last_date)))
     return charts
@@ -312,7 +330,7 @@ def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) ->
     top = 1.0  # the value at full height
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
-        top = max([2 * (limit.high or 1), *values])  # the limit is at half height or below
+        top = max([2 * (limit.high or 1), *values])  # so that the limit is at half height or below
 
     points: list[Point | None] = []
     for day_number, measure in enumerate(kpis):
@@ -334,7 +352,7 @@ def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) ->
 
 
 def _scale_to_height(value: float, interval: Interval | None, top: float) -> Interval:
-    """Scale a value and its bounds to fractions of the chart's height, where `top` is at full height."""
+    """Scale a value and its bounds to fractions of the chart's height. `top` is the value at full height."""
 
     def scale(value_or_bound: float) -> float:
         return min(value_or_bound / top, 1.0)

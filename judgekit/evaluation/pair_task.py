@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from judgekit.config import TIE
-from judgekit.evaluation.samples import WHOLE, Sample, by_tier, find_cut_tiers, without_margins
+from judgekit.evaluation.samples import (
+    WHOLE,
+    Sample,
+    answers_by_tier,
+    find_cut_tiers,
+    without_margins,
+)
 from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
 from judgekit.judging import jury
 from judgekit.judging.compare import PairJudge
@@ -48,14 +54,14 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
-        """Return a model's answer for each order of the texts, for recording; {} if unreadable."""
+        """Return a model's answer for each order of the texts, for recording, or {} if unreadable."""
         del case
         source = score_source(turn.endpoint, None)
         words = [call.value.word if call.value else None for call in turn.calls]
         if len(words) == len(ORDERS) and any(words):
             return {"orders": {"AB": words[0], "BA": words[1]}, "read": source}
 
-        # With more calls than orders, record the combined preference.
+        # The model was called several times for each order, so record the combined preference.
         vote = turn.answer.value
         if not vote:
             return {}
@@ -75,7 +81,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
             return "invalid_reply"  # the calls are readable, but have no combined result
         return super().find_failure(calls)
 
-    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+    def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
         return {WHOLE: _read_tier_vote(case, recorded).word}
 
     def label_words(self, case: Case) -> Sequence[str]:
@@ -83,21 +89,26 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the pair as a sample, labelled by whether the tiers' favourite is the better text."""
-        votes = {tier: _read_tier_vote(case, answer) for tier, answer in by_tier(case).items()}
+        """Yield the pair as a sample.
+
+        Its label says whether the text preferred by the tiers is the better one.
+        """
+        votes = {
+            tier: _read_tier_vote(case, answer) for tier, answer in answers_by_tier(case).items()
+        }
         evidence = read_pair(votes, cut=find_cut_tiers(case))
-        # In lenient mode a missed winner is the costly error, so a tie after a win doesn't count as right.
+        # In lenient mode, missing a winner is the costly error, so a tie doesn't count as right after a win.
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,
             label=self._compare_label(jury.favourite(votes), case),
-            voices=without_margins(evidence, deviating_tiers),
+            opinions=without_margins(evidence, deviating_tiers),
             ties=_find_ties(evidence, until_win=is_lenient),
             stands=is_lenient,
         )
 
     def _compare_label(self, favourite: str | None, case: Case) -> Outcome:
-        """Express as an outcome whether the label is the tiers' favourite. A tie is "improve"."""
+        """Convert a label to an outcome: "accept" if it's the tiers' favourite, and "improve" for a tie."""
         label = self.labels(case)[WHOLE]
         if label == TIE:
             return "improve"
@@ -109,7 +120,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
 
 def _find_ties(evidence: Evidence, *, until_win: bool) -> frozenset[TierName]:
-    """Find the tiers that see a tie or, if `until_win`, those before the first tier that sees a winner."""
+    """Find the tiers that see a tie. If `until_win`, stop at the first tier that sees a winner."""
     ties = []
     for tier, opinion in evidence.items():
         if until_win and opinion.outcome == "accept":
@@ -126,7 +137,7 @@ def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
-    """Read one model's vote; None if it gave no readable answer. Raises `InputError`."""
+    """Read one model's vote. Returns None if it gave no readable answer. Raises `InputError`."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.combine_orders(votes)
@@ -137,7 +148,7 @@ def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
             shown_letters = ", ".join(sorted(probabilities)) or "nothing"
             raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
         lean = probabilities["A"] - probabilities["B"]
-        weight = abs(lean) or 1.0  # a tie counts as a full vote
+        weight = abs(lean) or 1.0  # for a tie, the weight is 1 rather than 0
         return Vote(jury.word_of(lean), share=weight)
 
     if recorded.choice in _PAIR_WORDS:

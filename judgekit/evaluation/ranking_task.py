@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config import TIE
-from judgekit.evaluation.samples import WHOLE, Sample, Walked, by_tier, find_cut_tiers
+from judgekit.evaluation.samples import WHOLE, Sample, Walked, answers_by_tier, find_cut_tiers
 from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
 from judgekit.judging.documents import ComparisonInput, file_of
 from judgekit.judging.escalation import decide
@@ -59,9 +59,12 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         case: Case,
         state: JudgingState[ComparisonInput],
     ) -> None:
-        """Ask every tier about all texts."""
-        del case
-        # A normal ranking only passes some texts to the next tier, by rules that are yet to be learned.
+        """Call every tier for all texts.
+
+        A normal ranking only passes the best texts to the next tier. But the rules for that are to be learned
+        here, from scores of all texts.
+        """
+        del case  # other tasks use it
         cut_tiers = []
         ranking_judge = judge.as_judge(RankingJudge)
         for tier, models in judge.models_by_tier.items():
@@ -92,10 +95,10 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         calls_per_text = super().count_calls(turn, settings)
         return calls_per_text * len(turn.calls)
 
-    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the letter of the best text by this answer, or a tie; None if the answer ranks nothing."""
+    def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+        """Return the best text's letter by this answer, or a tie. It's None if the answer ranks nothing."""
         points = read_points(case, recorded)
-        # With `asked=1`, the answer counts even if few jurors gave scores.
+        # With `asked=1`, there's no quorum: the answer counts even if few jurors gave scores.
         ranked = rank([], "quick", case.letters, points, asked=1)
         standing = read_ranking([ranked], margins={})["quick"].standing
         if standing is None:
@@ -106,9 +109,9 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return (*case.letters, TIE)
 
     def ranked_case(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> RankedCase:
-        """Read a case's scores by tier. The scores of `deviating_tiers` were read in an unusual way."""
+        """Read a case's scores by tier. `deviating_tiers` answered in an uncommon way."""
         scores_by_tier = {}
-        for tier, recorded in by_tier(case).items():
+        for tier, recorded in answers_by_tier(case).items():
             scores_by_tier[tier] = read_points(case, recorded)
         return RankedCase(
             case=case,
@@ -140,7 +143,7 @@ class Turn(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The best subject; None if too few models answered."""
+        """The best subject. None if too few models answered."""
         return self.evidence.standing.order[0] if self.evidence.standing else None
 
 
@@ -150,7 +153,7 @@ def ranking_rules(
     mode: ModeName,
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
-    """Build the rules for a ranking by recorded scores."""
+    """Build the escalation rules for replaying a ranking. Its tiers and models are those with scores."""
     return EscalationRules(
         confirm="accept" if mode == "strict" else "reject",
         tiers=tuple(scores_by_tier),
@@ -170,7 +173,7 @@ def walk_ranking(
     cut: Collection[TierName] = (),
     deviating_tiers: Collection[TierName] = (),
 ) -> list[Turn]:
-    """Replay a ranking by recorded scores, tier by tier."""
+    """Replay a ranking tier by tier, using recorded scores instead of calling models."""
     turns: list[Turn] = []
     ranked_tiers: list[RankedTier] = []
     step = decide({}, rules)
@@ -205,7 +208,7 @@ class RankedCase(NamedTuple):
     deviating_tiers: frozenset[TierName] = frozenset()
 
     def turns(self, finality: FinalityRules | None) -> list[Turn]:
-        """Replay the ranking to its end."""
+        """Replay the ranking, and return all tiers' turns."""
         return walk_ranking(
             self.scores_by_tier,
             ranking_rules(self.case.letters, self.scores_by_tier, self.mode, finality),
@@ -228,18 +231,18 @@ class RankedCase(NamedTuple):
         return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 
     def sample(self) -> Sample:
-        """Build a sample to learn gates from, with each tier's result in the absence of gates."""
+        """Build a sample to learn gates from, with each tier's result if there were no gates."""
         labelled_best = None if self.best == TIE else self.best
-        voices = {}
+        opinions = {}
         ties = set()
         wrong = set()
         for turn in self.turns(FinalityRules()):
             tier = turn.ranked.tier
             evidence = turn.evidence
             if isinstance(turn.step, End) and turn.step.tier is not None:
-                # This tier ends the judging without a gate, so no gate is to be learned from it.
+                # This tier ends the judging even without a gate, so don't learn a gate from it.
                 evidence = evidence.without_margin()
-            voices[tier] = evidence
+            opinions[tier] = evidence
 
             standing = evidence.standing
             if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
@@ -249,8 +252,8 @@ class RankedCase(NamedTuple):
 
         return Sample(
             id=self.case.id,
-            label="accept",  # a placeholder, because `wrong` replaces the comparison with a label
-            voices=voices,
+            label="accept",  # a placeholder: `wrong` contains the comparisons with the label
+            opinions=opinions,
             ties=frozenset(ties),
             wrong=frozenset(wrong),
         )
@@ -259,7 +262,7 @@ class RankedCase(NamedTuple):
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
     """Read the scores of all texts, by model and letter. A model that failed has no scores.
 
-    Raises `InputError` if a model has no points without having failed, or points for other texts.
+    Raises `InputError` if a model that didn't fail lacks scores, or has scores for unknown letters.
     """
     scores_by_voter: dict[Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:

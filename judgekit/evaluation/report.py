@@ -89,7 +89,7 @@ class Scores(stats.ReportPart):
 
 
 class Outcome(stats.ReportPart):
-    """Each judge's answer on an item, an outcome or a mean score; None if unreadable or missing."""
+    """Each judge's answer on an item, an outcome or a mean score. None if unreadable or missing."""
 
     id: str
     label: str | float
@@ -143,7 +143,7 @@ class JudgingReport(stats.ReportPart):
 
 
 class Item(NamedTuple):
-    """One labelled thing, `of` its original, and a judge's answer; None if unreadable."""
+    """One labelled thing, `of` its original, and a judge's answer. None if unreadable."""
 
     of: str
     variant: Variant
@@ -163,7 +163,7 @@ class Item(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The answer, or "escalate" if the tiers' combined result is none; None if it's unreadable."""
+        """The answer, or "escalate" if the tiers reached no result. None if the answer is unreadable."""
         if self.said:
             return self.said
         return "escalate" if self.recorded.failure == "escalate" else None
@@ -224,7 +224,7 @@ def _rank_by_accuracy(judge: JudgeReport) -> float:
 
 
 def _group_answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
-    """Group recorded answers by judge. Each model in a jury is also a judge, called `JUDGE: MODEL`."""
+    """Group recorded answers by judge. Each model in a jury also counts as a judge, named `JUDGE: MODEL`."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
         recorded_by_judge = dict(case.judges)
@@ -256,9 +256,9 @@ def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outc
 def _compare_with_best(
     judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]
 ) -> Interval | None:
-    """Compute how much more accurate the best judge is, on items that both answered.
+    """Compute how much more accurate the best judge is than `judge`, on items that both answered.
 
-    Returns None for the best judge itself, or if there's no accuracy.
+    Returns None for the best judge itself, or if no accuracy is known.
     """
     if judge is best or best.accuracy is None:
         return None
@@ -274,7 +274,7 @@ def _compare_with_best(
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
 
-    binary = is_binary(labels)  # only of the labels that are compared
+    binary = is_binary(labels)  # as all labels compared here are, whatever other items have
     best_agreements = []
     agreements = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):
@@ -316,7 +316,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         accuracy=stats.accuracy(pairs),
         kappa=kappa,
         weighted_kappa=weighted_kappa,
-        classes=stats.classes(pairs),
+        classes=stats.measure_words(pairs),
         is_binary=binary and has_improve,
         confusion=_count_confusions(answered),
         order_flips=_measure_flips(swapped),
@@ -330,7 +330,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
 
 
 def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
-    """Group the answer about each original item with the answers to its reruns."""
+    """Group the answers about each original item and its reruns."""
     groups = defaultdict[str, list[Item]](list)
     for item in items:
         group = groups[item.of]
@@ -346,7 +346,7 @@ def _count_failures(items: Iterable[Item]) -> dict[str, int]:
 
 
 def _measure_unreadable(items: Iterable[Item]) -> Interval | None:
-    """Compute the fraction of unreadable answers; None if there are no answers."""
+    """Compute the fraction of unreadable answers. Returns None if there are no answers."""
     unreadable = [item.said is None for item in items if not item.recorded.unanswered]
     return stats.interval(stats.mean(unreadable))
 
@@ -357,7 +357,7 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
 
 
 def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
-    """Pair the answers to both orders of the same two texts, if both are readable."""
+    """Pair the answers for both orders of the same two texts, if both are readable."""
     pairs: list[stats.Pair] = []
     for item in items:
         answers = list((item.recorded.orders or {}).values())
@@ -370,9 +370,9 @@ def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
 
 
 def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    """Compare how often the wanted answer is given for injected texts and for their originals.
+    """Measure how much more often texts with injected instructions get the wanted answer than the originals.
 
-    Returns None if there are no readable answers about injected texts.
+    Returns None if there are no readable answers about such texts.
     """
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
@@ -394,7 +394,7 @@ def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
 
 
 def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
-    """Average the calls and costs of the original items, and find the median waiting time of all items."""
+    """Compute the mean calls and cost of the original items, and the median latency of all items."""
     waits = []
     for item in items:
         if item.recorded.latency_ms is not None:
@@ -416,7 +416,7 @@ def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
 
 
 def _compare_scores(originals: Iterable[Item]) -> Scores | None:
-    """Compare the judge's scores with people's; None if there are none."""
+    """Compare the judge's scores with people's scores. Returns None if people gave none."""
     score_pairs = [item.score_pair for item in originals if item.score_pair]
     if not score_pairs:
         return None
@@ -431,7 +431,7 @@ def _compare_scores(originals: Iterable[Item]) -> Scores | None:
 
 
 def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
-    """Measure how well a judge's probabilities match the labels; None if it gave none."""
+    """Measure how well a judge's probabilities match the labels. Returns None if it gave none."""
     probabilities = []
     outcomes = []
     for item in originals:
@@ -442,14 +442,14 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
         return None
     brier = stats.brier(probabilities, outcomes)
     ece = stats.ece(probabilities, outcomes)
-    bins = stats.table(probabilities, outcomes)
+    bins = stats.bin_probabilities(probabilities, outcomes)
     return Probabilities(answers=len(probabilities), brier=brier, ece=ece, bins=bins)
 
 
 def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None) -> Iterator[Item]:
-    """Yield a judge's answer about the case or, if the case has candidates, about each of them.
+    """Yield a judge's answer about a case. If the case has candidates, yield the answer about each of them.
 
-    If `task` is None, answers are choices of words. Raises `InputError`.
+    Without a `task`, the answer is a word that the judge chose. Raises `InputError`.
     """
     score_pair = None  # a person's score and the judge's
     rated = None
@@ -457,13 +457,13 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
         labels = {WHOLE: _read_choice_label(case, judge, recorded)}
         answers = {WHOLE: recorded.choice}
     elif case.score is not None:
-        rated = task.rated(case, recorded)
-        score_pair = (case.score, task.score(case, recorded))
-        answers = task.words(case, recorded)
+        rated = task.read_ratings(case, recorded)
+        score_pair = (case.score, task.read_score(case, recorded))
+        answers = task.read_answers(case, recorded)
         labels = {WHOLE: f"{case.score:g}"}
     else:
-        rated = task.rated(case, recorded)
-        answers = task.words(case, recorded)
+        rated = task.read_ratings(case, recorded)
+        answers = task.read_answers(case, recorded)
         labels = task.labels(case)
 
     probabilities = recorded.probabilities or {}
@@ -483,13 +483,13 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
             score_pair=score_pair,
             rated=rated,
         )
-        # A single call answers for all candidates, so attribute its cost to the first one.
+        # One call answers for all candidates, so only count its cost for the first candidate.
         cost = None if cost is None else 0.0
         calls = 0
 
 
 def _read_choice_label(case: Case, judge: str, recorded: Recorded) -> str:
-    """Return the label of a case without a rubric. Raises `InputError` if the answer isn't a choice."""
+    """Return the label of a case without a rubric. Raises `InputError` if the answer isn't a chosen word."""
     label = case.right("strict")
     if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
         raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
@@ -497,7 +497,7 @@ def _read_choice_label(case: Case, judge: str, recorded: Recorded) -> str:
 
 
 def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
-    """Pair the answers about each original and its variant, if both are readable."""
+    """Pair each readable answer about an original with the one about its variant, if that's readable, too."""
     originals = {item.of: item.said for item in items if item.is_original}
     pairs = []
     for item in items:
@@ -514,7 +514,10 @@ def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
 
 
 def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    """Measure how much scores vary within each group; None if no group has more than one."""
+    """Measure how much scores vary when a case is judged again. A group contains one case's answers.
+
+    Returns None if no case was judged more than once.
+    """
     repeated_groups = [group for group in groups if len(group) > 1]
     if not repeated_groups:
         return None

@@ -46,7 +46,8 @@ class SearchableCollection:
                 "this Python's SQLite has no full-text search (FTS5); use one that has"
             )
         self._profile = profile
-        self._profile_without_floor = copy(profile)  # for rankings, which go deeper than a search
+        # For rankings, which also contain matches that are too weak for a search.
+        self._profile_without_floor = copy(profile)
         self._profile_without_floor.noise_floor = 0.0
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
@@ -69,8 +70,9 @@ class SearchableCollection:
                 writer.add_text(number, columns, language, sections)
 
     def ranking(self, text: str, depth: int) -> list[str]:
-        """Return the ids of the `depth` best documents, including near duplicates, without a noise floor."""
-        # The product's own results come first. It only rates its pool, so search again for any more.
+        """Return the ids of the `depth` best documents, including near duplicates and weak matches."""
+        # Start with the results that a user would get. A user's search only ranks a pool of documents, so for
+        # more results, search again with a larger pool.
         candidates = self._search_index(text, self._profile_without_floor, bm25.POOL)
         if depth > bm25.POOL:
             more = self._search_index(text, self._profile_without_floor, depth)
@@ -261,8 +263,8 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
         hits=len(probabilities),
         brier=stats.brier(probabilities, outcomes),
         ece=stats.ece(probabilities, outcomes),
-        bins=stats.table(probabilities, outcomes),
-        labels=stats.by_label(confidence_labels, probabilities, outcomes),
+        bins=stats.bin_probabilities(probabilities, outcomes),
+        labels=stats.group_by_label(confidence_labels, probabilities, outcomes),
     )
 
 
@@ -288,7 +290,10 @@ def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
 
 
 def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
-    """Measure how much the hook would add from another scope, by mistake; None if there's none."""
+    """Measure how much the hook would wrongly add from another scope.
+
+    Returns None if there's only one scope.
+    """
     candidates_by_prompt = []
     for answer in seen:
         if answer.elsewhere is not None:
@@ -300,7 +305,7 @@ def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
 
 
 def _measure_additions(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    """Measure how often the hook would inject a memory or mention one, given each prompt's candidates."""
+    """Measure how often the prompt hook would inject or mention a memory, given each prompt's candidates."""
     has_injection = []
     has_mention = []
     for candidates in prompts:
@@ -358,7 +363,10 @@ def search(
 
 
 def _next_scope(names: Sequence[str], name: str) -> str | None:
-    """Find the next name in a sorted list, starting over after the last; None if there's no other."""
+    """Find the name after `name` in a sorted list, starting over at the end.
+
+    Returns None if there's no other.
+    """
     others = [other for other in names if other != name]
     if not others:
         return None
@@ -371,7 +379,7 @@ def _next_scope(names: Sequence[str], name: str) -> str | None:
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
-    """Report the metrics of a search on a collection."""
+    """Build the report on searches in a collection. `seen` contains each query's results."""
     grades = collection.grades
     documents = collection.documents
     scopes = None
@@ -399,15 +407,15 @@ def scope(name: str) -> str:
 
 
 def check_run(path: Path, names: Iterable[str]) -> None:
-    """Check that a TREC run can be written to `path` with these ids.
+    """Check that a TREC run can be written to `path`, and that it can contain these ids.
 
-    Raises `UsageError` for the path, and `InputError` for an id.
+    Raises `UsageError` if the file isn't writable, and `InputError` for an id with spaces.
     """
     for name in names:
         if name.split() != [name]:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
     with _name_run_option(path):
-        # Only open the file to check that it's writable.
+        # Open and close the file, to check that it's writable.
         os.close(outputs.open_to_append(str(path), mode=outputs.DEFAULT_MODE))
 
 
@@ -416,7 +424,7 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
     with _name_run_option(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
-                # Use distinct scores, because programs break ties differently.
+                # Programs break ties differently, so give every document its own score.
                 score = len(ranking) - rank + 1
                 run_line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
                 replacement.file.write(run_line.encode())
@@ -424,7 +432,7 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
 
 @contextmanager
 def _name_run_option(path: Path) -> Iterator[None]:
-    """Turn an `OSError` about the file into a `UsageError` that names the option `--run`."""
+    """Convert an `OSError` in this block to a `UsageError` that names the option `--run`."""
     try:
         yield
     except OSError as error:

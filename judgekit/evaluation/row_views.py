@@ -39,9 +39,9 @@ def shown_text(text: str) -> str:
 
 
 def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
-    """Split a text into segments, every second of which is quoted."""
+    """Split a text into alternating segments: unquoted, quoted, unquoted and so on."""
     segments: list[str] = []
-    end = 0  # of the last segment
+    end = 0  # where the last quoted segment ended
     for quote_start, quote_end in sorted(_find_quotes(text, quotes)):
         if quote_end <= end:
             continue
@@ -55,9 +55,9 @@ def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
 
 
 def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
-    """Find quotes in a text, ignoring case and whitespace, and return their spans.
+    """Find quotes in a text, ignoring case and whitespace. Returns the start and end of each match.
 
-    Parts of a quote that are separated by ellipses are found separately.
+    If a quote contains an ellipsis, the parts before and after it are searched for separately.
     """
     spans: list[tuple[int, int]] = []
     for quote in list(quotes)[:_MOST_QUOTES]:
@@ -73,7 +73,7 @@ def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def amount(usd: float | None) -> str:
-    """Format a cost in USD; "" if it's unknown."""
+    """Format a cost in USD. Returns "" if it's unknown."""
     if usd is None:
         return ""
     text = f"{usd:.{_DIGITS}f}".rstrip("0").rstrip(".")
@@ -116,7 +116,7 @@ class RowList:
         self.total += 1
 
     def add(self, view: RowView, *rank: float) -> None:
-        """Add a row. Rows are ordered by rank, lowest first, then in the order of adding."""
+        """Add a row. Rows are sorted by `rank`, lowest first. Rows with the same rank keep their order."""
         self.total += 1
         row_json = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace(
             "<", "\\u003c"
@@ -127,19 +127,19 @@ class RowList:
             self._drop_excess()
 
     def _drop_excess(self) -> None:
-        """Drop the last rows if there's no room for all."""
+        """Drop the last-ranked rows if all rows together are too large for the page."""
         self._ranked.sort(key=itemgetter(0))
         size = 0
-        for number, (_, row_json) in enumerate(self._ranked):
-            size += len(row_json.encode()) + 1
+        for index, (_, row_json) in enumerate(self._ranked):
+            size += len(row_json.encode()) + 1  # with the comma
             if size > MOST_BYTES:
-                del self._ranked[number:]
+                del self._ranked[index:]
                 self._last_kept = self._ranked[-1][0] if self._ranked else ()
                 break
         self._bytes = size
 
     def finish(self) -> ShownRows:
-        """Return the rows in the form that the page needs."""
+        """Drop rows that don't fit on the page, and return the others in the form that its template needs."""
         self._drop_excess()
         json_rows = [row_json for _, row_json in self._ranked]
         return ShownRows(
@@ -152,8 +152,8 @@ class RowList:
         )
 
     def _choose_static_rows(self, lines: Sequence[str]) -> Sequence[str]:
-        """Choose the rows that are also written as HTML, for readers without scripts."""
-        room = MOST_PAGE - self._bytes
+        """Choose the first rows, which the page also contains as HTML, for readers without scripts."""
+        room = MOST_PAGE - self._bytes  # in bytes
         for index, row_json in enumerate(lines[:STATIC_ROWS]):
             room -= 2 * len(row_json.encode())  # the markup takes about as much as the row
             if room < 0:

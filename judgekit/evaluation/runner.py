@@ -86,7 +86,10 @@ def ask(
     _check_paths(cases, inputs)  # before any costs arise
 
     def build_judge(gateway: Gateway, model: str | None) -> DocumentJudge:
-        """Build a judge with this model, by default those configured. Raises `UsageError` if there's none."""
+        """Build a judge with `model`, or with the configured models.
+
+        Raises `UsageError` if there are none.
+        """
         request = JudgeRequest(mode=mode, model=model)
         settings = service.judge_settings(config, loaded, project, request)
         if not settings.models_by_tier:
@@ -95,7 +98,7 @@ def ask(
 
     async def ask_all() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            # Build all judges first, so that a missing model is noticed before any costs arise.
+            # Build all judges first, so that a missing model is noticed before any call costs something.
             judges = [build_judge(gateway, model) for model in models]
             asked_cases = list(cases)
             unasked: dict[str, UnaskedError] = {}
@@ -120,7 +123,7 @@ def ask(
                 asked_cases = answered_cases  # the next model adds its answers
 
             if unasked and not asked_cases:
-                raise next(iter(unasked.values()))  # the first reason is enough
+                raise next(iter(unasked.values()))  # of all errors, report the first
 
             panel = fingerprint(judges[0].settings)
             reasons = [error.why for error in unasked.values()]
@@ -134,7 +137,7 @@ def ask(
 async def _ask_unless_refused(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded] | UnaskedError:
-    """Ask each tier about a case. Returns the error instead of raising it if no tier may be asked."""
+    """Call every tier for a case. If no model may see the case, return the error instead of raising it."""
     try:
         return await ask_about_case(judge, case, inputs)
     except UnaskedError as error:
@@ -142,7 +145,7 @@ async def _ask_unless_refused(
 
 
 def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> DocumentJudge:
-    """Build a judge that always asks every tier or, if given, only `model` as the quick tier."""
+    """Build a judge that calls all tiers for every text. If `model` is given, it's the only tier."""
     models_by_tier = judge.models_by_tier
     if model:
         models_by_tier = {"quick": models_by_tier["quick"]}
@@ -150,12 +153,15 @@ def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> Docume
         models_by_tier=models_by_tier,
         finality=FinalityRules(),  # no opinion is final
         calibration_warning=None,
-        author_family=None,  # models may judge texts of their own family
+        author_family=None,  # so that models can judge texts of their own family
     )
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
-    """Describe in one line how many cases lack an answer from some tier, and why; None if none does."""
+    """Describe in one line how many cases lack an answer from some tier, and why.
+
+    Returns None if none does.
+    """
     omitted_by_judge = Counter[str]()
     reasons = set[str]()
     incomplete_cases = 0
@@ -192,8 +198,11 @@ def unanswered(cases: Sequence[Case]) -> str | None:
 async def ask_about_case(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded]:
-    """Ask every tier about a case. Raises `UnaskedError` if no model may be asked."""
-    if case.variant == "rerun":  # the cache would repeat the earlier reply
+    """Call every tier for a case, and record the answers.
+
+    Raises `UnaskedError` if no model may see the case.
+    """
+    if case.variant == "rerun":  # from the cache, a rerun would get the same reply again
         judge = replace(judge, cache=None)
 
     task = choose_task(judge.rubric, judge.settings.mode, case)
@@ -295,7 +304,7 @@ async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> An
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
-    """Count how often the judge agrees with the labels when it decides."""
+    """Count how often the judge agrees with the labels. Undecided answers are counted separately."""
     right = 0
     decided = 0
     undecided = 0
@@ -316,7 +325,7 @@ def leniency(
     project: Path,
     progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
-    """Count how many wrong texts each tier accepts, by tier and by kind of text.
+    """Count how many deliberately wrong texts each tier accepts, by tier and by kind of text.
 
     Raises `InputError` if a text can't be judged.
     """
@@ -332,18 +341,18 @@ def leniency(
         for case in opinions.cases:
             if tier in case.judges:
                 task = choose_task(loaded.rubric, mode, case)
-                words = task.words(case, case.judges[tier])
+                words = task.read_answers(case, case.judges[tier])
                 words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
 
         for kind in dict.fromkeys(kind_by_id.values()):  # unlike a set, this keeps the order
-            if kind in words_by_kind:  # the tier may not have been asked
+            if kind in words_by_kind:  # unless the tier wasn't asked about this kind
                 accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
                 accepted_by_kind[kind] = _count_accepted(words_by_kind[kind])
     return accepted
 
 
 def _count_accepted(words: Sequence[str | None]) -> Agreement:
-    """Count the readable words, and how many of them accept."""
+    """Count the acceptances, the readable verdicts and the unreadable ones, which are None."""
     accepted = words.count("accept")
     unreadable_count = words.count(None)
     readable_count = len(words) - unreadable_count
@@ -356,7 +365,7 @@ def _count_accepted(words: Sequence[str | None]) -> Agreement:
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
-    """Find questions answered differently in two runs, and return each earlier answer with the new one."""
+    """Find cases that got different answers in two runs. Returns each earlier answer with the new trial."""
     words_before = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []
     for tried in after:

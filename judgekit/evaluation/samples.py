@@ -35,7 +35,7 @@ WHOLE = ""
 
 
 def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Find each tier's model, joining the names in a jury.
+    """Find each tier's model. If a tier has a jury, its models' names are joined.
 
     Raises `InputError` if a tier's answers name different models or none.
     """
@@ -58,13 +58,13 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def find_options(cases: Sequence[Case]) -> Asked:
-    """Find the options with which all tiers were asked, by default the usual ones.
+    """Find the options with which all tiers were asked. If no case has answers, return the default options.
 
     Raises `InputError` if answers have different options.
     """
     option_sets = set()
     for case in cases:
-        for recorded in by_tier(case).values():
+        for recorded in answers_by_tier(case).values():
             options = (recorded.samples, recorded.criteria, recorded.rule, recorded.redact)
             option_sets.add(options)
 
@@ -79,8 +79,8 @@ def find_options(cases: Sequence[Case]) -> Asked:
     return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
 
 
-def by_tier(case: Case) -> dict[TierName, Recorded]:
-    """Map each tier to its recorded answer about a case, ignoring other judges."""
+def answers_by_tier(case: Case) -> dict[TierName, Recorded]:
+    """Return the recorded answers of a case by tier, omitting judges that aren't tiers."""
     recorded = {}
     for tier in TIERS:
         if tier in case.judges:
@@ -90,7 +90,7 @@ def by_tier(case: Case) -> dict[TierName, Recorded]:
 
 def find_cut_tiers(case: Case) -> set[TierName]:
     """Find the tiers that saw a truncated text."""
-    return {tier for tier, recorded in by_tier(case).items() if recorded.cut}
+    return {tier for tier, recorded in answers_by_tier(case).items() if recorded.cut}
 
 
 class _Answer(NamedTuple):
@@ -117,7 +117,7 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, gives_fractions: bool) -> ScoreSource:
-        """Return the way in which the answer's scores were read, inferring it for an old record.
+        """Return how the answer's scores were read. If the record is old and doesn't contain that, infer it.
 
         `gives_fractions` says if any of the model's answers has fractional scores.
         """
@@ -125,24 +125,31 @@ class _Answer(NamedTuple):
             return self.recorded.read
         if self.samples == 1 and self.recorded.probabilities is not None:
             return "points"
-        # If the model has fractional scores anywhere, its integer scores are expectations, too.
+        # A fractional score is an expectation over token probabilities. If a model has one, then its integer
+        # scores are expectations, too.
         if self.samples == 1 and self.recorded.scores is not None and gives_fractions:
             return "expected"
         return "whole"
 
 
 class Ways(NamedTuple):
-    """The way most of each model's opinions arose, and by case the tiers that deviate."""
+    """How most of a model's answers were read, which model gave them, and the tiers that deviate, by case."""
 
     read: Readings
     answered: Answered
     deviating_tiers_by_case: list[frozenset[TierName]]
 
 
-def usual_ways(cases: Sequence[Case]) -> Ways:
-    """Find each model's usual way of answering, and the tiers that deviate from it in each case."""
+def find_common_ways(cases: Sequence[Case]) -> Ways:
+    """Find each model's most common way of answering, and the tiers that deviate from it in each case.
+
+    A way is how scores were read (such as from probabilities), and which model answered on behalf of this
+    one.
+    """
     answers = _list_answers(cases)
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
+
+    # Count the ways by tier and requested model.
     source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     model_counts: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
     sources = []
@@ -152,30 +159,30 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
         model_counts[answer.voter][answer.answered] += 1
         sources.append(source)
 
-    usual_sources: Readings = {}
-    usual_models: Answered = {}
+    common_sources: Readings = {}
+    common_models: Answered = {}
     for tier, model in sorted(source_counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
-        usual_source, _ = source_counts[tier, model].most_common(1)[0]
-        usual_sources.setdefault(tier, {})[model] = usual_source
-        usual_model, _ = model_counts[tier, model].most_common(1)[0]
-        usual_models.setdefault(tier, {})[model] = usual_model
+        common_source, _ = source_counts[tier, model].most_common(1)[0]
+        common_sources.setdefault(tier, {})[model] = common_source
+        common_model, _ = model_counts[tier, model].most_common(1)[0]
+        common_models.setdefault(tier, {})[model] = common_model
 
     deviating_tiers_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
-        usual_source = usual_sources[answer.tier][answer.recorded.model]
-        usual_model = usual_models[answer.tier][answer.recorded.model]
-        if source != usual_source or answer.answered != usual_model:
+        common_source = common_sources[answer.tier][answer.recorded.model]
+        common_model = common_models[answer.tier][answer.recorded.model]
+        if source != common_source or answer.answered != common_model:
             deviating_tiers_by_case[answer.case_index].add(answer.tier)
     return Ways(
-        usual_sources, usual_models, [frozenset(tiers) for tiers in deviating_tiers_by_case]
+        common_sources, common_models, [frozenset(tiers) for tiers in deviating_tiers_by_case]
     )
 
 
 def _list_answers(cases: Sequence[Case]) -> list[_Answer]:
-    """List the models' answers about all cases, except failures."""
+    """List all models' answers about all cases, without failures."""
     answers = []
     for case_index, case in enumerate(cases):
-        for tier, recorded in by_tier(case).items():
+        for tier, recorded in answers_by_tier(case).items():
             for juror in recorded.jurors:
                 if juror.failure is None:
                     answers.append(_Answer(case_index, tier, juror, samples=recorded.samples))
@@ -195,15 +202,15 @@ class Sample(NamedTuple):
 
     id: str
     label: Outcome
-    voices: Mapping[TierName, TierEvidence]
+    opinions: Mapping[TierName, TierEvidence]
     ties: frozenset[TierName] = frozenset()
     stands: bool = False
     wrong: frozenset[TierName] | None = None
     binary: bool = False
 
     def outcome(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome; None if it wasn't asked or has none."""
-        return self.voices.get(tier, FAILED).outcome
+        """Return a tier's outcome, or None if it wasn't asked or has none."""
+        return self.opinions.get(tier, FAILED).outcome
 
     def is_wrong(self, tier: TierName) -> bool:
         """Whether a tier's outcome is missing or doesn't match the label."""
@@ -216,36 +223,41 @@ class Sample(NamedTuple):
         return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether another tier that disagrees with this one counts as wrong."""
-        # Not if this tier wrongly sees a tie, and another tier's win may stand against it.
+        """Whether disagreeing with this tier counts as wrong. Only used if the tier is the reference."""
+        # If this tier wrongly sees a tie, another tier's win may overrule it, so disagreeing isn't wrong.
         is_tie = self.outcome(tier) == "improve" and tier not in self.ties
         may_be_overruled = self.stands and is_tie
         return not may_be_overruled or self.label == "improve"
 
     def combined_outcome(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome; None if it has none or its jury is divided, so that it can't be final."""
-        opinion = self.voices.get(tier, FAILED)
+        """Return a tier's outcome.
+
+        Returns None if it has none, or if its jury is divided and can't be final.
+        """
+        opinion = self.opinions.get(tier, FAILED)
         return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
-        """Return the distance of a tier's opinion from another outcome; None if it may not become final."""
-        opinion = self.voices.get(tier, FAILED)
-        if opinion.outcome == "accept" and not opinion.sees_all:  # the rest could be bad
-            return None
+        """Return how far a tier's opinion is from another outcome. Returns None if it can't become final."""
+        opinion = self.opinions.get(tier, FAILED)
+        if opinion.outcome == "accept" and not opinion.sees_all:
+            return None  # the part of the text that the tier didn't see could be bad
         return opinion.margin
 
     @property
     def leanings(self) -> dict[TierName, float]:
+        """The decision models' leanings by tier: how strongly each tends to accept (above 0) or reject."""
         leanings = {}
-        for tier, opinion in self.voices.items():
+        for tier, opinion in self.opinions.items():
             if opinion.leaning is not None:
                 leanings[tier] = opinion.leaning
         return leanings
 
     @property
     def margins(self) -> dict[TierName, float]:
+        """The margins by tier, without the tiers whose opinion can't become final."""
         margins = {}
-        for tier in self.voices:
+        for tier in self.opinions:
             margin = self.margin(tier)
             if margin is not None:
                 margins[tier] = margin
@@ -253,11 +265,11 @@ class Sample(NamedTuple):
 
 
 def without_margins(
-    voices: Mapping[TierName, TierEvidence], tiers: Collection[TierName]
+    opinions: Mapping[TierName, TierEvidence], tiers: Collection[TierName]
 ) -> dict[TierName, TierEvidence]:
-    """Drop the margins of these tiers, so that no gate is learned from them."""
+    """Return the opinions without the margins of `tiers`, so that no gate is learned from those."""
     evidence_by_tier = {}
-    for tier, evidence in voices.items():
+    for tier, evidence in opinions.items():
         evidence_by_tier[tier] = evidence.without_margin() if tier in tiers else evidence
     return evidence_by_tier
 
@@ -274,8 +286,8 @@ class Walked(NamedTuple):
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Find how the judging of a sample would end, with one call per tier."""
-    end, tiers = walk_tiers(sample, rules)
+    """Replay the judging of a sample, counting one call per tier, and compare the result with the label."""
+    end, tiers = replay_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
     if end.tier is None:
         return Walked(calls, right=None, by_gate=False)
@@ -285,11 +297,11 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     return Walked(calls, sample.is_right(end.verdict), by_gate)
 
 
-def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
-    """Find how the judging of a sample would end, and which tiers it would ask."""
+def replay_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
+    """Replay the judging of a sample. Returns how it ends, and the tiers that are asked until then."""
     evidence: dict[TierName, TierEvidence] = {}
     step = decide(evidence, rules)
     while isinstance(step, Ask):
-        evidence[step.tier] = sample.voices.get(step.tier, FAILED)
+        evidence[step.tier] = sample.opinions.get(step.tier, FAILED)
         step = decide(evidence, rules)
     return step, list(evidence)

@@ -40,7 +40,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return judge.as_judge(CandidateJudge)
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
-        """Build the query and its candidates, named so that a swapped case shows them in another order."""
+        """Build the query and its candidates. Their names determine the order in which they're shown."""
         del inputs  # the case contains all texts
         name_by_id = shown_ids(case)
         candidates = []
@@ -50,7 +50,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Candidates(documents.Query(case.query), tuple(candidates))
 
     def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
-        """Return the candidates' probabilities, or else the ids of those kept, for recording."""
+        """Return a model's answer for recording: probabilities by candidate id, or the ids that it keeps."""
         marks = turn.answer.value
         if not marks:
             return {}
@@ -90,7 +90,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Read one model's mark on each candidate; {} if the answer is unreadable.
+        """Read one model's mark on each candidate. Returns {} if the answer is unreadable.
 
         Raises `InputError` for an unknown id.
         """
@@ -119,7 +119,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Read the ids that a reply keeps; None if it's unreadable."""
+        """Read the ids that a reply keeps. Returns None if it's unreadable."""
         criteria = list(self.rubric.criteria)
         try:
             ids_by_key = extract.read_answer(
@@ -129,7 +129,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
             return None
 
         ids_by_criterion = ids_by_key
-        if len(criteria) == 1:  # the reply doesn't name a single criterion
+        if len(criteria) == 1:  # then the reply doesn't contain the criterion's name
             ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
 
         kept_ids = []
@@ -153,7 +153,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return labels
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the candidates that are kept, and those that no tier decided."""
+        """Record the candidates that are kept, and those that no tier decided about."""
         del case
         keep = []
         unjudged = []
@@ -177,22 +177,23 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Map candidate ids to the names that determine the order in which they're shown.
+    """Map candidate ids to names, which determine the order in which candidates are shown.
 
-    Models don't see the names. They're the ids themselves, except in a swapped case.
+    Models don't see the names. They're the ids themselves, except in a swapped case, which needs another
+    order.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
         return dict(zip(ids, ids, strict=True))
 
-    # The order depends on a hash of the names, so try eight sets of names, and use the one that reverses the
-    # most pairs.
-    usual_order = list(fence.labels(case.query, ids))
+    # The order depends on a hash of the names, so it can't be chosen freely. Try eight sets of names, and use
+    # the one that reverses the most pairs.
+    original_order = list(fence.labels(case.query, ids))
 
     def count_reversed_pairs(names: Mapping[str, str]) -> int:
         order = fence.labels(case.query, list(names.values()))
         position_by_name = {name: position for position, name in enumerate(order)}
-        positions = [position_by_name[names[candidate_id]] for candidate_id in usual_order]
+        positions = [position_by_name[names[candidate_id]] for candidate_id in original_order]
         return sum(first > second for first, second in combinations(positions, 2))
 
     choices = []

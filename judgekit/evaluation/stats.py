@@ -70,18 +70,18 @@ def mean(values: Sequence[float]) -> Measure:
     return Measure(values, [1.0] * len(values))
 
 
-def resampled(
+def bootstrap(
     size: int, compute_figure: Callable[[Sequence[int]], float | None]
 ) -> Interval | None:
-    """Compute a figure of `size` items with a bootstrap interval; None if the figure is undefined.
+    """Compute a figure of `size` items, with a bootstrap interval. Returns None if the figure is undefined.
 
-    `compute_figure` computes the figure from the items at the given positions, which can repeat.
+    `compute_figure` gets the positions of the items to use, which can repeat.
     """
     value = compute_figure(range(size))
     if value is None:
         return None
 
-    generator = Random(SEED)  # noqa: S311 - statistics, no secret
+    generator = Random(SEED)  # noqa: S311 - for statistics, not for secrets
     values = []
     for _ in range(RESAMPLES):
         resampled_value = compute_figure(generator.choices(range(size), k=size))
@@ -96,7 +96,7 @@ def resampled(
 
 
 def interval(measure: Measure) -> Interval | None:
-    """Compute a measure's ratio with its interval; None if the denominator is 0."""
+    """Compute the ratio of a measure's sums, with an interval. Returns None if the denominator is 0."""
     numerators, denominators = measure
 
     def compute_ratio(positions: Sequence[int]) -> float | None:
@@ -105,7 +105,7 @@ def interval(measure: Measure) -> Interval | None:
             return None
         return sum(map(numerators.__getitem__, positions)) / denominator
 
-    return resampled(len(numerators), compute_ratio)
+    return bootstrap(len(numerators), compute_ratio)
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
@@ -129,7 +129,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Interval | No
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
-    """Measure how many of all pairs of answers in the same group differ."""
+    """Measure the fraction of answer pairs in the same group that differ."""
     differing_counts = []
     pair_counts = []
     for group in groups:
@@ -140,7 +140,7 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
 
 
 def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """Compute the standard deviation of repeated values, pooled over groups (ISO 5725-2: s_r)."""
+    """Compute the standard deviation within groups of repeated values (ISO 5725-2: s_r)."""
     # The pooled variance is the sum of squares, divided by the degrees of freedom.
     sums_of_squares = []
     degrees_of_freedom = []
@@ -156,19 +156,20 @@ def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
 # --- Means of thousands of rows: in closed form, since resampling would take minutes
 
 
-def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
-    """Compute the mean of at least one value between -1 and 1, with a Wald interval.
+def adjusted_mean(values: Sequence[float], extra: Sequence[float]) -> Interval:
+    """Compute the mean of values between -1 and 1, with an adjusted Wald interval.
 
-    `extra` values are only added for the interval. With 0, 0, 1, 1 it's that of Agresti and Coull (1998) for
-    a proportion; with -1, 1 it's that of Bonett and Price (2012) for a paired difference.
+    The interval is computed as if there were `extra` values. With 0, 0, 1, 1 it's Agresti and Coull's
+    interval for a proportion (1998). With -1, 1 it's Bonett and Price's interval for a paired difference
+    (2012).
     """
     extended = [*values, *extra]
     noise = pvariance(extended) / len(extended)
     return _limit_interval(fmean(values), middle=fmean(extended), noise=noise, least=min(extra))
 
 
-def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
-    """Estimate the mean that people would find in all rows, with an interval.
+def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
+    """Estimate the mean value that people would give to all rows, with an interval.
 
     `labelled` is a random sample of at least two rows, as pairs of the judge's and a person's value. `others`
     are the judge's values of all other rows. Values are between 0 and 1.
@@ -178,10 +179,10 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Estimate the mean and its variance."""
+        """Estimate the mean and its variance from labelled rows and `others`."""
         judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
-        # Called lambda in PPI++, this is the trust in the judge's values, from 0 to 1.
+        # The weight of the judge's values, from 0 to 1, which is called lambda in PPI++.
         tuning = 0.0
         if others and spread:
             slope = covariance(judged, labels) / spread
@@ -197,14 +198,14 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
         return value, noise
 
     value, _ = estimate(labelled)
-    # For the interval, add each pair of 0 and 1 once, as Agresti and Coull do for a proportion. Otherwise an
-    # interval from 30 labels contains the truth in 84 to 94 % of cases instead of 95 %.
+    # For the interval, add each pair of 0 and 1 once, similar to Agresti and Coull. Otherwise an interval
+    # from 30 labels contains the truth in only 84 to 94 % of cases, instead of 95 %.
     middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
     return _limit_interval(value, middle, noise, least=0.0)
 
 
 def _limit_interval(value: float, middle: float, noise: float, least: float) -> Interval:
-    """Build an interval around `middle`, which has the variance `noise`, limited to `least` to 1."""
+    """Build a confidence interval around `middle`, which has the variance `noise`, within `least` and 1."""
     half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     bounded_value = min(1.0, max(least, value))
     low_bound = max(least, min(bounded_value, middle - half_width))
@@ -229,8 +230,8 @@ def accuracy(pairs: Sequence[Pair]) -> Interval | None:
     return interval(mean([label == answer for label, answer in pairs]))
 
 
-def scale(words: Sequence[str]) -> list[str] | None:
-    """Sort distinct words if they're outcomes or numbers; None if they have no order."""
+def sort_on_scale(words: Sequence[str]) -> list[str] | None:
+    """Sort distinct words that are outcomes or numbers. Returns None for other words, which have no order."""
     distinct = set(words)
     try:
         if distinct <= set(OUTCOMES):
@@ -240,11 +241,14 @@ def scale(words: Sequence[str]) -> list[str] | None:
         return None
 
 
-def squares(words: Sequence[str]) -> dict[Pair, float]:
-    """Compute the squared distance between any two words on a scale, by number or position."""
+def squared_distances(words: Sequence[str]) -> dict[Pair, float]:
+    """Compute the squared distance of each pair of words on a scale.
+
+    Words that aren't numbers count by position.
+    """
     try:
         positions = list(map(float, words))
-    except ValueError:  # the words aren't numbers
+    except ValueError:
         positions = list(map(float, range(len(words))))
     distances = {}
     for word, position in zip(words, positions, strict=True):
@@ -254,9 +258,9 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Compute Cohen's kappa (1960) or, with a `distance` between words, weighted kappa (1968).
+    """Compute Cohen's kappa (1960) or, given the `distance` of each pair of words, weighted kappa (1968).
 
-    Returns None if no disagreement is expected by chance.
+    `counts` contains the pairs of label and answer. Returns None if chance would lead to no disagreement.
     """
     labels = Counter[str]()
     answers = Counter[str]()
@@ -264,7 +268,7 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
         labels[label] += count
         answers[answer] += count
 
-    if distance is None:
+    if distance is None:  # all disagreements count equally
         words = {*labels, *answers}
         distance = {(a, b): float(a != b) for a, b in product(words, repeat=2)}
     observed = sum(distance[pair] * count for pair, count in counts.items())
@@ -277,17 +281,20 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Compute Spearman's rank correlation (1904) of pairs of scores; None if one of the two is constant."""
+    """Compute Spearman's rank correlation (1904) of pairs of scores.
+
+    Returns None if either side is constant.
+    """
 
     def correlate(positions: Sequence[int]) -> float | None:
         first_ranks = _rank_values([pairs[position][0] for position in positions])
         second_ranks = _rank_values([pairs[position][1] for position in positions])
         try:
             return correlation(first_ranks, second_ranks)
-        except StatisticsError:  # the scores are constant
+        except StatisticsError:  # all scores on one side are the same
             return None
 
-    return resampled(len(pairs), correlate)
+    return bootstrap(len(pairs), correlate)
 
 
 def _rank_values(values: Sequence[float]) -> list[float]:
@@ -297,34 +304,37 @@ def _rank_values(values: Sequence[float]) -> list[float]:
 
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
-    """Compute Cohen's kappa and, if the words have an order, quadratically weighted kappa."""
+    """Compute Cohen's kappa, and also quadratically weighted kappa if the words have an order."""
     unweighted = _estimate_kappa(pairs, None)
-    ordered = scale(_list_words(pairs))
+    ordered = sort_on_scale(_list_words(pairs))
     if not ordered:
         return unweighted, None
-    return unweighted, _estimate_kappa(pairs, squares(ordered))
+    return unweighted, _estimate_kappa(pairs, squared_distances(ordered))
 
 
 def _estimate_kappa(
     pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
 ) -> Interval | None:
-    """Estimate Cohen's kappa with its interval by resampling the pairs."""
+    """Compute kappa with a bootstrap interval, for pairs of label and answer."""
 
     def compute_kappa(positions: Sequence[int]) -> float | None:
         return kappa(Counter(pairs[position] for position in positions), distance)
 
-    return resampled(len(pairs), compute_kappa)
+    return bootstrap(len(pairs), compute_kappa)
 
 
 def _list_words(pairs: Sequence[Pair]) -> list[str]:
     return [word for pair in pairs for word in pair]
 
 
-def classes(pairs: Sequence[Pair]) -> list[Class]:
-    """Count each word's labels and answers, in the order of the scale or alphabet."""
+def measure_words(pairs: Sequence[Pair]) -> list[Class]:
+    """Measure how often each word is a label and an answer, with precision and recall.
+
+    The words are in the order of their scale or, if they have none, of the alphabet.
+    """
     words = _list_words(pairs)
     classes = []
-    for word in scale(words) or sorted(set(words)):
+    for word in sort_on_scale(words) or sorted(set(words)):
         hits = []
         labelled = []
         uses = []
@@ -333,14 +343,14 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
             labelled.append(label == word)
             uses.append(answer == word)
 
-        use_of_word = Class(
+        class_ = Class(
             word=word,
             labelled=sum(labelled),
             said=sum(uses),
             precision=interval(Measure(numerators=hits, denominators=uses)),
             recall=interval(Measure(numerators=hits, denominators=labelled)),
         )
-        classes.append(use_of_word)
+        classes.append(class_)
     return classes
 
 
@@ -382,16 +392,16 @@ def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | Non
 
     0 is perfect. Returns None if there are no probabilities.
     """
-    bins = table(probabilities, outcomes)
+    bins = bin_probabilities(probabilities, outcomes)
     if not bins:
         return None
     error = sum(group.count * abs(group.relevant - group.confidence) for group in bins)
     return error / len(probabilities)
 
 
-def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
-    """Group probabilities into bins of equal width, as for a reliability diagram, omitting empty bins."""
-    # 1 belongs to the last bin.
+def bin_probabilities(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
+    """Group probabilities into bins of equal width, as in a reliability diagram. Empty bins are omitted."""
+    # `min` puts the probability 1 into the last bin.
     bin_numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
     groups = _group_hits(bin_numbers, probabilities, outcomes)
     bins = []
@@ -403,7 +413,7 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]
     return bins
 
 
-def by_label(
+def group_by_label(
     labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> list[LabelGroup]:
     """Group hits by confidence label, in descending order of mean confidence."""
@@ -417,7 +427,10 @@ def by_label(
 def _group_hits(
     keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
-    """Compute each key's number of hits, their mean probability, and the fraction that is true."""
+    """Group hits by key.
+
+    Returns each group's size, its mean probability, and the fraction that is relevant.
+    """
     members = defaultdict[Key, list[tuple[float, bool]]](list)
     for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
         members[key].append((probability, is_true))

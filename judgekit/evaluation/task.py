@@ -14,7 +14,13 @@ from judgekit.config import TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import Recorded
-from judgekit.evaluation.samples import WHOLE, Sample, by_tier, walk_tiers, without_margins
+from judgekit.evaluation.samples import (
+    WHOLE,
+    Sample,
+    answers_by_tier,
+    replay_tiers,
+    without_margins,
+)
 from judgekit.judging import service
 from judgekit.judging.calibration import TOGETHER
 from judgekit.judging.kinds import DECIDES, WRITES, kind_of
@@ -105,11 +111,11 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def judge(self, judge: DocumentJudge) -> Judge[AnyRubric, Subject, Record]:
-        """Build the task's judge with another judge's settings."""
+        """Build this task's judge with another judge's settings."""
 
     @abstractmethod
     def subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
-        """Build a case's subject, reading a document from `inputs`.
+        """Build what's judged in a case, such as a document, which may have to be read from `inputs`.
 
         Raises `InputError` if the case has no text.
         """
@@ -120,17 +126,17 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         case: Case,
         state: JudgingState[Subject],
     ) -> None:
-        """Ask every tier about a case, and store the opinions in `state`.
+        """Call every tier for a case, and store the opinions in `state`.
 
-        Some tasks raise `UnaskedError` if no tier may be asked.
+        Some tasks raise `UnaskedError` if no model may see the case.
         """
-        del case
+        del case  # other tasks use it
         await judge.run(state)
 
     # --- How an answer is recorded
 
     def record(self, case: Case, turn: ModelTurn[Opinion], settings: JudgeSettings) -> Recorded:
-        """Record a model's answer or failure, with the cost."""
+        """Record a model's answer or failure, with its tokens, cost and latency."""
         calls = self.answered_calls(turn)
         answer = self.read_turn(case, turn)
         if not answer:
@@ -140,7 +146,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
 
-        # A cached reply says nothing about the usual cost and latency.
+        # Replies from the cache would distort the mean cost and latency.
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
             latency_ms = None
@@ -159,14 +165,14 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
-        """Return a model's answer in recorded form; {} if it's unreadable."""
+        """Return a model's answer in recorded form, or {} if it's unreadable."""
 
     def answered_calls(self, turn: ModelTurn[Opinion]) -> Sequence[Answer[Any]]:
         """Return the answers that a record adds up."""
         return [turn.answer]
 
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
-        """Count the calls that a model needs for the case without a cache."""
+        """Count the calls that a model needs for the case, without the cache."""
         questions = len(self.rubric.questions)
         kind = kind_of(turn.endpoint)
         if kind is WRITES:
@@ -183,15 +189,15 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     # --- How a recorded answer is read
 
     @abstractmethod
-    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the answer about the subject, as `WHOLE`, or each candidate; None if unreadable."""
+    def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+        """Return a judge's answers by candidate id. If there are no candidates, `WHOLE` is the only key."""
 
     @abstractmethod
     def label_words(self, case: Case) -> Sequence[str]:
-        """Return the words that a label may be."""
+        """Return the words that are valid labels."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return the case's label as `WHOLE`, or each candidate's label by id.
+        """Return the labels by candidate id. If there are no candidates, `WHOLE` is the only key.
 
         Raises `InputError` if the label is invalid.
         """
@@ -205,23 +211,23 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate; tiers in `deviating_tiers` have no margin."""
 
-    def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's mean scores over a tier's models; None if too few are readable.
+    def read_score(self, case: Case, recorded: Recorded) -> float | None:
+        """Average a document's mean scores over a tier's models. Returns None if too few are readable.
 
         Raises `InputError` if the label isn't a score on the rubric's scale, or if this task has no scores.
         """
         del recorded
         raise case.wrong("label: expected words; a number is for a scored document")
 
-    def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
-        """Return a document's scores, and its distance from acceptance as `DISTANCE`; None if unreadable."""
+    def read_ratings(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
+        """Return a document's scores, with the distance from acceptance as `DISTANCE`. None if unreadable."""
         del case, recorded
         return None
 
     def record_course(
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
-        """Record the tiers' combined result on a case; None if it compares texts."""
+        """Record the tiers' combined result on a case. Returns None if it compares texts."""
         del case, deviating_tiers, rules
         return None
 
@@ -242,30 +248,30 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
-        """Read a tier's evidence about a document, as `WHOLE`, or about each candidate."""
+        """Read a tier's evidence, by candidate id. For a document, `WHOLE` is the only key."""
 
     @abstractmethod
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the ends of a document, as `WHOLE`, or of each candidate."""
+        """Record how the judging ended, by candidate id. For a document, `WHOLE` is the only key."""
 
-    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+    def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
         evidence = self.evidence(case, recorded)
         return {part: opinion.outcome for part, opinion in evidence.items()}
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the document or each candidate as a sample, with the tiers' evidence.
+        """Yield a sample for the document, or for each candidate, with all tiers' evidence.
 
-        The evidence of `deviating_tiers` has no margins.
+        The evidence of `deviating_tiers` has no margins, so that no gate is learned from it.
         """
         evidence_by_tier = {}
-        for tier, recorded in by_tier(case).items():
+        for tier, recorded in answers_by_tier(case).items():
             evidence_by_tier[tier] = self.evidence(case, recorded)
         for part_name, label in self.labels(case).items():
-            voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
+            opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             yield Sample(
                 id=f"{case.id}/{part_name}" if part_name else case.id,
                 label=cast("Outcome", label),
-                voices=without_margins(voices, deviating_tiers),
+                opinions=without_margins(opinions, deviating_tiers),
             )
 
     def record_course(
@@ -277,16 +283,18 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
             if tier in case.judges:
                 evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
 
-        # Only expect opinions from tiers that were asked.
+        # The rules would wait for all tiers, so remove those without an answer.
         asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
-        parts = next(iter(evidence_by_tier.values()))  # the same for all tiers
+        parts = next(
+            iter(evidence_by_tier.values())
+        )  # WHOLE or candidate ids, the same for all tiers
         for part_name in parts:
-            voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
+            opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             unused_label: Outcome = "accept"
-            sample = Sample(part_name, unused_label, without_margins(voices, deviating_tiers))
-            ends[part_name], tiers = walk_tiers(sample, asked_rules)
+            sample = Sample(part_name, unused_label, without_margins(opinions, deviating_tiers))
+            ends[part_name], tiers = replay_tiers(sample, asked_rules)
             asked_tiers.update(tiers)
 
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
@@ -299,7 +307,7 @@ def gives_decisions(recorded: Recorded) -> bool:
 
 
 def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut: bool) -> Recorded:
-    """Combine the answers of a tier's models into one record, adding up tokens, calls and costs."""
+    """Combine the answers of a tier's models into one record, which adds up their tokens, calls and costs."""
     if len(answers) == 1:
         joined = answers[0]
     else:
@@ -326,7 +334,7 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
 
 
 def _sum_costs(amounts: Sequence[float | None]) -> float | None:
-    """Add up amounts; None if any is unknown."""
+    """Add up amounts. Returns None if any is unknown."""
     known_amounts = [amount for amount in amounts if amount is not None]
     if len(known_amounts) < len(amounts):
         return None

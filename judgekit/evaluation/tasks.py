@@ -9,7 +9,7 @@ from judgekit.evaluation.document_task import DocumentTask
 from judgekit.evaluation.labels import is_binary
 from judgekit.evaluation.pair_task import PairTask
 from judgekit.evaluation.ranking_task import RankingTask
-from judgekit.evaluation.samples import usual_ways
+from judgekit.evaluation.samples import find_common_ways
 from judgekit.evaluation.selection_task import SelectionTask
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
@@ -26,7 +26,7 @@ AnyTask: TypeAlias = "CaseTask[Any, Any, Any, Any]"
 
 
 def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> AnyTask:
-    """Choose the task for a case or, if it's None, for the rubric's usual cases."""
+    """Choose the task for a case. Without a case, choose the task that the rubric is usually for."""
     if isinstance(rubric, CompareRubric):
         return PairTask(rubric, mode)
     if isinstance(rubric, SelectRubric):
@@ -37,7 +37,10 @@ def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> Any
 
 
 def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
-    """Build the task for cases that compare subjects. Raises `InputError` if the rubric doesn't score."""
+    """Build the task for cases that compare texts by score.
+
+    Raises `InputError` if the rubric doesn't score.
+    """
     if not isinstance(rubric, ScoreRubric):
         raise InputError(
             f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
@@ -46,12 +49,13 @@ def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
 
 
 def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    """Read the labelled documents, pairs or candidates in all cases. Raises `InputError`."""
-    deviating_tiers_by_case = usual_ways(cases).deviating_tiers_by_case
+    """Read the labelled documents, pairs or candidates in all cases as samples. Raises `InputError`."""
+    deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
     samples: list[Sample] = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         samples.extend(choose_task(rubric, mode, case).samples(case, deviating_tiers))
-    if choose_task(rubric, mode).label_kind == "winner":  # for a pair, improve means a tie
+    # For pairs, the outcome "improve" means a tie, so labels aren't binary just because no pair is tied.
+    if choose_task(rubric, mode).label_kind == "winner":
         return samples
     if not is_binary(sample.label for sample in samples):
         return samples

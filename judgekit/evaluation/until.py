@@ -42,14 +42,18 @@ class Answer:
         self._bets_against = Bets(self.rows, most=whole - enough)
 
     def note(self, position: int, word: str) -> None:
-        """Note the verdict of the row drawn at this position, counting from 0."""
+        """Note the verdict of a row. Rows are drawn in random order, and `position` counts them from 0."""
         self._pending_words[position] = word
-        # A row counts once all rows before it have a verdict.
+        # Verdicts can arrive out of order, but only count in the order in which the rows were drawn.
         while self.count in self._pending_words:
             self._count_row(self._pending_words.pop(self.count))
 
     def _count_row(self, word: str) -> None:
-        """Count the next row, and check whether it settles the condition."""
+        """Count the next row, and check whether it settles the condition.
+
+        `_bets_for` bets against the claim that the total is too low; refuting it means that there's enough.
+        `_bets_against` does the same for the claim that there's enough.
+        """
         value = self.condition.count_row(word)
         self._row_values.append(value)
         self._least_total += value.least
@@ -59,8 +63,9 @@ class Answer:
             return
 
         self._bets_for.add(value.least)
+        # To bet on a low total, add how far the value is below the largest one.
         self._bets_against.add(self.condition.largest - value.most)
-        if self._bets_for.is_refuted:  # the total can't be too low
+        if self._bets_for.is_refuted:
             self._settled_answer = self.condition.wants_enough
         elif self._bets_against.is_refuted:
             self._settled_answer = not self.condition.wants_enough
@@ -72,7 +77,7 @@ class Answer:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the condition holds, or None while that isn't settled."""
+        """Whether the condition holds. None means that it isn't settled yet."""
         if self.is_complete:
             return self._certainly_holds
         return self._settled_answer
@@ -88,12 +93,12 @@ class Answer:
         return self.condition.holds(self._certain_totals, self.rows)
 
     def bounds(self) -> Totals:
-        """Bound the total of all rows with 95 % confidence, or exactly once all rows are counted."""
+        """Return bounds for the total of all rows. They have 95 % confidence, and are exact at the end."""
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
         least_values = [value.least for value in self._row_values]
-        # The upper bound follows from a lower bound for the distance to the largest possible total.
+        # For the upper bound, compute a lower bound for the distance to the largest possible total.
         distances = [largest - value.most for value in self._row_values]
         return Totals(
             bound_total(least_values, self.rows, largest),
@@ -101,7 +106,7 @@ class Answer:
         )
 
     def describe(self) -> str:
-        """Describe whether the condition holds, how certain that is, and after how many rows."""
+        """Describe whether the condition holds, how certain that is, and after how many rows it was known."""
         verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
         totals = self.bounds()
         range_text = self.condition.describe_range(totals, self.rows)

@@ -198,9 +198,9 @@ def test_the_bounds_hold_the_truth_also_for_a_bad_judge_and_a_rare_kind() -> Non
             drawn = set(generator.sample(range(2000), 60))
             pairs = [(said[each], people[each]) for each in drawn]
             others = [said[n] for n in range(2000) if n not in drawn]
-            corrected = stats.corrected(pairs, others)
+            corrected = stats.corrected_mean(pairs, others)
             low, high = corrected.bounds
-            least, most = stats.adjusted([right for _, right in pairs], (0, 0, 1, 1)).bounds
+            least, most = stats.adjusted_mean([right for _, right in pairs], (0, 0, 1, 1)).bounds
             held += low <= sum(people) / 2000 <= high
             widths.append((high - low) / (most - least))
         assert held >= 93, truth
@@ -208,9 +208,9 @@ def test_the_bounds_hold_the_truth_also_for_a_bad_judge_and_a_rare_kind() -> Non
 
 
 def test_all_rows_labelled_is_the_rate_of_the_labels() -> None:
-    corrected = stats.corrected([(1, 1), (1, 0), (0, 0), (1, 1)] * 20, [])
+    corrected = stats.corrected_mean([(1, 1), (1, 0), (0, 0), (1, 1)] * 20, [])
     assert (corrected.value, corrected.low < 0.5 < corrected.high) == (0.5, True)
-    assert stats.corrected([(1, 1)] * 40, [1.0] * 100).high == 1
+    assert stats.corrected_mean([(1, 1)] * 40, [1.0] * 100).high == 1
 
 
 def test_two_results_are_compared_row_by_row(tmp_path: Path) -> None:

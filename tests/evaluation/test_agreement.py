@@ -36,20 +36,20 @@ def binomial_tail(most: int, trials: int, rate: float) -> float:
 def test_a_sample_may_show_the_most_that_is_improbable_with_too_many_left_out(
     budget: int, rate: float
 ) -> None:
-    allowed = agreement.most_sampled(budget, rate, 0.05)
+    allowed = agreement.max_sampled_disagreements(budget, rate, 0.05)
     more = allowed + 1
     assert binomial_tail(more, more + budget + 1, rate) > 0.05
     assert allowed < 0 or binomial_tail(allowed, allowed + budget + 1, rate) <= 0.05
 
 
 def test_without_a_budget_nothing_is_allowed() -> None:
-    assert agreement.most_sampled(-1, 0.5, 0.05) == -1
+    assert agreement.max_sampled_disagreements(-1, 0.5, 0.05) == -1
 
 
 def test_what_a_sample_left_out_at_most_turns_round_what_it_may_show() -> None:
-    for_nine = agreement.most_unsampled(9, 0.3, 0.05)
-    assert agreement.most_sampled(for_nine, 0.3, 0.05) >= 9
-    assert agreement.most_sampled(for_nine - 1, 0.3, 0.05) < 9
+    for_nine = agreement.max_unsampled_disagreements(9, 0.3, 0.05)
+    assert agreement.max_sampled_disagreements(for_nine, 0.3, 0.05) >= 9
+    assert agreement.max_sampled_disagreements(for_nine - 1, 0.3, 0.05) < 9
 
 
 class Rows:

@@ -10,7 +10,7 @@ from making import finality_rule, promise
 from judgekit.errors import InputError
 from judgekit.evaluation.calibrate import choose_rules, measured
 from judgekit.evaluation.cases import Case, Recorded
-from judgekit.evaluation.samples import Sample, walk, walk_tiers
+from judgekit.evaluation.samples import Sample, replay_tiers, walk
 from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.binomial import upper
 from judgekit.judging.evidence import TierEvidence
@@ -122,7 +122,7 @@ def test_failures_cut_texts_and_divided_juries_are_in_no_class_and_go_up() -> No
     for each in (failed, cut, divided):
         choice = chosen([each] * 500)
         assert (choice.gates, choice.refused) == ([], []), each
-    final, asked = walk_tiers(divided, EscalationRules("accept", TWO))
+    final, asked = replay_tiers(divided, EscalationRules("accept", TWO))
     assert (final.verdict, asked) == ("accept", ["quick", "deep"])
 
 
@@ -237,7 +237,7 @@ def test_a_jury_has_one_opinion(
     said: dict[str, Any], opinion: tuple[Outcome | None, float | None, bool, str | None]
 ) -> None:
     (sample,) = DOCUMENTS.samples(case(judges={"quick": said}))
-    read = sample.voices["quick"]
+    read = sample.opinions["quick"]
     assert (read.outcome, read.margin, read.is_divided, read.agreement) == opinion
 
 
@@ -252,7 +252,7 @@ def test_a_pair_is_read_in_both_orders() -> None:
         ({"jury": [{"choice": "A"}, {"choice": "A"}, {"failure": "timeout"}]}, "A"),
     ]
     for said, word in cases:
-        assert PAIRS.words(case("A"), Recorded.model_validate(said)) == {"": word}
+        assert PAIRS.read_answers(case("A"), Recorded.model_validate(said)) == {"": word}
 
 
 def test_an_answer_that_does_not_fit_is_named() -> None:

@@ -88,7 +88,7 @@ def judging() -> JudgingReport:
         accuracy=Interval(0.889, 0.7, 1.0),
         kappa=MIDDLE,
         weighted_kappa=MIDDLE,
-        classes=stats.classes([("accept", "accept"), ("reject", "accept")]),
+        classes=stats.measure_words([("accept", "accept"), ("reject", "accept")]),
         confusion=[
             Confusion(label="accept", said="accept", count=8),
             Confusion(label="reject", said="accept", count=2),
@@ -158,7 +158,7 @@ def test_the_pages_have_every_figure() -> None:
         assert str(one.limit) in shown
     assert "last " in shown
     many = [Confusion(label=f"w{n}", said=f"w{n}", count=1) for n in range(pages.MOST_WORDS + 1)]
-    words = stats.classes([(each.label, each.said) for each in many])
+    words = stats.measure_words([(each.label, each.said) for each in many])
     judge = judging().judges[0].model_copy(update={"confusion": many, "classes": words})
     shown = texts(pages.judging_page(judging().model_copy(update={"judges": [judge]})))
     assert "31 different words are too many for a table" in shown

@@ -30,7 +30,7 @@ from scripted import scripted_endpoint
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation.calibrate import choose_rules, read_ranked_cases
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.samples import Sample, walk_tiers
+from judgekit.evaluation.samples import Sample, replay_tiers
 from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import TierEvidence, read_pair
@@ -72,11 +72,11 @@ def rates(population: Sequence[Kind], rules: EscalationRules) -> list[float]:
     wrong: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
     reached: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
     for sample, share in population:
-        final, asked = walk_tiers(sample, rules)
+        final, asked = replay_tiers(sample, rules)
         before = sample.outcome(asked[-2]) if len(asked) > 1 else None
         for gate in finality.rules:
             said = (asked[-1], sample.outcome(asked[-1]), before, final.tier)
-            margin = sample.voices[gate.stands or gate.tier].margin or 0
+            margin = sample.opinions[gate.stands or gate.tier].margin or 0
             if said == (gate.tier, gate.outcome, gate.after, gate.stands or gate.tier) and (
                 margin >= gate.least_margin
             ):
@@ -183,7 +183,7 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
             inside = [
                 sample
                 for sample in drawn
-                if sample.voices["quick"] == TierEvidence(outcome, margin)
+                if sample.opinions["quick"] == TierEvidence(outcome, margin)
             ]
             if sum(sample.label != outcome for sample in inside) / max(1, len(inside)) <= 0.05:
                 gates.append(finality_rule("quick", outcome, margin))
@@ -271,7 +271,7 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
             for tier, words in zip(PAIR_TIERS, (votes, deep[0].upper()), strict=True)
         }
         pair = pair_sample("A", votes, deep)
-        final, asked = walk_tiers(pair, rules)
+        final, asked = replay_tiers(pair, rules)
         assert decide(read_pair({tier: script[tier] for tier in asked}), rules) == final
 
 

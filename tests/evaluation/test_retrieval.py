@@ -33,14 +33,14 @@ from judgekit.evaluation.stats import (
     Bin,
     LabelGroup,
     Measure,
+    bin_probabilities,
     brier,
-    by_label,
     difference,
     ece,
+    group_by_label,
     interval,
     intervals,
     mean,
-    table,
 )
 from judgekit.hooks import claude_code
 from judgekit.ledger.rates import Interval
@@ -423,13 +423,18 @@ def test_reliability_by_hand() -> None:
     expected = (0.05**2 + 0.9**2 + 0.15**2 + 0.05**2 + 0 + 0.5**2) / 6
     assert brier(PROBABILITIES, OUTCOMES) == pytest.approx(expected)
     assert ece(PROBABILITIES, OUTCOMES) == pytest.approx((0.05 + 2 * 0.375 + 0.5 + 2 * 0.025) / 6)
-    found = table(PROBABILITIES, OUTCOMES)
+    found = bin_probabilities(PROBABILITIES, OUTCOMES)
     bins = [(each.low, each.high, each.count) for each in found]
     assert bins == [(0.0, 0.1, 1), (0.1, 0.2, 2), (0.5, 0.6, 1), (0.9, 1.0, 2)]
     assert found[1::2] == [Bin(0.1, 0.2, 2, 0.125, 0.5), Bin(0.9, 1.0, 2, 0.975, 1.0)]
-    groups = by_label(["low", "high", "low"], [0.25, 0.75, 0.5], [False, True, True])
+    groups = group_by_label(["low", "high", "low"], [0.25, 0.75, 0.5], [False, True, True])
     assert groups == [LabelGroup("high", 1, 0.75, 1.0), LabelGroup("low", 2, 0.375, 0.5)]
-    assert (brier([], []), ece([], []), table([], []), by_label([], [], [])) == (None, None, [], [])
+    assert (brier([], []), ece([], []), bin_probabilities([], []), group_by_label([], [], [])) == (
+        None,
+        None,
+        [],
+        [],
+    )
 
 
 def pairs_of(counts: dict[Pair, int]) -> list[Pair]:
@@ -475,7 +480,7 @@ def test_figures_are_those_of_another_implementation(known: Known) -> None:
     found = pairs_of(counts)
     agreement = (stats.accuracy(found), *stats.kappas(found))
     assert list(map(exact_value, agreement)) == pytest.approx(known.agreement, abs=1e-12)
-    classes = stats.classes(found)
+    classes = stats.measure_words(found)
     assert [each.word for each in classes] == words
     assert [exact_value(each.precision) for each in classes] == pytest.approx(known.precision)
     assert [exact_value(each.recall) for each in classes] == pytest.approx(known.recall)

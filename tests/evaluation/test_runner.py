@@ -230,9 +230,9 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     expected = combine_votes(list(zip(endpoints, votes, strict=True)), rule)
     recorded = {"quick": join_answers(answers, settings, is_cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
-    assert task.words(answered, answered.judges["quick"]) == {"": expected.word}
+    assert task.read_answers(answered, answered.judges["quick"]) == {"": expected.word}
     (sample,) = task.samples(answered)
-    assert sample.voices["quick"].margin == pytest.approx(expected.lead)
+    assert sample.opinions["quick"].margin == pytest.approx(expected.lead)
 
 
 def test_models_are_measured_on_texts_that_their_own_family_wrote(ask: Ask) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.cli.formats.findings import render_finding
 from judgekit.cli.formats.handed_on import Checkout, clean_gate, clean_verdicts, name_rubric
 from judgekit.cli.formats.row_results import WORST_FIRST, WORST_ROWS
-from judgekit.evaluation.page import Figure, Table, shown
+from judgekit.evaluation.page import Figure, Table, format_cell
 from judgekit.gate import PASSES, STOPS, UNKNOWN, describe_run
 from judgekit.markdown import escape_prose, format_block, format_inline, wrap
 from judgekit.redaction.redact import without_secrets
@@ -260,7 +260,7 @@ def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
     """Render a row's cells without secrets: names as code, others as escaped prose."""
     cells = []
     for name, cell in zip(columns, row, strict=True):
-        text = without_secrets(shown(cell))
+        text = without_secrets(format_cell(cell))
         if name in _NAMES:
             cells.append(format_inline(text))
         else:

@@ -168,7 +168,7 @@ def without_packing(path: str) -> str:
 
 
 def find_source(path: str) -> Source | None:
-    """Find a file's kind by its name; None if it's unknown."""
+    """Find a file's kind by its name. Returns None if it's unknown."""
     for source in SOURCES:
         if source.recognises(path):
             return source

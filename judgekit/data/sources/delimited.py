@@ -148,7 +148,7 @@ class _Lines:
         return next_line
 
     def _decode(self, raw: bytes | None) -> str:
-        """Decode a line; "" if it's None, because it was too long."""
+        """Decode a line. Returns "" if it's None, because it was too long."""
         if raw is None:
             return ""
         if self.line == 1 and not self._row:

@@ -117,7 +117,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
 
 
 def _read_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Read a table that pandas wrote as an object with `columns` and `data`; None if it isn't one."""
+    """Read a table that pandas wrote as an object with `columns` and `data`. Returns None if it isn't one."""
     names = document.get("columns")
     data = document.get("data")
     if not isinstance(names, list) or not isinstance(data, list):
@@ -132,7 +132,7 @@ def _read_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | Non
 
 
 def _read_columns_or_index(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Read a table that pandas wrote by column or by row number; None if it isn't one.
+    """Read a table that pandas wrote by column or by row number. Returns None if it isn't one.
 
     That's `{"text": {"0": "a", "1": "b"}}` or `{"0": {"text": "a"}, "1": {"text": "b"}}`.
     """

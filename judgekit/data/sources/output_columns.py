@@ -66,7 +66,7 @@ class OutputColumns(NamedTuple):
 
 
 def find_outputs(names: Sequence[str]) -> OutputColumns | None:
-    """Find the output columns in a header; None if the table has no such columns."""
+    """Find the output columns in a header. Returns None if the table has no such columns."""
     positions = [position for position in range(len(names)) if _has_outputs(names, position)]
     if not positions:
         return None
@@ -91,7 +91,7 @@ def _has_outputs(names: Sequence[str], position: int) -> bool:
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
-    """Read a model's output without its status; None if the status is an error."""
+    """Read a model's output without its status. Returns None if the status is an error."""
     status = details.get("Status")
     if status is None:  # older versions have it in brackets before the output
         mark = _STATUS.match(cell)

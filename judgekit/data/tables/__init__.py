@@ -91,7 +91,7 @@ USUAL_ENDINGS = tuple(format_.endings[0] for format_ in RESULT_FORMATS)
 
 
 def find_format(path: str) -> ResultFormat | None:
-    """Find a results file's format by its name; None if its extension is unknown."""
+    """Find a results file's format by its name. Returns None if its extension is unknown."""
     name = PurePath(path).name[1:].lower()  # because `.csv`, for example, has no extension
     for format_ in RESULT_FORMATS:
         if name.endswith(format_.endings):
