@@ -171,7 +171,7 @@ class Case(Strict):
     def label_error(self) -> InputError:
         """Build the error for a label that isn't understood.
 
-        It lists the labels allowed in this kind of case.
+        It lists the allowed labels.
         """
         # The fields that have values show what kind of case this is.
         allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))

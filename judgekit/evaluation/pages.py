@@ -132,7 +132,7 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
 
 
 def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
-    """Describe a judge's answer about an item, with the recorded scores, or the reason why there's no answer."""
+    """Describe a judge's answer about an item, with the recorded scores, or why there's no answer."""
     answer = outcome.said.get(judge.judge)
     view = {
         "by": shown_text(judge.title),
@@ -208,7 +208,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
 
 
 def judges_table(report: JudgingReport) -> Table:
-    """Build a table with a row for each judge: its figures, and the mean calls, cost and latency of a case."""
+    """Build a table with a row for each judge: its figures, and a case's mean calls, cost and latency."""
     figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):

@@ -117,7 +117,7 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, gives_fractions: bool) -> ScoreSource:
-        """Return how the answer's scores were read. If the record is old and doesn't contain that, infer it.
+        """Return the way in which the scores were read. If an old record doesn't contain that, infer it.
 
         `gives_fractions` says if any of the model's answers has fractional scores.
         """
@@ -238,7 +238,7 @@ class Sample(NamedTuple):
         return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
-        """Return how far a tier's opinion is from another outcome. Returns None if it can't become final."""
+        """Return a tier's distance from another outcome. Returns None if it can't become final."""
         opinion = self.opinions.get(tier, FAILED)
         if opinion.outcome == "accept" and not opinion.sees_all:
             return None  # the part of the text that the tier didn't see could be bad
@@ -298,7 +298,7 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
 
 
 def replay_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
-    """Replay the judging of a sample. Returns how it ends, and the tiers that are asked until then."""
+    """Replay the judging of a sample. Returns its end, and the tiers that are asked until then."""
     evidence: dict[TierName, TierEvidence] = {}
     step = decide(evidence, rules)
     while isinstance(step, Ask):
