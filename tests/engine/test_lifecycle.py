@@ -146,7 +146,9 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
 
     async def run() -> None:
         service = Service()
-        monkeypatch.setattr(secret_search, "load", lambda: steps.append(service.ready.is_set()))
+        monkeypatch.setattr(
+            secret_search, "load_format_rules", lambda: steps.append(service.ready.is_set())
+        )
         await engine._prepare(service)
 
     monkeypatch.setattr(litellm, "loaded", loaded)
