@@ -194,7 +194,7 @@ class BatchGateway:
             try:
                 reply = await self._read_answer(custom_id, endpoint, request, style, answer)
             except GatewayError as failure:
-                weaker_style = style.adapted(failure, endpoint, request)
+                weaker_style = style.adapt_to_failure(failure, endpoint, request)
                 if weaker_style is None or len(refused) == MOST_CHANGES:
                     raise
                 refused.append(style)

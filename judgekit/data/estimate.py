@@ -162,4 +162,4 @@ def _price_tokens(endpoint: Endpoint, read: int, written: int, *, in_batches: bo
         return price(endpoint, read, written)
     from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
-    return litellm.cost_of(endpoint, read, written)
+    return litellm.compute_cost(endpoint, read, written)

@@ -16,7 +16,7 @@ from judgekit.environment import __version__
 from judgekit.errors import KEPT, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Endpoint, Reply, Request, list_secrets
-from judgekit.providers.decisions import sent_questions
+from judgekit.providers.decisions import build_question_arguments
 from judgekit.text import strict_json
 
 MAX_DAYS = 30  # age up to which a reply is reused
@@ -138,7 +138,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
         for question in request.questions:
             instruction = without_nonce(question.instruction)
             questions.append(question._replace(instruction=instruction))
-        options.append(sent_questions(questions))
+        options.append(build_question_arguments(questions))
 
     text = json.dumps([__version__, recipient, options, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -30,8 +30,8 @@ from judgekit.providers.decisions import (
     MOST_QUESTIONS,
     DecisionOption,
     DecisionQuestion,
+    build_question_arguments,
     read_answers,
-    sent_questions,
 )
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _read_distributions(
 
 def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
     """Return the state and the questions in a form for people."""
-    text = json.dumps(sent_questions(questions), ensure_ascii=False, indent=2)
+    text = json.dumps(build_question_arguments(questions), ensure_ascii=False, indent=2)
     return (*state.messages, Message("user", f"The questions:\n{text}"))
 
 

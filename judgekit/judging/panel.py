@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from judgekit import environment
 from judgekit.config import TIERS, TierName, settings
 from judgekit.judging import documents
-from judgekit.providers.proxies import with_family
+from judgekit.providers.proxies import fill_in_family
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import Others, PanelRequest, Tiers, Variables, nearest, resolve
 from judgekit.text import encodable
@@ -100,7 +100,7 @@ def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]
     """Fill in the families of models behind a proxy, which only the proxy knows."""
     panel = {}
     for tier, models in models_by_tier.items():
-        panel[tier] = tuple(with_family(model) for model in models)
+        panel[tier] = tuple(fill_in_family(model) for model in models)
     return panel
 
 

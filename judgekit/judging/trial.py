@@ -18,7 +18,7 @@ from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
 from judgekit.providers.base import CallKey
 from judgekit.providers.decisions import YES, DecisionQuestion
-from judgekit.providers.litellm import cost_of
+from judgekit.providers.litellm import compute_cost
 from judgekit.providers.style import CallStyle
 from judgekit.rubric.loader import find_rubric
 from judgekit.rubric.schema import ScoreRubric
@@ -102,7 +102,7 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
-        cost = cost_of(endpoint, _PROMPT_TOKENS, SCORE_TOKENS)
+        cost = compute_cost(endpoint, _PROMPT_TOKENS, SCORE_TOKENS)
         if cost is None:
             unpriced.append(endpoint.model)
         else:

@@ -255,10 +255,10 @@ def is_loopback(base: str) -> bool:
 
 def is_local(endpoint: Endpoint) -> bool:
     """Whether a model runs on this machine, so that its calls cost nothing."""
+    # A local address could be a proxy for a paid model. So the profile must also be for a server that users
+    # run themselves.
     profile = endpoint.profile
     has_local_address = is_loopback(endpoint.api_base or "")
-    # A local address isn't enough: it could be a proxy for a paid model. So the profile must be for a server
-    # that users run themselves.
     if isinstance(profile, LitellmProfile):
         is_own_server = profile.detect.port is not None
         return profile.embedded or (is_own_server and has_local_address)

@@ -326,7 +326,7 @@ def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
 
 
 def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's object
-    """Convert litellm's batch. Missing fields become 0, "" or None."""
+    """Convert litellm's batch to ours. Missing fields become 0, "" or None."""
     errors = getattr(batch, "errors", None)
     problems = []
     for error in getattr(errors, "data", None) or ():
@@ -339,6 +339,7 @@ def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's o
         answered_requests += getattr(counts, name, 0) or 0
     total = getattr(counts, "total", 0) or 0
 
+    # Without a deadline, assume the usual time.
     deadline = getattr(batch, "expires_at", None)
     if not deadline and batch.created_at:
         deadline = batch.created_at + WINDOW_SECONDS

@@ -36,8 +36,9 @@ class Body(NamedTuple):
 def normalize(status: int, content: bytes) -> Body:
     """Convert a server's chat completion to OpenAI's form.
 
-    If the body is an error, return the error's status. A body that isn't JSON stays as it is. Raises
-    `GatewayError` (`INVALID_REPLY`) if a part of the answer has the wrong type.
+    Some servers send an error with a success status. In that case, the result has the error's status. A body
+    that isn't JSON is returned unchanged. Raises `GatewayError` (`INVALID_REPLY`) if a part has the wrong
+    type.
     """
     try:
         body = json.loads(content)
@@ -45,7 +46,6 @@ def normalize(status: int, content: bytes) -> Body:
         return Body(status, content)
     if not isinstance(body, dict):
         raise _build_type_error("the reply", "an object", body)
-    # Some servers send errors with a success status.
     error = error_in_success(body, has_answer=bool(body.get("choices")))
     if error:
         return Body(status_of(error), json.dumps({"error": error}).encode())
@@ -59,7 +59,10 @@ def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
 
 
 def _check_answer(body: dict[str, Any]) -> None:
-    """Check an answer's types; raises `GatewayError`. Unneeded fields and malformed counts are removed."""
+    """Raise `GatewayError` if a part of an answer has the wrong type. Also remove what isn't needed.
+
+    Some of the removed fields and counts could be malformed.
+    """
     for name in ("error", *_UNREAD_BODY_FIELDS):
         body.pop(name, None)
     if not isinstance(body.get("model"), str | None):

@@ -51,6 +51,7 @@ _MAX_AMOUNT = 1e15  # a larger number can't be a count or an amount
 _MAX_STDERR = 100_000_000  # bytes kept on disk
 _STDERR_TAIL_BYTES = 8_000  # read from its end
 _CHECK_SECONDS = 0.05  # seconds between checks of how much a program has printed
+_MAX_KILL_ROUNDS = 5
 _CLEANUP_SECONDS = 3.0  # seconds to end a program's processes before our own process may exit
 
 
@@ -110,8 +111,7 @@ def prepare(
 
     Raises `GatewayError` if the files can't be written.
     """
-    # The schema and the system message go into their placeholders, or else into the prompt. The prompt goes
-    # to standard input, and never into an argument.
+    # If the profile has no placeholders for the schema and the system message, add these to the prompt.
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
     placeholders = set(_PLACEHOLDER.findall(templates))
     messages = request.messages
@@ -122,7 +122,7 @@ def prepare(
         prompt = f"{system}\n\n{prompt}"
     values = _make_placeholder_values(profile, endpoint, request, system, folder)
 
-    # the files
+    # Create the files.
     files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
@@ -134,7 +134,8 @@ def prepare(
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
 
-    # the environment
+    # Build the environment. It disables judgekit inside the program, and its mark identifies the program's
+    # processes.
     environ = dict(endpoint.parameters)
     for name, value in profile.set_env.items():
         environ[name] = _fill(value, values)
@@ -144,7 +145,7 @@ def prepare(
 
 
 def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Fill in a command's arguments, dropping those whose model or schema is empty."""
+    """Fill in the placeholders in arguments. Drop an argument if its model or schema is empty."""
     empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
     arguments = []
     for template in templates:
@@ -263,7 +264,7 @@ def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Rep
 
 
 def _describe_missing_reply(output: str, profile: CommandProfile) -> str:
-    """Describe the JSON that a program should have printed, and the error that it printed instead, if any."""
+    """Describe the JSON that's missing from a program's output, and add the error in the output, if any."""
     problem = f"{profile.argv[0]} printed no JSON"
     if profile.reply_key:
         problem += f" with {profile.reply_key!r}"
@@ -274,12 +275,12 @@ def _describe_missing_reply(output: str, profile: CommandProfile) -> str:
 
 
 def _find_reply_text(values: Sequence[Any], profile: CommandProfile) -> str:
-    """Return the reply text in a program's JSON output, or "".
+    """Return the last reply in a program's JSON output as text, or "" if there's none.
 
-    A reply that isn't a string is returned as JSON.
+    The profile says which objects contain a reply (`reply_where`) and under which key (`reply_key`).
     """
     text = ""
-    for value in values:  # the last reply counts
+    for value in values:
         if not _has_values(value, profile.reply_where):
             continue
         answer = value
@@ -424,8 +425,8 @@ async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
 
 async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Run the program and return its output; raises `GatewayError` if it fails or prints too much."""
-    # The output goes to files. With pipes, we'd have to wait for any child process that the program leaves
-    # behind, since it would keep the pipe open.
+    # Use files rather than pipes, because a child process that the program leaves behind would keep a pipe
+    # open.
     with (
         tempfile.TemporaryFile() as prompt,
         tempfile.TemporaryFile() as stdout,
@@ -443,8 +444,8 @@ async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: Comm
         output = stdout.read().decode(errors="replace")
         errors = stderr.read().decode(errors="replace")
 
+    # If the program failed, quote the error in its JSON output, or the last line that it printed.
     if process.returncode:
-        # Quote the error in its JSON output, or the last line of its errors or output.
         lines = ["no message", *lines_of(output), *lines_of(errors)]
         last_line = [line.strip() for line in lines if line.strip()][-1]
         reason = find_error_message(output, profile) or last_line
@@ -500,15 +501,15 @@ async def _start_program(
 
 
 def kill_marked(mark: str) -> int:
-    """Kill all processes with the variable `INSIDE` set to `mark`, and return their number.
+    """Kill all processes with the environment variable `INSIDE` set to `mark`, and return their number.
 
-    This only works on Linux, which lists the variables of processes. On other systems it returns 0.
+    Only Linux lists the variables of other processes. On other systems, this does nothing and returns 0.
     """
     if sys.platform != "linux":
         return 0
     killed_processes: set[int] = set()
-    # Repeat the search, because a process may start another one during it.
-    for _ in range(5):
+    # Repeat the search a few times, because a process can start another one meanwhile.
+    for _ in range(_MAX_KILL_ROUNDS):
         marked_processes = _find_marked(mark)
         # Stop if there are no new processes. Killed ones are still listed for a moment.
         if marked_processes <= killed_processes:

@@ -21,7 +21,7 @@ from judgekit.providers.decisions import (
     make_missing_answer,
     parse_amount,
 )
-from judgekit.providers.failures import error_in_success, stated_failure
+from judgekit.providers.failures import error_in_success, make_stated_failure
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _check_envelope(body: _Object) -> None:
     has_answer = bool(body.get("answers") or body.get("result"))
     error = error_in_success(body, has_answer=has_answer)
     if error:
-        raise stated_failure(error)
+        raise make_stated_failure(error)
     if body.repeated:
         raise _build_invalid_error(f"the reply has the key {body.repeated!r} twice")
 
@@ -121,9 +121,10 @@ class _Object(dict[str, Any]):
 def _group_by_name(
     answers: object, questions: Sequence[DecisionQuestion]
 ) -> defaultdict[str, list[Any]]:
-    """Group a body's answers by question name. A question should have one answer, but can have any number.
+    """Group the answers in a response body by question name.
 
-    Raises `GatewayError` if the answers are neither an object nor a list.
+    Each question should have one answer, but a faulty body can have any number. Raises `GatewayError` if the
+    answers are neither an object nor a list.
     """
     if isinstance(answers, _Object):
         pairs = answers.pairs
@@ -166,7 +167,7 @@ def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> Deci
     if answer.repeated:
         return make_missing_answer(question, f"was answered with the key {answer.repeated!r} twice")
     if answer.get("error"):
-        message = stated_failure(answer["error"]).message
+        message = make_stated_failure(answer["error"]).message
         return make_missing_answer(
             question, f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"
         )
@@ -238,7 +239,7 @@ def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
 
 
 def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
-    """List pairs of a key and its probability, from an object or a list of objects.
+    """List the (value, probability) pairs in an object, or in a list of objects with these two keys.
 
     Raises `ValueError` for any other form.
     """
@@ -277,12 +278,14 @@ def _compute_tolerance(question: DecisionQuestion) -> float:
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
-    """Raise `ValueError` if a score is neither missing nor on the question's scale."""
+    """Raise `ValueError` if a score isn't on the question's scale. A missing score (None) is allowed."""
     if score is None:
         return
     highest = len(question.options) - 1  # levels count from 0
-    # Rounding can take it slightly above the highest level.
-    if parse_amount(score, highest * (1 + _compute_tolerance(question))) is None:
+    # Rounding can take the score slightly above the highest level.
+    limit = highest * (1 + _compute_tolerance(question))
+    is_on_scale = parse_amount(score, limit) is not None
+    if not is_on_scale:
         raise ValueError(
             f"was answered with a score of {short_line(str(score), 40)} of 0 to {highest}"
         )

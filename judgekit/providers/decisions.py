@@ -61,8 +61,8 @@ class DecisionAnswer(NamedTuple):
     is_refusal: bool = False
 
 
-def sent_questions(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]]:
-    """Convert questions to the objects that litellm sends, in OpenAI's form."""
+def build_question_arguments(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]]:
+    """Convert questions to the JSON objects that litellm expects."""
     question_arguments = []
     for question in questions:
         fields: dict[str, Any] = {"type": question.kind, "name": question.name}
@@ -119,7 +119,7 @@ def make_missing_answer(question: DecisionQuestion, fault: str) -> DecisionAnswe
 
 
 def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
-    """Write answers as a JSON object of probabilities, problems and refusals, by question name."""
+    """Write answers as a JSON object that maps each question to its probabilities, problem or refusal."""
     outcomes_by_name: dict[str, Any] = {}
     for name, answer in answers.items():
         if answer.problem:
@@ -147,7 +147,7 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
 
 
 def _read_answer(question: DecisionQuestion, fields: object) -> DecisionAnswer:
-    """Read the stored answer to a question. A missing or unfitting answer becomes a problem."""
+    """Read the stored answer to a question. If it's missing or doesn't fit, return a problem instead."""
     if not isinstance(fields, dict):
         return make_missing_answer(question, "was not answered")
     if "refusal" in fields or "problem" in fields:
@@ -159,8 +159,8 @@ def _read_answer(question: DecisionQuestion, fields: object) -> DecisionAnswer:
 
 
 def _read_probabilities(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:
-    """Read the stored probabilities of a question's answers. Invalid ones become a problem."""
-    # They were valid when they were stored, but the file may have been damaged.
+    """Read the stored probabilities of a question's answers. If they're invalid, the result has a problem."""
+    # The probabilities were valid when they were stored, but the file may have been damaged.
     try:
         probabilities = {value: check_probability(fields[value]) for value in question.values}
     except ValueError as error:

@@ -94,15 +94,17 @@ class Words(NamedTuple):
 
 
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Convert a call's exception to a failure, with its kind and the provider's message without `secrets`.
+    """Convert a call's exception to a `GatewayError` with the failure's kind and the provider's message.
 
-    A `GatewayError` among the exception and its causes is returned as it is.
+    Secrets are removed from the message. If the exception or one of its causes is a `GatewayError`, return
+    that unchanged.
     """
     causes = _list_causes(error)
     for cause in causes:
         if isinstance(cause, GatewayError):
             return cause
 
+    # The words are the message, and the signs (codes and messages) that tell the kind of failure.
     words = _split_words(str(error)[:_MOST_READ])
     message = _clean_message(words.message) or type(error).__name__
     if len(message) > MAX_MESSAGE:
@@ -142,27 +144,28 @@ def _clean_message(message: str) -> str:
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return the error in a body that a provider sent with a success status, or None."""
-    # An explicit error counts even if there's an answer, because such an answer can't be trusted.
+    """Return the error in a response body despite its success status, or None if there's no error."""
+    # An explicit error counts even if there's an answer, because that answer can't be trusted.
     error = body.get("error")
     if isinstance(error, dict | list | str) and error:
         return error
     if body.get("success") is False and body.get("errors"):
         return {"message": _find_message(body) or "the provider gave an error"}
 
-    # Valid bodies can also have fields like `message`, so these only count without an answer.
+    # Valid bodies can also have fields such as `message`, so these only count if there's no answer.
     if has_answer:
         return None
+    error_body = body
     if isinstance(body.get("base_resp"), dict):  # MiniMax
-        body = body["base_resp"]
-    message = _find_message(body)
+        error_body = body["base_resp"]
+    message = _find_message(error_body)
     if message is None:
         return None
-    return {"message": message, "code": status_of(body)}
+    return {"message": message, "code": status_of(error_body)}
 
 
-def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
-    """Build the failure for an error in a response body."""
+def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
+    """Build the failure for an error that a provider states in a response body."""
     words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
@@ -173,9 +176,11 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
-    """Return the HTTP status in a JSON error, given as a number or a word. Without any, return 500."""
+    """Return the HTTP status in a JSON error, which can be a number or a word. Default to 500."""
     if not isinstance(error, dict):
         return _DEFAULT_STATUS
+
+    # a number
     for name in _CODES:
         try:
             status = int(error[name])
@@ -183,6 +188,8 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
             continue
         if 400 <= status <= 599:  # noqa: PLR2004 - the range of errors
             return status
+
+    # a word, such as "rate_limit"
     for name in (*_CODES, "type"):
         for word, status in _STATUS_BY_WORD.items():
             if word in str(error.get(name, "")).lower():
@@ -294,13 +301,12 @@ def _read_room(signs: str) -> int | None:
 
 
 def _read_cap(signs: str) -> int | None:
-    """Return the model's limit of tokens per reply, or None if the signs don't give it."""
+    """Return a model's limit of tokens per reply, if the signs (a failure's message and codes) give it."""
     for pattern in _CAP:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
-            # "less than" this number
-            if numbers.get("below") is not None:
+            if numbers.get("below") is not None:  # as in "less than 4097"
                 return _parse_number(numbers["below"]) - 1
             return _parse_number(numbers["most"])
     return None
@@ -312,7 +318,7 @@ def _parse_number(digits: str) -> int:
 
 
 def _classify_words(signs: str) -> FailureKind | None:
-    """Classify a failure by the provider's words, or return None if they don't identify it."""
+    """Classify a failure by the provider's words, or return None if they match no known kind."""
     for name, kind in _KIND_BY_OBJECTION.items():
         if _OBJECTIONS[name].search(signs):
             return kind
@@ -320,15 +326,18 @@ def _classify_words(signs: str) -> FailureKind | None:
 
 
 def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
-    """Classify an exception, `causes[0]`, by its causes, the provider's words, its class and its status."""
+    """Classify an exception by its causes, the provider's words (`signs`), its class and its HTTP status.
+
+    `causes` is the exception itself, its cause, its cause's cause, and so on.
+    """
     error = causes[0]
     cause_names = [type(cause).__name__ for cause in causes]
     for name, kind in _BY_CAUSE.items():
         if name in cause_names:
             return kind
 
+    # A specific class is reliable, but the provider's words are more precise.
     kind_by_words = _classify_words(signs)
-    # The most specific class comes first.
     known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
     known_class = known_classes[0] if known_classes else ""
     if known_class and known_class not in _VAGUE:
@@ -336,7 +345,7 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     if _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
 
-    # The class is vague, so the status decides.
+    # If the class is vague or unknown, the status decides.
     default_kind = KINDS.get(known_class, FailureKind.SERVER_ERROR)
     status = getattr(error, "status_code", None)
     is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it

@@ -39,7 +39,7 @@ def _has_price(endpoint: Endpoint) -> bool:
 
     if profile.states_cost:
         return True
-    cost_of_two_tokens = litellm.cost_of(endpoint, 1, 1)
+    cost_of_two_tokens = litellm.compute_cost(endpoint, 1, 1)
     return cost_of_two_tokens is not None
 
 

@@ -21,7 +21,7 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
     """
     # A filter that turns warnings into errors could abort the import, so drop all warnings.
     modules_before = frozenset(sys.modules)
-    with _drop_thread_warnings():
+    with _ignore_own_warnings():
         try:
             return import_it()
         except Exception:  # noqa: BLE001 - a module can raise anything
@@ -34,9 +34,9 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
 
 
 @contextmanager
-def _drop_thread_warnings() -> Iterator[None]:
-    """Drop this thread's warnings inside the `with` block, but not other threads'."""
-    # All threads share the warning filters, so replace the functions instead.
+def _ignore_own_warnings() -> Iterator[None]:
+    """Ignore this thread's warnings, but not other threads', inside the `with` block."""
+    # All threads share the warning filters, so replace Python's functions instead.
     importing_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
@@ -52,8 +52,8 @@ def _drop_thread_warnings() -> Iterator[None]:
         """Pass on warnings of all threads except the importing one."""
         if is_importing and threading.get_ident() == importing_thread:
             return
-        # Skip this function's own frame.
-        original_warn(message, category, stacklevel + 1, source, **options)
+        stacklevel += 1  # skip this function's own frame
+        original_warn(message, category, stacklevel, source, **options)
 
     def warn_explicit(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - handed on as they are
         if is_importing and threading.get_ident() == importing_thread:
@@ -65,7 +65,7 @@ def _drop_thread_warnings() -> Iterator[None]:
     try:
         yield
     finally:
-        # A module may have imported our `warn` and keep calling it. From now on, it drops nothing.
+        # A module may have imported our `warn` and continue to call it. From now on, it ignores nothing.
         is_importing = False
         if warnings.warn is warn:
             warnings.warn = original_warn
@@ -75,8 +75,8 @@ def _drop_thread_warnings() -> Iterator[None]:
 
 def _remove_partial_import(package: str, modules_before: Iterable[str]) -> None:
     """Remove all modules of `package`, and new modules without a parent, from `sys.modules`."""
-    # A failed import only removes the package itself. On the next import, modules that are left wouldn't be
-    # executed again, and so wouldn't become attributes of the package.
+    # After a failed import, Python only removes the package itself. The next import wouldn't execute the
+    # remaining modules again, so they wouldn't become attributes of the package.
     new_modules = set(sys.modules).difference(modules_before)
     for name in sorted(new_modules):  # a package sorts before its modules
         parent, _, _ = name.rpartition(".")

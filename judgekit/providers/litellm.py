@@ -36,7 +36,11 @@ from judgekit.providers import (
     servers,
 )
 from judgekit.providers.base import Reply, add_schema, list_secrets
-from judgekit.providers.failures import classify_exception, classify_finish_reason, stated_failure
+from judgekit.providers.failures import (
+    classify_exception,
+    classify_finish_reason,
+    make_stated_failure,
+)
 from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn
 from judgekit.providers.per_process import PerProcess, was_forked
@@ -47,7 +51,7 @@ from judgekit.providers.style import (
     THINKING_TOKENS,
     WEAKER,
     CallStyle,
-    without_system,
+    merge_system_messages,
 )
 from judgekit.text import short_line
 
@@ -135,7 +139,7 @@ def _replace_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that 
 
 
 def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm and change its settings."""
+    """Import litellm without its output and warnings, and change its settings."""
     _refuse_half_import()
 
     # Importing is faster without garbage collection.
@@ -145,7 +149,7 @@ def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed stric
     try:
         litellm = import_whole("litellm", _import_litellm)
     finally:
-        gc.freeze()  # the imported objects stay, so the collector needn't visit them
+        gc.freeze()  # the imported objects stay in memory, so the collector needn't visit them
         if was_collecting:
             gc.enable()
 
@@ -168,8 +172,8 @@ def _refuse_half_import() -> None:
 
 
 def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
-    """Make litellm quiet and faster, and limit servers' replies."""
-    # no output, no logs, no telemetry
+    """Change litellm's settings, so that it's quiet, faster, and limits the size of replies."""
+    # Switch off output, logs and telemetry.
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
@@ -182,15 +186,15 @@ def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is n
         "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
     )
 
-    # no work that isn't needed
+    # Skip work that isn't needed.
     vars(litellm.main)["encoding"] = _Tokenizer()
     calculate_price = litellm.response_cost_calculator
     vars(litellm)["response_cost_calculator"] = partial(_calculate_price_if_needed, calculate_price)
-    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - seconds of CPU
-    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - seconds of CPU
+    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - imported lazily because it's slow
+    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - imported lazily because it's slow
 
-    # litellm scans an error's text for secrets, which takes seconds per megabyte. The text can contain an
-    # entire reply.
+    # litellm scans error messages for secrets, which takes seconds per megabyte. Since a message can contain
+    # an entire reply, only scan the beginning.
     redact = secret_redaction.python_redact_string
     secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_ERROR_CHARS])
 
@@ -214,18 +218,20 @@ def _calculate_price_if_needed(calculate: Callable[..., Any], **call: Any) -> An
 
 @contextmanager
 def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - a module that is not typed strictly
-    """Let litellm skip prices and logs inside the `with` block, unless something needs them."""
-    from litellm._internal_context import is_internal_call  # noqa: PLC0415 - seconds of CPU
+    """Let litellm skip prices and logs inside the `with` block, unless they're needed."""
+    from litellm._internal_context import is_internal_call  # noqa: PLC0415 - imported lazily because it's slow
 
-    has_callback = bool(litellm.max_budget)
+    # A budget or a callback needs both. litellm's own callback "cache" doesn't count, because it only reads
+    # streams, which we don't request.
+    needs_logs = bool(litellm.max_budget)
     for name in _CALLBACK_LISTS:
         callbacks = getattr(litellm, name, None) or ()
-        # litellm's own cache is registered as "cache". It only reads streams, which we don't request.
-        has_callback |= any(callback != "cache" for callback in callbacks)
+        needs_logs |= any(callback != "cache" for callback in callbacks)
     needs_price = endpoint.price is None and not endpoint.decides
-    price_token = _needs_price.set(needs_price or has_callback)
-    # litellm doesn't log internal calls, because the outer call is logged.
-    log_token = is_internal_call.set(is_internal_call.get() or not has_callback)
+
+    price_token = _needs_price.set(needs_price or needs_logs)
+    # litellm doesn't log internal calls, so claim that this is one.
+    log_token = is_internal_call.set(is_internal_call.get() or not needs_logs)
     try:
         yield
     finally:
@@ -251,10 +257,10 @@ def price_of(model: str, prompt_tokens: int, reply_tokens: int) -> float | None:
         return None
 
 
-def cost_of(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
-    """Compute a call's cost in US dollars from the profile's price, or else litellm's table.
+def compute_cost(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
+    """Compute a call's cost in US dollars from the profile's price. By default, use litellm's price table.
 
-    Without a price, return None.
+    Return None if the price is unknown.
     """
     if endpoint.price is not None:
         return endpoint.price.of(prompt_tokens, reply_tokens)
@@ -266,16 +272,17 @@ def cost_of(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float 
 
 
 def _find_decisions_price(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
-    """Look up a decision model's price per prompt token in litellm's table, or return None."""
+    """Look up a decision model's price per prompt token in litellm's price table, or return None."""
     bare_name = endpoint.model.removeprefix(profile.prefix)
     table: dict[str, dict[str, Any]] = load().model_cost
     entry = table.get(f"{profile.client}/{bare_name}") or table.get(endpoint.model) or {}
     if not entry and profile.client == "openai":
         entry = table.get(bare_name, {})
-    price = None
-    if entry.get("mode") != "chat":  # a model's chat price doesn't apply to decisions
-        price = entry.get("input_cost_per_token")
-    price = entry.get("input_cost_per_token_decisions", price)
+
+    # The general price doesn't apply to decisions if it's for chat.
+    is_for_chat = entry.get("mode") == "chat"
+    general_price = None if is_for_chat else entry.get("input_cost_per_token")
+    price = entry.get("input_cost_per_token_decisions", general_price)
     return None if price is None else float(price)
 
 
@@ -321,7 +328,7 @@ class LitellmGateway:
                     failed_usage = failed_usage.plus(usage_of_failed_call(failure))
                     continue
 
-                next_style = style.adapted(failure, endpoint, request)
+                next_style = style.adapt_to_failure(failure, endpoint, request)
                 if next_style is None or changes == MOST_CHANGES:
                     if failed_usage != Usage():
                         failure.usage = failed_usage.plus(usage_of_failed_call(failure))
@@ -356,14 +363,17 @@ def _is_temporary(failure: Exception, _: int) -> bool:
 
 
 async def _choose_style(endpoint: Endpoint, end: float) -> CallStyle:
-    """Choose a model's style: the remembered or default one, with tokens for thinking if it thinks."""
+    """Choose the style of calls to a model: the remembered or the default one.
+
+    If a proxy says that the model thinks, the style gets tokens for thinking.
+    """
     style = _recall_style(endpoint)
     is_fixed = endpoint.profile.limits.thinking_tokens is not None
     is_known = is_fixed or style.thinking_tokens(endpoint) > 0
     if is_known or not proxies.may_be_proxy(endpoint):
         return style
 
-    # A LiteLLM proxy knows if its models think. Asking it may only take a small part of the call's time.
+    # Ask the proxy, if necessary, but don't spend more than a small part of the call's time.
     thinks = proxies.thinks_if_known(endpoint)
     if thinks is None:
         seconds = (end - time.monotonic()) * _PROXY_TIME_FRACTION
@@ -396,11 +406,10 @@ def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallS
 
 
 def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember that a model ignored a style's output mode, and use the next weaker mode from now on."""
+    """Remember to use the next weaker output mode for a model, because it ignored the mode of `style`."""
+    # Another call may have changed the mode already.
     remembered_style = _recall_style(endpoint)
-    is_current_mode = (
-        remembered_style.mode == style.mode
-    )  # another call may have changed it already
+    is_current_mode = remembered_style.mode == style.mode
     if is_current_mode and style.mode in WEAKER:
         remembered.keep(endpoint, remembered_style._replace(mode=WEAKER[style.mode]))
 
@@ -505,7 +514,7 @@ def _check_key(endpoint: Endpoint) -> None:
 
 
 def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
-    """Raise `GatewayError` if the server counts far fewer tokens than were sent, so it must have cut them."""
+    """Raise `GatewayError` if the server must have truncated the prompt, judging by its token count."""
     usage = reply.usage
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     tokens = usage.input_tokens
@@ -514,19 +523,20 @@ def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
     if tokens < _LEAST_COUNT:  # the server may not count cached tokens at all
         return
 
-    # A quick check suffices for most prompts: it assumes that all characters are dense.
+    # Dense characters, such as Chinese ones, take more tokens. A quick check assumes that all characters are
+    # dense, and suffices for most prompts.
     prompt = "\n".join(message.content for message in request.messages)
     most_chars = tokens * _MOST_CHARS_PER_TOKEN
     if len(prompt) * _DENSE_WEIGHT <= most_chars:
         return
-    # The exact check
-    shortened = _REPEATED_CHAR.sub(
-        r"\1", prompt
-    )  # a long row of spaces or dashes is a single token
+
+    # The exact check also counts a long row of spaces or dashes as a single character.
+    shortened = _REPEATED_CHAR.sub(r"\1", prompt)
     dense_chars = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
     weighted_chars = len(shortened) + dense_chars * (_DENSE_WEIGHT - 1)
     if weighted_chars <= most_chars:
         return
+
     problem = (
         f"the server read {tokens:,} tokens of {len(prompt):,} characters, so it cut the text: its context "
         f"has about {tokens:,} tokens; give it a larger one (Ollama: num_ctx; llama.cpp: --ctx-size), or set "
@@ -551,7 +561,7 @@ async def _decide(
             await litellm.adecisions(
                 **_build_transport_arguments(endpoint, profile, end),
                 input="\n\n".join(message.content for message in request.messages),
-                questions=decisions.sent_questions(request.questions),
+                questions=decisions.build_question_arguments(request.questions),
             )
     except Exception:
         # litellm can't read every kind of body, but we may be able to.
@@ -575,7 +585,7 @@ def _read_decisions_usage(
     tokens = reply.input_tokens
     if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
         return Usage(tokens, 0, reply.cost_usd, "provider")
-    cost = cost_of(endpoint, tokens, 0)
+    cost = compute_cost(endpoint, tokens, 0)
     if cost is None or not tokens:
         return Usage(tokens, 0).of_call()
     source: CostSource = "litellm" if endpoint.price is None else "profile"
@@ -583,9 +593,9 @@ def _read_decisions_usage(
 
 
 async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
-    """Return a similar address that has an API, such as one with `/v1` added.
+    """Find an address that has an API and is similar to the endpoint's, such as with `/v1` added.
 
-    If there isn't one, or the configured address itself lists models, return None.
+    Return None if there isn't one, or if the endpoint's own address works.
     """
     seconds = min(_LISTING_SECONDS, end - time.monotonic())
     if await servers.list_offered(endpoint, seconds):
@@ -596,15 +606,15 @@ async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
 async def _explain_missing(
     endpoint: Endpoint, profile: ApiProfile, call_message: str, end: float
 ) -> str:
-    """Explain if the model or the API is missing at an address, and how to fix it.
+    """Explain why a call failed with "not found": the model or the API is missing. Suggest how to fix it.
 
-    `call_message` is the failed call's message.
+    `call_message` is the failed call's error message, and `end` the deadline.
     """
     address = endpoint.api_base or profile.title
     bare_name = endpoint.model.removeprefix(profile.prefix)
     seconds = min(_LISTING_SECONDS, end - time.monotonic())
 
-    # The address lists its models.
+    # If the address lists its models, the model may not be among them.
     offered_names = await servers.list_offered(endpoint, seconds)
     if offered_names and bare_name not in offered_names:
         shown_names = ", ".join(offered_names[: servers.SHOWN])
@@ -614,7 +624,7 @@ async def _explain_missing(
     if offered_names or not endpoint.api_base:
         return f"{address}: {call_message}"
 
-    # It doesn't list models, so it may not be an API at all.
+    # If the address doesn't list models, it may not have an API at all.
     variable = next(iter(profile.address_variables), "the address")
     better_address = await _find_better_address(endpoint, end)
     if better_address:
@@ -655,7 +665,7 @@ def _build_arguments(
     """Build the litellm arguments for a chat request in a style."""
     messages = add_schema(request.messages, request.schema, style.mode)
     if not style.system:
-        messages = without_system(messages)
+        messages = merge_system_messages(messages)
     token_limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
@@ -700,7 +710,7 @@ def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
 
 
 def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any]:
-    """Build the litellm arguments that demand a schema in an output mode."""
+    """Build the litellm arguments that request a schema in the given output mode."""
     schema = deepcopy(schema)  # clients rewrite the schema in place
     if mode == "json_object":
         return {"response_format": {"type": "json_object"}}
@@ -765,20 +775,24 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
 
 
 def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
-    """Raise `GatewayError` if a reply ended with an error, a filter or a refusal."""
+    """Raise `GatewayError` if a reply ended with an error, a filter or a refusal.
+
+    `choice` is the reply, and `text` its answer, which can be "".
+    """
     choice_fields = getattr(choice, "provider_specific_fields", None) or {}
     if choice_fields.get("error"):
-        failure = stated_failure(choice_fields["error"])
+        failure = make_stated_failure(choice_fields["error"])
         failure.usage = usage
         raise failure
 
+    # Prefer the provider's own finish reason, because litellm's is less precise.
     message = choice.message
     message_fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
     reason = getattr(choice, "finish_reason", None)
-    # litellm's reason is less precise than the provider's own, so prefer that.
     native_reason = choice_fields.get("native_finish_reason")
     kind = classify_finish_reason(native_reason if isinstance(native_reason, str) else reason)
+
     if (refusal and not text) or kind is FailureKind.REFUSAL:
         words = " ".join(str(refusal or "").split())[:200]
         problem = f"the model refused: {words}" if words else "the model refused to answer"
@@ -864,9 +878,10 @@ def _make_cut_error(
 def _make_empty_error(
     endpoint: Endpoint, usage: Usage, other_tool: str, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply without an answer.
+    """Build the failure for an empty reply.
 
-    `other_tool` is a tool that the model called instead of ours, or "".
+    `is_thinking` means that it contains thoughts. `other_tool` is a tool that the model called instead of
+    ours, or "".
     """
     problem = "the reply is empty"
     if other_tool:
@@ -968,8 +983,8 @@ def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a heade
 
 
 def _price_by_table(endpoint: Endpoint, usage: Any) -> float | None:  # noqa: ANN401 - litellm's object
-    """Price a call with litellm's table, if that has exactly this model name."""
-    with suppress(Exception):  # anything litellm may raise
+    """Price a call with litellm's table. Return None if the table doesn't have exactly this model name."""
+    with suppress(Exception):  # litellm can raise anything
         litellm = load()
         if endpoint.model in litellm.model_cost and usage is not None:
             prompt_usd, reply_usd = litellm.cost_per_token(model=endpoint.model, usage_object=usage)

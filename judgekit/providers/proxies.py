@@ -55,10 +55,11 @@ _answers: dict[Path, _Answer] = {}
 _pending_requests = PerProcess(dict[Path, "Future[_Answer]"])
 
 
-def with_family(endpoint: Endpoint) -> Endpoint:
-    """Fill in the family of a model behind a LiteLLM proxy, unless the profile names it.
+def fill_in_family(endpoint: Endpoint) -> Endpoint:
+    """Ask a LiteLLM proxy for the family of a model behind it, unless the profile gives the family.
 
-    If the name stands for models of different families, the family is "unknown".
+    Return a changed copy, or `endpoint` itself. The family is "unknown" if the proxy uses the name for models
+    of different families.
     """
     profile = endpoint.profile
     profile_family = profile.of_model(profile.families, endpoint.model, profile.family)
@@ -115,10 +116,11 @@ def _answer_path(endpoint: Endpoint) -> Path:
 
 
 def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
-    """Return a proxy's facts by model name, querying it if they aren't recent.
+    """Return a proxy's facts about its models, by name. Query the proxy if the stored facts are too old.
 
     If the proxy has never answered, return {}.
     """
+    # Use the stored answer if it's fresh.
     path = _answer_path(endpoint)
     answer = _answers.get(path)
     if answer is None or not answer.is_fresh:
@@ -127,7 +129,8 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
     if answer.is_fresh:
         return answer.models
 
-    # Only one thread queries the proxy: the one whose request `setdefault`, which is atomic, returns.
+    # Only one thread queries the proxy, and the others wait for its result. `setdefault` is atomic, so it
+    # returns the first thread's request to all threads.
     own_request = Future[_Answer]()
     requests = _pending_requests.get()
     request = requests.setdefault(path, own_request)
@@ -135,6 +138,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
         with suppress(TimeoutError):
             answer = request.result(2 * SECONDS)
         return answer.models
+
     try:
         answer = _ask_proxy(endpoint, answer)
     finally:

@@ -330,7 +330,7 @@ class CommandProfile(_Profile):
                     )
 
     def _check_links(self) -> None:
-        """Raise `ValueError` for a link's source that isn't in `~` or in a folder named by `keep_env`."""
+        """Raise `ValueError` if a link's source is neither in `~` nor in a folder named by `keep_env`."""
         for source in chain.from_iterable(self.links.values()):
             folder, _, _ = source.partition("/")
             variable = folder.removeprefix("$")

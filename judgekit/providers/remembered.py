@@ -38,11 +38,12 @@ _entries: dict[Path, _Entry] = {}
 
 
 def find(endpoint: Endpoint) -> CallStyle | None:
-    """Return the style learned for a model in the last week, or None."""
+    """Return the style of calls that was learned for a model in the last week, or None."""
     path = _style_path(endpoint)
     stamp = environment.stamp(str(path))
     entry = _entries.get(path)
-    if entry is None or entry.stamp != stamp:  # another process may have changed the file
+    # Another process may have changed the file.
+    if entry is None or entry.stamp != stamp:
         entry = _read_entry(path, stamp, endpoint)
         if entry is None:
             _entries.pop(path, None)

@@ -111,7 +111,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
 def _make_endpoint(
     line: RecordedLine, profile: registry.Profile, path: Path, *, logprobs: bool
 ) -> Endpoint:
-    """Build the endpoint of a recorded line's model, which replays the recording at `path`."""
+    """Build an endpoint that stands for a recorded line's model and replays the recording at `path`."""
     return Endpoint(
         profile,
         model=line.model,
@@ -161,8 +161,10 @@ class ReplayGateway:
             problem = f"{file} has no {call} reply of {model}"
             problem += f" under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
+
+        # Keep the last line, because it's repeated for all later requests.
         line = lines[0]
-        if len(lines) > 1:  # the last reply is repeated for every later request
+        if len(lines) > 1:
             del lines[0]
         return line
 
@@ -184,15 +186,15 @@ def _read_recording(path: Path) -> dict[tuple[CallKey, str], list[RecordedLine]]
 
 
 def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
-    """Replace the candidates' labels in a recorded text with those in this request."""
-    label_by_id = {name: label for label, name in request.labels.items()}
+    """Replace the candidates' labels in a recorded reply with their labels in this request."""
+    label_by_id = {candidate_id: label for label, candidate_id in request.labels.items()}
     new_labels = {}
-    for recorded_label, name in line.labels.items():
-        if name in label_by_id:
-            new_labels[recorded_label] = label_by_id[name]
+    for recorded_label, candidate_id in line.labels.items():
+        if candidate_id in label_by_id:
+            new_labels[recorded_label] = label_by_id[candidate_id]
     if not new_labels:
         return text
-    # In one pass, because a recorded label can be another candidate's label now.
+    # Replace all labels at once, because a recorded label can now be another candidate's.
     any_label = "|".join(map(re.escape, new_labels))
     return re.sub(rf"\b({any_label})\b", lambda match: new_labels[match[1]], text)
 

@@ -119,10 +119,10 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
 
 def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Profile]:
-    """List the allowed profiles, starting with the user's preferred order."""
+    """List the allowed profiles, starting with those in the user's preferred order."""
     profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
-    first_names = map(registry.unaliased, wanted.order or ())
-    ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
+    preferred_names = map(registry.unaliased, wanted.order or ())
+    ordered_names = dict.fromkeys((*preferred_names, *profile_by_name))  # without duplicates
     return [profile_by_name[name] for name in ordered_names if name in profile_by_name]
 
 
@@ -155,7 +155,7 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
             # If its family is new, this panel supplies the next tier.
             next_tier = TIERS[len(panel_by_family)]
             model = panel.endpoints[next_tier][0]
-            family = proxies.with_family(model).family
+            family = proxies.fill_in_family(model).family
             if family not in panel_by_family:
                 panel_by_family[family] = panel
         if len(panel_by_family) == len(TIERS):
@@ -304,9 +304,9 @@ def _make_named_panel(
 
 
 def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
-    """Return the provider whose models write for a provider of decision models, or None.
+    """Return the provider of text models that goes with a provider of decision models, or None.
 
-    The decision models' profile names it, and it has the same key.
+    Decision models write no text, so their profile names a provider that does (`writers`).
     """
     if not isinstance(profile, DecisionsProfile):
         return None
@@ -332,15 +332,15 @@ def _explain_unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
     """Explain why a provider can't be used for a tier, or return None if it can."""
-    # If only the project named the tier's models, credentials with other purposes don't count, because a
-    # project must not spend them.
+    # Some credentials usually have other purposes, so they only count if the user has named the provider. A
+    # project alone must not spend them.
     is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=is_named) or _explain_wrong_address(profile, environ)
     if problem is None or is_named:
         return problem
-    if detect(profile, environ, named=True) is not None:
+    lacks_only_permission = detect(profile, environ, named=True) is None
+    if not lacks_only_permission:
         return problem
-    # Only the user's permission is missing.
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
 
@@ -442,7 +442,7 @@ def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> lis
 
 
 def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
-    """Return the models at the address that the user has set, by tier, or {} and the problem."""
+    """Return the models, by tier, at the user's address. If there are none, also return the problem."""
     problem = _explain_wrong_address(profile, environ)
     if problem:
         return {}, problem
@@ -467,16 +467,21 @@ def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> s
 
 
 def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
-    """Explain why the user's address for a provider is invalid and suggest a valid one, or return None."""
+    """Explain why the user's address for a provider is invalid and suggest a valid one.
+
+    Return None if the address is valid, or if there's none.
+    """
     if not isinstance(profile, ApiProfile):
         return None
     base = profile.address_in(environ)
     if base is None or base.startswith(("http://", "https://")):
         return None
+
+    # Suggest http for this machine and https for others, and the usual path if there's none.
     _, _, after_scheme = base.partition("://")
     host_and_path = (after_scheme or base).rstrip("/")
     scheme = "https"
-    with suppress(ValueError):  # it has no host at all
+    with suppress(ValueError):  # the address has no host at all
         if is_loopback(f"http://{host_and_path}"):
             scheme = "http"
     suggestion = f"{scheme}://{host_and_path}"

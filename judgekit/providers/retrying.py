@@ -125,19 +125,22 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
 def _build_rules(
     tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
-    """Build tenacity's options."""
-    from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - a twentieth of a second, loaded only when used
+    """Build tenacity's options.
+
+    `passes` decides whether a failure is retried, given the number of tries. `seconds` limits the total time.
+    """
+    from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     def should_retry(state: RetryCallState) -> bool:
         failure = _get_failure(state)
-        # A cancellation is a `BaseException`, and is never retried.
+        # A cancellation isn't an `Exception`, and is never retried.
         return isinstance(failure, Exception) and passes(failure, state.attempt_number)
 
     def compute_pause(state: RetryCallState) -> float:
         return pause_after(_get_failure(state), state.attempt_number, tries)
 
     def return_or_raise(state: RetryCallState) -> Any:  # noqa: ANN401 - the result of the work
-        """Pass on the last outcome, while tenacity would raise its own error."""
+        """Return the last result or raise the last error, instead of tenacity's `RetryError`."""
         return state.outcome.result() if state.outcome else None
 
     stops: list[stop_base] = []

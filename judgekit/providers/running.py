@@ -92,7 +92,7 @@ def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[st
 
 def _is_inside_a_loop() -> bool:
     """Whether the caller is running inside an event loop."""
-    # This is a separate function so that no later error is reported as raised "during handling of" this one.
+    # This check is a separate function, so that tracebacks of later errors don't mention the `RuntimeError`.
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -104,7 +104,8 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
     """Run `work` in a daemon thread with the caller's context variables, and return its result."""
     context = copy_context()
     future: Future[Value] = Future()
-    future.set_running_or_notify_cancel()  # the caller can be cancelled, but not the work
+    # If the caller is cancelled, the work continues, because a thread can't be stopped.
+    future.set_running_or_notify_cancel()
 
     def job() -> Callable[[], None]:
         """Do the work, and return a function that delivers the outcome to the caller."""
@@ -127,17 +128,17 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
 
 
 def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
-    """Do the jobs in a thread's queue, until enough other threads are idle."""
+    """Do the jobs in a worker thread's queue, until there are enough other idle threads."""
     is_needed = True
     while is_needed:
         job = jobs.get()
         deliver = job()
+        # Mark this thread as idle before delivering the result, so that the caller's next job can use it.
         is_needed = len(idle_threads) < _MOST_IDLE
         if is_needed:
-            # Before the result is delivered, so that the caller's next job can use this thread.
             idle_threads.append(jobs)
         deliver()
-        del job, deliver  # frees their memory while this waits for the next job
+        del job, deliver  # free their memory while waiting for the next job
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
@@ -166,7 +167,10 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
 
 
 def end() -> None:
-    """Cancel all work in the home loop, close its connections, and stop it. Takes a few seconds at most."""
+    """Stop the home loop, which runs the calls of synchronous code, after cancelling its work.
+
+    Takes a few seconds at most.
+    """
     home = _process.get().find_home()
     if home is None:
         return

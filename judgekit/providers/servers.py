@@ -78,7 +78,7 @@ def intercepted(
     intercept: Callable[[httpx.Request], httpx.Response | None],
     edit_body: Callable[[bytes], bytes] = bytes,
 ) -> Iterator[None]:
-    """Pass this task's requests to `intercept` inside the `with` block, which can change or answer them.
+    """Let `intercept` change or answer this task's requests inside the `with` block.
 
     If `intercept` returns None, the request is sent. `edit_body` can change the response body.
     """
@@ -93,7 +93,10 @@ def intercepted(
 
 @functools.cache
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
-    """Patch a transport class to respect `bounded`, `collected_bodies` and `intercepted`."""
+    """Patch a transport class, so that a task can limit and intercept its requests.
+
+    The limits and hooks are set by the context managers `bounded`, `collected_bodies` and `intercepted`.
+    """
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
@@ -202,7 +205,7 @@ async def _read_body(response: httpx.Response, most: int) -> bytes:
             problem = f"the reply is larger than {most / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
 
-    may_be_file = most > MOST  # only downloads have a higher limit
+    may_be_file = most > MOST  # a download has a higher limit, and isn't JSON
     must_be_object = response.is_success and len(body) > _MAX_UNCHECKED and not may_be_file
     if must_be_object and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
@@ -247,9 +250,9 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
 
 
 async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
-    """List the models at an endpoint's address, starting with names similar to the endpoint's model.
+    """List the models at an endpoint's address, most similar to the endpoint's model first.
 
-    If the address doesn't list its models within `seconds`, return [].
+    Return [] if the address doesn't list its models within `seconds`.
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:

@@ -55,26 +55,33 @@ class CallStyle(NamedTuple):
         limits = [request.max_tokens + self.thinking_tokens(endpoint), self.most_tokens, self.room]
         return min(limit for limit in limits if limit is not None)
 
-    def adapted(
+    def adapt_to_failure(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Return the style to try after a failure, or None if no change would help."""
+        """Return a changed style to try after a failure, or None if no change would help.
+
+        `failure.objections` are the parts of the request that the provider objects to.
+        """
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
 
-        # If a provider sends log probabilities in an odd form, litellm can't read the reply.
-        is_about_logprobs = "Invalid response object" in failure.message
+        # Drop log probabilities if the provider objects to them, or if litellm can't read the reply because
+        # of their form. (Without a schema, they are the answer, so they're needed.)
         if is_refused:
             is_about_logprobs = "logprobs" in objections
-        # Without a schema, the log probabilities are the answer, so they can't be dropped.
+        else:
+            is_about_logprobs = "Invalid response object" in failure.message
         can_drop_logprobs = self.logprobs and request.top_logprobs and request.schema
         if can_drop_logprobs and is_about_logprobs:
             return self._replace(logprobs=False)
 
+        # Allow more tokens for thoughts, or fewer for the reply.
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
         if failure.room is not None and failure.kind in _REFUSING:
             return self._limit_reply(failure, endpoint, request)
+
+        # Use a weaker output mode, or drop the part that was refused.
         if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
             return self._replace(mode=WEAKER[self.mode])
         if is_refused:
@@ -99,8 +106,8 @@ class CallStyle(NamedTuple):
 
     def stamp(self) -> str:
         """Return a string that identifies the style."""
-        # Requests in pending batches are found by this string, so new fields must come last and be omitted
-        # if they have their default values.
+        # Pending batches are found by this string, so it must not change for existing styles. New fields come
+        # last and are omitted if they have their defaults.
         oldest_fields = ("mode", "temperature", "max_tokens", "logprobs")
         parts = []
         for name, value in self._asdict().items():
@@ -131,8 +138,8 @@ class CallStyle(NamedTuple):
         return None
 
 
-def without_system(messages: Sequence[Message]) -> Messages:
-    """Move the system messages to the start of the user's first message, if that comes right after them."""
+def merge_system_messages(messages: Sequence[Message]) -> Messages:
+    """Merge the system messages into the user's first message, if that comes right after them."""
     instructions = [message for message in messages if message.role == "system"]
     other_messages = [message for message in messages if message.role != "system"]
     if not instructions or not other_messages or other_messages[0].role != "user":

@@ -200,11 +200,11 @@ def test_a_proxy_that_does_not_answer_holds_up_nobody_at_another_address(
     ):
         with ThreadPoolExecutor() as pool:
             waiting = [
-                pool.submit(proxies.with_family, custom(mute.base, "team")) for _ in range(2)
+                pool.submit(proxies.fill_in_family, custom(mute.base, "team")) for _ in range(2)
             ]
             while not mute.listed:
                 time.sleep(0.01)
-            assert proxies.with_family(custom(server.base, "team")).family == "anthropic"
+            assert proxies.fill_in_family(custom(server.base, "team")).family == "anthropic"
             assert not any(each.done() for each in waiting)
             mute.closing.set()
             assert {each.result().family for each in waiting} == {custom(mute.base, "team").family}

@@ -90,15 +90,15 @@ def test_threads_follow_the_cores_and_the_variable(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(
             os, cores, lambda *_, n=count: range(n) if cores == "sched_getaffinity" else n
         )
-        assert local.thread_count() == threads
+        assert local.count_threads() == threads
     monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", "3")
-    assert local.thread_count() == 3
+    assert local.count_threads() == 3
     for text in ("0", "-1", "two", "1.5"):
         monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", text)
         with pytest.raises(
             ConfigError, match="JUDGEKIT_LOCAL_THREADS: expected a whole number above zero"
         ):
-            local.thread_count()
+            local.count_threads()
 
 
 def visible() -> list[str]:
