@@ -112,11 +112,11 @@ def _check_what(what: str) -> str:
 def _check_model(model: str) -> str:
     """Return a model's name if its provider is known; else raise `UsageError`."""
     from judgekit.providers import registry
-    from judgekit.providers.resolve import profile_of
+    from judgekit.providers.resolve import find_profile
 
     if model == _LATER:
         return model
-    profile, _ = profile_of(model, registry.profiles())
+    profile, _ = find_profile(model, registry.profiles())
     if profile is None:
         names = ", ".join(profile.provider for profile in registry.profiles())
         problem = "expected PROVIDER/MODEL, or later"

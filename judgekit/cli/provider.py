@@ -70,7 +70,7 @@ def check(
     from judgekit.config import settings
     from judgekit.judging import trial
     from judgekit.providers import registry, running
-    from judgekit.providers.resolve import named_of, resolve
+    from judgekit.providers.resolve import list_named_models, resolve
 
     if fetch:
         _fetch_local_model()
@@ -83,7 +83,7 @@ def check(
         if not request.allows(profile):
             remedy = f"add {profile.provider} to providers.allow in {settings.user_file()}"
             raise UsageError(f"{name} is not allowed: {remedy}")
-        models = named_of(profile, request)
+        models = list_named_models(profile, request)
         request = replace(request, models=models, allow=[profile.provider])
 
     panel = resolve(request, os.environ)

@@ -209,10 +209,10 @@ class Broker:
 def _adjust_pace(pace: Pace, report: PaceReport) -> None:
     """Speed up a provider's pace for each answer, and slow it down for each refusal."""
     for _ in range(report.answers):
-        pace.went_well()
+        pace.note_success()
     for reason, seconds in report.refusals:
         if reason is FailureKind.RATE_LIMIT:
-            pace.was_too_much(seconds)
+            pace.note_refusal(seconds)
         else:
             pace.pause(seconds, reason)
 
@@ -242,10 +242,10 @@ class SharedPace(Pace):
                     if self._queues:
                         self._report_now.set()
 
-    def went_well(self) -> None:
+    def note_success(self) -> None:
         self._answers += 1
 
-    def was_too_much(self, seconds: float | None) -> None:
+    def note_refusal(self, seconds: float | None) -> None:
         self.pause(seconds)
 
     def pause(

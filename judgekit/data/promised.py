@@ -225,7 +225,7 @@ class PromisedRun:
         judge = partial(self.judge, rows)
         if self._job.make_batch_runner is None:
             # Run this in the event loop that calls models, so that calls needn't switch threads.
-            judge = partial(running.inside, judge, patience=running.END_SECONDS)
+            judge = partial(running.run_in_home_loop, judge, patience=running.END_SECONDS)
         running.run(judge())
 
     async def judge(self, rows: Iterable[PendingRow]) -> None:

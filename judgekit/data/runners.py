@@ -197,7 +197,7 @@ def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool =
                     on_record(row, record)
 
         # Run this in the event loop that calls models, so that calls needn't switch threads.
-        running.run(running.inside(run, patience=running.END_SECONDS))
+        running.run(running.run_in_home_loop(run, patience=running.END_SECONDS))
 
     return runner
 

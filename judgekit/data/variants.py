@@ -79,7 +79,7 @@ class Variants:
 
         def run(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
             work = partial(self._judge_rows, rows, on_record, project, at_once, is_ready=is_ready)
-            running.run(running.inside(work, patience=running.END_SECONDS))
+            running.run(running.run_in_home_loop(work, patience=running.END_SECONDS))
 
         return run
 

@@ -221,7 +221,7 @@ class Worker:
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block and write its results. Raises errors that end the run."""
         with environment.OverrideEnviron(self._variables):
-            return running.run(running.inside(partial(self._judge_block, block)))
+            return running.run(running.run_in_home_loop(partial(self._judge_block, block)))
 
     async def _judge_block(self, block: Block) -> JudgedBlock:
         """Judge a block and write its results, in the event loop."""

@@ -15,7 +15,14 @@ from judgekit.config import TIERS, TierName, settings
 from judgekit.judging import documents
 from judgekit.providers.proxies import fill_in_family
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
-from judgekit.providers.resolve import Others, PanelRequest, Tiers, Variables, nearest, resolve
+from judgekit.providers.resolve import (
+    Others,
+    PanelRequest,
+    Tiers,
+    Variables,
+    get_nearest_models,
+    resolve,
+)
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -87,9 +94,9 @@ def replace_families(
             replacements = replacements or _pick_from_others(tier, others, unfit_families)
         if not replacements:
             replacements = (
-                nearest(tier, of_known_families)
+                get_nearest_models(tier, of_known_families)
                 or _pick_from_others(tier, others, unfit_families)
-                or nearest(tier, of_other_families)  # even of unknown families
+                or get_nearest_models(tier, of_other_families)  # even of unknown families
                 or models
             )
         models_by_tier[tier] = replacements[: len(models)]
@@ -165,7 +172,7 @@ def _pick_from_others(
 ) -> tuple[Endpoint, ...]:
     """Return the models nearest to a tier in the first other panel that has fit families, or ()."""
     for panel in others():
-        models = nearest(tier, _drop_families(panel, unfit))
+        models = get_nearest_models(tier, _drop_families(panel, unfit))
         if models:
             return models
     return ()

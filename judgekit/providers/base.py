@@ -64,7 +64,7 @@ class Endpoint:
 def answering_name(asked: str, answered: str) -> str:
     """Return the name of the model that answered, given the requested name and the one in the reply.
 
-    Without a name in the reply, or if only a prefix such as `openai/` differs, that's the requested name.
+    Prefer the requested name if the reply has none, or if only a prefix such as `openai/` differs.
     """
     _, _, asked_name = asked.rpartition("/")
     _, _, answered_name = answered.rpartition("/")
@@ -193,7 +193,7 @@ def endpoint(
         return basic_endpoint
 
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
-    # Without any key, litellm would use another provider's.
+    # If there's an address but no key, pass a placeholder, because litellm would use another provider's key.
     key_if_unset = NO_KEY if address else None
     api_endpoint = replace(
         basic_endpoint,
@@ -227,9 +227,9 @@ def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
 
 
 def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
-    """Fill each `{VARIABLE}` of a profile's address in from `environ`.
+    """Replace each `{VARIABLE}` in a profile's address with its value in `environ`.
 
-    Without an address, or if a variable isn't set, return None.
+    Return None if the profile has no address, or if a variable isn't set.
     """
     if profile.base is None:
         return None
@@ -277,15 +277,15 @@ def list_secrets(endpoint: Endpoint) -> list[str]:
 
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Replace `secrets` in `text` with `[key]`, even if only their first or last characters are quoted."""
+    """Replace `secrets` in `text` with `[key]`, including partial quotes such as `sk-ab12…` or `…wxyz`."""
     for secret in secrets:
         if len(secret) < 6:  # noqa: PLR2004 - too short for a key; replacing it could remove ordinary words
             continue
         text = text.replace(secret, "[key]")
-        # Providers quote the start of a key (sk-ab12…) or mask it (sk-a****wxyz).
+        # A provider may quote the start of a key (sk-ab12…) or mask its middle (sk-a****wxyz).
         start_of_key = re.escape(secret[:6])
         text = re.sub(rf"{start_of_key}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
-        # Or they quote at least the last four characters (…wxyz), which aren't part of a longer word then.
+        # Or it may quote at least the last four characters (…wxyz), but not as part of a longer word.
         ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
         text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
     return text

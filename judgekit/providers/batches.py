@@ -127,7 +127,7 @@ def _apply_discount(usage: Usage, endpoint: Endpoint) -> Usage:
     """Reduce a call's cost to its cost in a batch."""
     if is_local(endpoint):
         usage = set_local_cost(usage)
-    price_factor = getattr(endpoint.profile, "batches", None)
+    price_factor = getattr(endpoint.profile, "batches", None)  # such as 0.5
     if usage.cost_usd and price_factor is not None:
         return replace(usage, cost_usd=usage.cost_usd * price_factor)
     return usage
@@ -147,8 +147,9 @@ async def build_request(
     empty_answer = BatchAnswer(200, {"choices": []})
     try:
         await _call_without_sending(endpoint, request, style, empty_answer, capture)
-    except GatewayError as failure:  # expected, because the answer has no reply
-        if not requests:  # the call failed before it built its request
+    except GatewayError as failure:
+        # The call must fail, because the empty answer has no reply. But it should have built its request.
+        if not requests:
             raise failure from None
     return requests[0]
 
@@ -156,9 +157,9 @@ async def build_request(
 async def reply(
     endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
 ) -> Reply:
-    """Convert a batch's answer to a reply, with its cost at the batch's price.
+    """Convert a batch's answer to a reply, with the lower cost of batches.
 
-    Raises the same `GatewayError` as an ordinary call with this answer.
+    Raises the same `GatewayError` that an ordinary call with this answer would raise.
     """
     try:
         reply = await _call_without_sending(endpoint, request, style, answer, lambda _: None)
@@ -175,11 +176,11 @@ async def _call_without_sending(
     answer: BatchAnswer,
     capture: Callable[[httpx.Request], None],
 ) -> Reply:
-    """Make a call without sending it, as if the server had responded with `answer`.
+    """Let litellm build a call's HTTP request and read `answer`, without sending anything.
 
-    `capture` gets the HTTP request.
+    `capture` is called with the HTTP request.
     """
-    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     def respond(http_request: httpx.Request) -> httpx.Response:
         capture(http_request)
@@ -188,7 +189,7 @@ async def _call_without_sending(
     with servers.intercepted(respond):
         deadline = time.monotonic() + _SECONDS
         work = partial(litellm.call, endpoint, request, style, deadline, Pace())
-        return await running.inside(work)
+        return await running.run_in_home_loop(work)
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,7 @@ class BatchCalls:
             call = partial(getattr(await litellm.loaded(), name), **arguments)
             with servers.bounded(_MOST_ANSWERED), servers.intercepted(change_headers, edit_body):
                 async with asyncio.timeout(seconds):
-                    return await running.inside(call)
+                    return await running.run_in_home_loop(call)
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
@@ -306,9 +307,10 @@ class BatchCalls:
 
 
 def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
-    """Fix the headers of litellm's request."""
-    # litellm makes a client for each call and never closes it, so let the server close the connection.
+    """Change the headers of litellm's request."""
+    # litellm makes a client for each call and never closes it, so ask the server to close the connection.
     request.headers["connection"] = "close"
+    # Other servers may reject OpenAI's headers.
     if not is_openai:
         for header in _OPENAI_HEADERS:
             request.headers.pop(header, None)

@@ -89,7 +89,10 @@ def _check_answer(body: dict[str, Any]) -> None:
 
 
 def _check_message(message: dict[str, Any]) -> None:
-    """Check a message's types; raises `GatewayError`. Its content and thoughts are joined to strings."""
+    """Normalize a message: join its content and its thoughts, and remove fields that aren't needed.
+
+    Raises `GatewayError` if a part has the wrong type.
+    """
     message["role"] = "assistant"
     for name in _UNREAD_MESSAGE_FIELDS:
         message.pop(name, None)
@@ -129,7 +132,7 @@ def _check_calls(message: dict[str, Any]) -> None:
 
 
 def _clean_counts(usage: object) -> dict[str, Any] | None:
-    """Return a usage without malformed token counts, or None if it isn't an object."""
+    """Remove malformed token counts from a reply's `usage`. Return None if it isn't an object."""
     if not isinstance(usage, dict):
         return None
     fields: dict[str, Any] = {}
@@ -146,7 +149,7 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
 
 
 def parse_count(value: object) -> int | None:
-    """Parse a number of tokens, such as 12, 12.0 or "12". Anything else gives None."""
+    """Parse a number of tokens, such as 12, 12.0 or "12". Return None for anything else."""
     if isinstance(value, str):
         is_number = value.isascii() and value.isdecimal()
         if not is_number or len(value) >= _MOST_DIGITS:
@@ -162,7 +165,7 @@ def parse_count(value: object) -> int | None:
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Join a message's answer parts as `content`, and its thoughts as `reasoning_content` unless it's set."""
+    """Join the parts of a message's answer as `content`, and its thoughts as `reasoning_content`."""
     answer_texts: list[str] = []
     thoughts: list[str] = []
     for part in parts:
@@ -207,7 +210,7 @@ def _is_marked_as_thought(part: dict[str, Any]) -> bool:
 
 
 def _join_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Join thoughts, which can be a string, an object, or a list of these. Anything else gives ""."""
+    """Join thoughts, which can be a string, an object, or a list of these. Return "" for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

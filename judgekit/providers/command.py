@@ -336,12 +336,14 @@ def _parse_json_output(output: str, profile: CommandProfile) -> list[Any]:
 
     For `jsonl`, invalid lines are skipped. For `json`, there's at most one value.
     """
-    lines = output.split("\n")  # not splitlines(): JSON allows U+2028 and the like within strings
-    json_texts = lines
+    lines = output.split("\n")  # not splitlines(), because strings in JSON can contain U+2028
     if profile.reply == "json":
-        # There can be other output before the JSON, such as a warning.
-        from_json = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
-        json_texts = [output, "\n".join(from_json)]
+        # There can be other output before the JSON, such as a warning. Try both with and without it.
+        json_lines = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
+        json_texts = [output, "\n".join(json_lines)]
+    else:
+        json_texts = lines
+
     values = []
     for text in json_texts:
         with contextlib.suppress(ValueError, RecursionError):
@@ -410,17 +412,17 @@ def _get_size(file: IO[bytes]) -> int:
 
 
 async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
-    """Kill a program if it's still running, and the processes that it left behind."""
-    was_cut_off = process.returncode is None
+    """Kill a program if it's still running, and all processes that it has left behind."""
+    was_still_running = process.returncode is None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)  # the program and its children
-    if was_cut_off:
-        kill_marked(mark)  # its processes in other sessions
+    if was_still_running:
+        kill_marked(mark)  # also those in other sessions
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), 1)  # normally milliseconds
+        await asyncio.wait_for(process.wait(), timeout=1)  # normally takes milliseconds
 
 
 async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:

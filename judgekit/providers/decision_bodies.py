@@ -71,13 +71,13 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         body = body["result"]  # inside an envelope, such as Cloudflare's
         _check_envelope(body)
 
-    # answers
+    # Read the answers.
     raw_answers = _group_by_name(body.get("answers"), questions)
     answers = {}
     for question in questions:
         answers[question.name] = _read_answer(question, raw_answers[question.name])
 
-    # usage and model
+    # Read the usage and the model.
     usage = body.get("usage")
     if not isinstance(usage, dict):
         usage = {}
@@ -141,9 +141,10 @@ def _group_by_name(
 def _name_answers(
     answers: list[Any], questions: Sequence[DecisionQuestion]
 ) -> list[tuple[str, Any]]:
-    """Pair each answer with the name in it, or if there are no names, with the question at its position.
+    """Pair each answer with the name of its question, which is usually in the answer.
 
-    Raises `GatewayError` if there are no names, and the numbers of answers and questions differ.
+    If no answer has a name, they must be in the order of the questions. Raises `GatewayError` if in this case
+    there are more or fewer answers than questions.
     """
     names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
     if not any(names):
@@ -185,7 +186,7 @@ def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> Deci
 def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
     """Read the probability of each possible answer to a question.
 
-    Raises `ValueError` if they're invalid. The message completes the sentence "Question X …".
+    Raises `ValueError` if one is invalid. Its message completes the sentence "Question X …".
     """
     kind = answer.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
@@ -204,8 +205,8 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
         probabilities[value] = check_probability(number)
     _check_other_fields(question, answer)
 
+    # A server can omit answers with a probability of 0, so the rest must add up to 1.
     total = math.fsum(probabilities.values())
-    # A server can omit answers with a probability of 0, so the others must add up to 1.
     if abs(total - 1) > _compute_tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: probabilities.get(value, 0.0) / total for value in question.values}
@@ -213,7 +214,7 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
 
 def _check_other_fields(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
     """Raise `ValueError` if an answer's confidence, score or choice is invalid."""
-    # They aren't used, but a server that gets them wrong can't be trusted with probabilities.
+    # These fields aren't used, but if they're wrong, the probabilities can't be trusted either.
     confidence = answer.get("confidence")
     if confidence is not None and parse_amount(confidence) is None:
         raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
@@ -224,8 +225,11 @@ def _check_other_fields(question: DecisionQuestion, answer: Mapping[str, Any]) -
 
 
 def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
-    """Read the probability of a predicate's "yes"; raises `ValueError` if there isn't exactly one."""
-    # The two wire formats have different keys, and a server may send both.
+    """Read the probability of "yes" from the answer to a yes-or-no question.
+
+    Raises `ValueError` if there isn't exactly one.
+    """
+    # There are two wire formats with different keys, and a server may send both.
     values = set()
     for name in ("probability", "noul"):
         if name in answer:
@@ -251,7 +255,7 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Return the answer for a key: the key itself for a choice, or the level with this index for a score.
+    """Return the answer that a key stands for: a choice itself, or the index of a score's level.
 
     Raises `ValueError` if there's no such answer.
     """

@@ -134,7 +134,7 @@ def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
 
 
 def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, DecisionAnswer]:
-    """Read the answers that `write_answers` wrote. A missing or unfitting answer becomes a problem."""
+    """Read answers that `write_answers` wrote. If one is missing or doesn't fit, it has a problem instead."""
     stored_answers: object = {}
     with suppress(ValueError):
         stored_answers = strict_json(text)

@@ -218,7 +218,10 @@ def _guess_kind_by_status(status: int) -> FailureKind:
 
 
 def _split_words(text: str) -> Words:
-    """Split an exception's text, which often ends with JSON, into message and signs."""
+    """Split an exception's text, which often ends with JSON, into a message and signs.
+
+    The signs are everything that can tell the kind of failure: the message, codes and keys.
+    """
     text, _, _ = text.partition("Traceback (most recent call last)")
     head, brace, rest = text.partition("{")
     try:
@@ -240,7 +243,10 @@ def _split_words(text: str) -> Words:
 
 
 def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
-    """Return the message in a JSON error, which can be a string, an object or a list of these, or None."""
+    """Return the message in a JSON error, or None if there's none.
+
+    The error can be a string, an object, or a list of these.
+    """
     if isinstance(error, str):
         return error
     if isinstance(error, list):
@@ -261,7 +267,7 @@ def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
 def _join_messages(errors: list[Any]) -> str | None:
     """Join the messages in a list of errors, or return None if there are none.
 
-    A location in the request is put before its message, as in `body.messages: …`.
+    If an error has a location in the request, prefix the message with it, as in `body.messages: …`.
     """
     problems = []
     for error in errors[:_MOST_PROBLEMS]:
@@ -277,11 +283,15 @@ def _join_messages(errors: list[Any]) -> str | None:
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
-    """Set a failure's `objections` to the request, and its `room`: the tokens available for a reply."""
+    """Set a failure's `objections` and `room`, from the signs in its message.
+
+    Objections name the parts of the request that the provider refuses. The room is the number of tokens
+    available for a reply.
+    """
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     room = _read_room(signs)
     if room is None:
-        # "cap" means that the room isn't from this request, but the model's general limit.
+        # "cap" means that the number is the model's general limit, and doesn't depend on this request.
         room = _read_cap(signs)
         if room is not None:
             objections.add("cap")
@@ -290,7 +300,10 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
 
 
 def _read_room(signs: str) -> int | None:
-    """Return the number of tokens that the context leaves for a reply, or None if the signs don't give it."""
+    """Return the number of tokens left in the context for a reply, or None if the signs don't give it.
+
+    The signs are a failure's message and codes, such as "maximum context length is 4096, you used 3000".
+    """
     for pattern in _ROOM:
         match = pattern.search(signs)
         if match:

@@ -74,7 +74,7 @@ class Router:
 
     def _find_gateway(self, endpoint: Endpoint) -> Gateway:
         """Return the open gateway for an endpoint's kind, or open one."""
-        from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
+        from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - imported lazily because it's slow
 
         shared = shared_gateways()
         kind = _name_gateway_kind(endpoint)
@@ -82,7 +82,7 @@ class Router:
         if gateway is not None:
             return gateway
 
-        # Gateways for recordings and local models belong to this router.
+        # Gateways for recordings and embedded models aren't shared with other routers.
         if kind == "replay":
             gateway = self._own_gateways[kind] = replay.ReplayGateway()
             return gateway
@@ -91,7 +91,8 @@ class Router:
 
             gateway = self._own_gateways[kind] = LocalGateway(self)
             return gateway
-        # Other gateways are shared by all routers of the process, because they have connections and pace the
+
+        # All other gateways are shared by the process, because they have connections and limit the rate of
         # calls. `setdefault` is atomic, so all threads get the same gateway.
         opened: Gateway = shared.setdefault(kind, _make_shared(kind))
         return opened

@@ -117,13 +117,14 @@ async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Return litellm, which is imported first if necessary. This blocks for seconds."""
+    """Return litellm. The first call imports it, which takes seconds."""
     state = _load_state.get()
     if state.module is not None:
         return state.module
     with state.lock:
         if state.module is None:  # another thread may have imported it meanwhile
-            if _imported:  # by the parent process, before the fork
+            # The parent process may have imported it before the fork. Its connections must not be shared.
+            if _imported:
                 _replace_connections(_imported[0])
             else:
                 _imported.append(_import_quietly())
@@ -247,13 +248,13 @@ class _Tokenizer:
 
 
 def price_of(model: str, prompt_tokens: int, reply_tokens: int) -> float | None:
-    """Compute a call's cost in US dollars from litellm's price table, or None if that lacks the model."""
+    """Compute a call's cost in US dollars from litellm's price table, or None if the model isn't in it."""
     try:
         prompt_usd, reply_usd = load().cost_per_token(
             model=model, prompt_tokens=prompt_tokens, completion_tokens=reply_tokens
         )
         return float(prompt_usd + reply_usd)
-    except Exception:  # noqa: BLE001 - litellm raises one of many if it has no price
+    except Exception:  # noqa: BLE001 - litellm can raise anything
         return None
 
 
@@ -348,7 +349,7 @@ class LitellmGateway:
     async def _ask_with_retries(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> Reply:
-        """Ask a model in a style, and retry temporary failures until the deadline `end`."""
+        """Call a model, and retry temporary failures until the deadline `end`."""
 
         async def ask() -> Reply:
             async with turn():
@@ -397,7 +398,8 @@ def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallS
     for name, value in new_style.lasting()._asdict().items():
         if value != old_values[name]:
             changes[name] = value
-    changes.pop("room", None)  # it depends on the prompt's length
+    changes.pop("room", None)  # depends on the prompt's length, so it isn't worth remembering
+
     # Only apply the changes, because other calls may have changed the remembered style meanwhile.
     remembered_style = _recall_style(endpoint)
     merged_style = remembered_style._replace(**changes)
@@ -415,9 +417,10 @@ def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
 
 
 def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
-    """Use a weaker output mode from now on if a reply doesn't have the demanded format.
+    """If a reply doesn't have the requested format, use a weaker output mode from now on.
 
-    Return the reply with `distrust`, which does the same if the reply doesn't fit its schema.
+    Return the reply. If its provider should have enforced the schema, its `distrust` is set to a function
+    that does the same. Readers call it if the reply doesn't fit the schema.
     """
     distrust = partial(_remember_weaker_format, endpoint, style)
     if not _has_format(reply, style.mode):
@@ -475,11 +478,11 @@ async def call(
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = classify_exception(error, list_secrets(endpoint))
     else:
-        pace.went_well()
+        pace.note_success()
         return reply
 
     if failure.kind is FailureKind.RATE_LIMIT:
-        pace.was_too_much(failure.retry_after)
+        pace.note_refusal(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
     elif _HTML_REPLY.search(failure.message) and await _find_better_address(endpoint, end):
@@ -553,8 +556,8 @@ async def _decide(
     end: float,
 ) -> Reply:
     """Ask a decision model, and return its answers as the reply's text; raises any error of litellm."""
-    # Read the answers from the raw body. litellm would ignore their names, assume that they're in the order
-    # of the questions, and replace missing ones with zeros.
+    # Read the answers from the raw body, because litellm ignores their names, assumes that they're in the
+    # order of the questions, and replaces missing ones with zeros.
     bodies: list[bytes] = []
     try:
         with servers.collected_bodies(bodies):
@@ -564,7 +567,7 @@ async def _decide(
                 questions=decisions.build_question_arguments(request.questions),
             )
     except Exception:
-        # litellm can't read every kind of body, but we may be able to.
+        # If litellm can't read a body, we may still be able to.
         if not bodies:
             raise
     if not bodies:
@@ -581,7 +584,10 @@ async def _decide(
 def _read_decisions_usage(
     reply: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
-    """Return a decision model's tokens, and their cost by the profile, the reply or litellm's table."""
+    """Return a decision model's tokens and their cost.
+
+    The cost comes from the reply, the profile's price, or litellm's price table.
+    """
     tokens = reply.input_tokens
     if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
         return Usage(tokens, 0, reply.cost_usd, "provider")
@@ -646,12 +652,12 @@ def _build_transport_arguments(
         bare_name = endpoint.model.removeprefix(profile.prefix)
         model = f"{profile.client}/{bare_name}"
     return {
-        # This applies to each read of the socket, so the deadline is checked elsewhere.
+        # This limits each read of the socket. The deadline of the entire call is checked elsewhere.
         "timeout": max(0.1, end - time.monotonic()),
         "drop_params": True,
         "num_retries": 0,
         "max_retries": 0,
-        # Passed even if None. Otherwise litellm would guess a provider by the model's name, and use its key.
+        # Pass the key even if it's None. Otherwise litellm guesses a provider and uses its key.
         "api_key": endpoint.api_key,
         "api_base": endpoint.api_base,
         **endpoint.parameters,
@@ -669,7 +675,7 @@ def _build_arguments(
     token_limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
-        # Otherwise, litellm would import an MCP package for tools, which isn't among its requirements.
+        # Without this, litellm imports an MCP package for tools, which may not be installed.
         "_skip_mcp_handler": True,
         "messages": [_build_message(message, profile) for message in messages],
         **profile.of_model(profile.arguments, endpoint.model, {}),
@@ -677,26 +683,27 @@ def _build_arguments(
     if request.schema is not None:
         arguments |= _build_schema_arguments(request.schema, style.mode)
 
-    # `style.max_tokens` is the limit's name. The newer name goes into the raw body, because litellm would
-    # rename it to `max_tokens`, which this model has rejected.
+    # `style.max_tokens` is the name of the argument for the limit. If it's the newer name, add it to the raw
+    # body, because litellm would rename it to `max_tokens`, which this model has rejected.
     if style.max_tokens == NEWER_LIMIT:
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
     else:
         arguments["max_tokens"] = token_limit
 
-    # Some models return no log probabilities together with a schema, which the style remembers.
+    # Some models can't return log probabilities together with a schema. Their style has `logprobs` False.
     has_logprobs = style.logprobs or request.schema is None
     if request.top_logprobs and has_logprobs:
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    if style.temperature:  # litellm drops it for models known to refuse it
-        # If a question is repeated, the replies should differ.
+    # If a question is repeated, the replies should differ. (litellm drops the temperature for models that are
+    # known to refuse it.)
+    if style.temperature:
         is_repeated = request.sample > 0
         arguments["temperature"] = 1 if is_repeated else 0
     return arguments
 
 
 def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
-    """Build the litellm argument for a message, with the shared start of prompts marked for a cache."""
+    """Build the litellm argument for a message, and mark its start for the cache if prompts share it."""
     content = message.content
     if not profile.prompt_caching or not 0 < message.stable < len(content):
         return {"role": message.role, "content": content}
@@ -830,15 +837,16 @@ def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN4
     thoughts = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     if str(thoughts or "").strip():  # some servers send empty thoughts when told not to think
         return True
-    # a reply that was cut in the middle of a thought
+    # The reply may have been truncated in the middle of a thought.
     return text.lstrip().startswith("<think>") and "</think>" not in text
 
 
 def _read_tool_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
-    """Return the arguments of calls to our tool, one call per line, and the name of another called tool.
+    """Return the arguments of calls to our tool (one call per line), and the name of another tool called.
 
     Either is "" if there's no such call.
     """
+    # Some providers still use the older field `function_call`.
     functions = []
     for call in getattr(message, "tool_calls", None) or []:
         functions.append(getattr(call, "function", None))
@@ -858,7 +866,7 @@ def _read_tool_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm
 def _make_cut_error(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply that was cut at its token limit, and explain the limit."""
+    """Build the failure for a reply that was truncated at its token limit, and explain the limit."""
     reply_limit = style.reply_tokens(endpoint, request)
     thinking_tokens = style.thinking_tokens(endpoint)
     problem = f"the reply was cut at {reply_limit} tokens"
@@ -908,9 +916,9 @@ def _read_logprobs(
     choice: Any,  # noqa: ANN401 - litellm's object
     request: Request,
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
-    """Read the log probabilities of each token's likely alternatives, including itself, and the tokens.
+    """Read a reply's tokens, and for each token the log probabilities of itself and likely alternatives.
 
-    Both are empty if they're missing or malformed.
+    Returns the log probabilities first. Both are empty if they're missing or malformed.
     """
     choice_logprobs = getattr(choice, "logprobs", None)
     content = getattr(choice_logprobs, "content", None) or []
@@ -934,7 +942,7 @@ def _decode_tokens(content: Any) -> tuple[str, ...]:  # noqa: ANN401 - litellm's
     """Return the text of each token."""
     if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
         return tuple(str(token.token) for token in content)
-    # A character's bytes can be split between tokens. This decoder adds it to the last one's text.
+    # A character's bytes can be split between tokens. This decoder adds the character to the last of them.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return tuple(decoder.decode(bytes(token.bytes)) for token in content)
 
@@ -947,7 +955,7 @@ def _read_count(usage: object, name: str) -> int:
 def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
     """Read a call's tokens and cost from litellm's response.
 
-    The cost is by the profile's price, or a proxy's statement, or litellm's table.
+    The cost comes from the profile's price, a proxy's header, or litellm's price table, in this order.
     """
     usage = getattr(response, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)

@@ -144,7 +144,7 @@ def _check_model_file(path: Path) -> Path:
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
-    """Return the path of a model's file, downloading it if necessary.
+    """Download a model's file unless it's already there, and return its path.
 
     Raises `UsageError` for an unknown name, and `InputError` if the download fails.
     """
@@ -410,11 +410,10 @@ class LocalGateway:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline"
             )
+        # From here on, the model is like one on any other server.
         local_endpoint = replace(
             endpoint,
-            profile=profile.model_copy(
-                update={"embedded": False}
-            ),  # from here on, an ordinary server
+            profile=profile.model_copy(update={"embedded": False}),
             model=profile.prefix + server.model,
             api_base=server.base_url,
             api_key=server.api_key,
@@ -422,7 +421,7 @@ class LocalGateway:
         return await self._inner.complete(local_endpoint, replace(request, timeout=seconds_left))
 
     def _find_or_launch(self, name: str) -> LocalServer:
-        """Return a model's running server, or start it, and register this gateway as a user.
+        """Return a model's server, starting it if necessary, and register this gateway as one of its users.
 
         Raises `GatewayError` if it can't be started.
         """
@@ -464,28 +463,33 @@ def _launch(name: str) -> LocalServer:
 
 
 def main() -> None:
-    """Serve one model as a child process, until the parent ends.
+    """Serve a model in a child process until its parent ends.
 
-    The settings come from stdin, and the address is printed to stdout.
+    Read the settings from stdin, and print the server's address to stdout.
     """
-    parent = os.getppid()
+    parent_pid = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    report = os.fdopen(os.dup(1), "w", newline="\n")
-    os.dup2(2, 1)  # the library's own output goes to stderr, the log
+
+    # Keep stdout for the address. The library's own output goes to stderr, which is the log.
+    stdout = 1
+    stderr = 2
+    address_output = os.fdopen(os.dup(stdout), "w", newline="\n")
+    os.dup2(stderr, stdout)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
 
     def exit_with_parent() -> None:
-        sys.stdin.buffer.read()  # until the parent's end closes the pipe
+        sys.stdin.buffer.read()  # returns when the parent ends, which closes the pipe
         os._exit(0)
 
     threading.Thread(target=exit_with_parent, daemon=True).start()
-    import xllamacpp  # noqa: PLC0415 - 100 MB that only this process needs
+    import xllamacpp  # noqa: PLC0415 - imported lazily because it takes 100 MB
 
     server = xllamacpp.Server(_make_params(xllamacpp, settings))
-    with suppress(BrokenPipeError), report:
-        report.write(f"{server.listening_address}\n")
-    # The pipe may never close, because a fork of the parent can keep it open. So also watch the parent's id.
-    while os.getppid() == parent:
+    with suppress(BrokenPipeError), address_output:
+        address_output.write(f"{server.listening_address}\n")
+
+    # A fork of the parent can keep the pipe open. So also check whether this process gets another parent.
+    while os.getppid() == parent_pid:
         time.sleep(1)
     os._exit(0)
 

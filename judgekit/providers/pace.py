@@ -69,18 +69,18 @@ class Pace:
         self._in_flight = 0
         self._start_times: deque[float] = deque()  # of the last minute's calls
         self._paused_until = 0.0
-        self._refused_at = -inf  # never yet
+        self._refused_at = -inf  # no refusal yet
         self._reason = FailureKind.RATE_LIMIT
         self._why = PAUSED
-        # The waiting calls by caller: each a future, and the clock time until which it can wait.
+        # Each caller's waiting calls: a future, and the clock time until which the call can wait.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it inside the `async with` block.
+        """Wait for a turn, which is the permission for a call, and keep it inside the `async with` block.
 
-        Raises `GatewayError` as soon as no turn can come before `end` on the pace's clock.
+        Raises `GatewayError` as soon as it's certain that no turn is free before `end` on the pace's clock.
         """
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(caller.get(), deque()).append((turn, end))
@@ -89,13 +89,13 @@ class Pace:
             await turn
             yield
         finally:
-            # Release the turn, which may have been granted at the very moment of a cancellation.
+            # Release the turn. Even if the wait was cancelled, the turn may have been granted just before.
             was_granted = turn.done() and not turn.cancelled() and turn.exception() is None
             if was_granted:
                 self._in_flight -= 1
             self._schedule()
 
-    def went_well(self) -> None:
+    def note_success(self) -> None:
         """Raise the limit a little after a successful call."""
         # A round is as many calls as the limit allows at once. It takes a number of rounds to raise the limit
         # by one. The longer ago the last refusal was, the fewer.
@@ -107,10 +107,10 @@ class Pace:
         calls = max(1.0, rounds * self._limit)
         self._limit = min(self._most, self._limit + 1 / calls)
 
-    def was_too_much(self, seconds: float | None) -> None:
-        """Lower the limit after a refused call, and pause for the `seconds` that the provider asked for."""
-        # Multiple calls made together may be refused. The first refusal sets the limit to the number of
-        # calls in flight and starts a pause. Every refusal then lowers the limit by one.
+    def note_refusal(self, seconds: float | None) -> None:
+        """Lower the limit after a refused call, and pause for the `seconds` that the provider requests."""
+        # If calls made together are refused, the first refusal sets the limit to the number of calls in
+        # flight, and starts a pause. Each refusal then lowers the limit by one.
         if self._clock() >= self._paused_until:
             self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
@@ -120,7 +120,10 @@ class Pace:
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
-        """Start no calls for `seconds` (by default half a second), but never for more than two minutes."""
+        """Pause all calls for `seconds`, by default half a second and at most two minutes.
+
+        Calls that can't wait so long fail with `reason` and a message that starts with `why`.
+        """
         if seconds is None:
             seconds = _FIRST_PAUSE
         pause_end = self._clock() + min(seconds, _LONGEST_PAUSE)
@@ -137,14 +140,16 @@ class Pace:
     def wait(self) -> tuple[float, FailureKind, str]:
         """Return the seconds until the next call is allowed, and the reason as a kind and a message.
 
-        0 seconds means that only the calls in flight can delay it.
+        0 means that the next call only has to wait until there are fewer calls in flight.
         """
+        # Forget the calls from more than a minute ago.
         now = self._clock()
         while self._start_times and self._start_times[0] <= now - _MINUTE:
             self._start_times.popleft()
+
         allowed_at = now
         if self._per_minute is not None and len(self._start_times) >= self._per_minute:
-            # With 10 calls per minute, the next one is allowed a minute after the tenth to last.
+            # With 10 calls per minute, the next call is allowed a minute after the tenth to last one.
             allowed_at = self._start_times[-self._per_minute] + _MINUTE
         seconds = max(0.0, self._paused_until - now, allowed_at - now)
         if self._paused_until >= allowed_at:
@@ -189,18 +194,21 @@ class Pace:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._schedule)
 
     def _grant_turns(self) -> None:
-        """Grant free turns to waiting calls, taking turns between callers."""
+        """Grant free turns to waiting calls, alternating between callers."""
         while self._queues:
-            name, queue = next(iter(self._queues.items()))  # the first caller in line
+            # Take the first call of the first caller in line. It may have been cancelled or refused.
+            caller_name, queue = next(iter(self._queues.items()))
             turn, _ = queue[0]
-            if not turn.done():  # otherwise the call was cancelled or refused
+            if not turn.done():
                 if self.take(1) == 0:
                     break
                 turn.set_result(None)
             queue.popleft()
-            del self._queues[name]
+
+            # Move the caller to the back of the line.
+            del self._queues[caller_name]
             if queue:
-                self._queues[name] = queue  # to the back of the line
+                self._queues[caller_name] = queue
 
 
 class Paces(dict[PaceKey, Pace]):
@@ -252,7 +260,7 @@ class Paces(dict[PaceKey, Pace]):
 
         try:
             async with asyncio.timeout(request.timeout):
-                return await running.inside(partial(work, turn, end), patience)
+                return await running.run_in_home_loop(partial(work, turn, end), patience)
         except TimeoutError:
             limit = f"within {request.timeout:.3g} s"
             if has_called:  # the call's cost is unknown, so the failure has no usage

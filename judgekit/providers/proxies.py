@@ -78,7 +78,7 @@ def thinks(endpoint: Endpoint) -> bool:
 
 
 def thinks_if_known(endpoint: Endpoint) -> bool | None:
-    """Like `thinks`, but without querying the proxy. Without a recent answer in this process, return None."""
+    """Whether a model thinks, without querying the proxy. Return None if there's no recent answer."""
     answer = _answers.get(_answer_path(endpoint))
     if answer is None or not answer.is_fresh:
         return None
@@ -160,7 +160,7 @@ def _ask_proxy(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
     """Query a proxy for its models. If it doesn't answer, keep the earlier answer's models."""
     models = earlier_answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
-    with suppress(Exception):  # any server can be at this address
+    with suppress(Exception):  # this address can belong to any kind of server
         listing = fetch_list(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
         models = _read_rows(running.run(listing))
     return _Answer(models, time.time())
@@ -198,7 +198,7 @@ def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
 
 
 def _name_common_family(families: set[str]) -> str:
-    """Return the common family of a name's models, "" if it isn't known, or "unknown" if they differ."""
+    """Return the family of the models behind a name: "" if it isn't known, or "unknown" if they differ."""
     if families == {UNKNOWN_FAMILY}:
         return ""
     if len(families) > 1:

@@ -31,7 +31,7 @@ PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schem
 
 
 def _check_relative(path: str) -> str:
-    """Return `path` if it stays inside its folder, also on Windows; raises `ValueError` otherwise."""
+    """Return `path`, or raise `ValueError` if it could lead out of its folder, including on Windows."""
     is_absolute = path.startswith(("/", "~", "\\")) or ":" in path
     if is_absolute or ".." in path.split("/"):
         raise ValueError("expected a path inside the run's folder, such as home/settings.json")
@@ -127,9 +127,9 @@ class _Profile(Strict):
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
-        """Look up a model in a table by the start of its bare name, such as `gpt-4`.
+        """Look up a model in a table whose keys are beginnings of model names, such as `gpt-4`.
 
-        The longest matching key wins. Without any, return `default`.
+        The longest matching key wins. If none matches, return `default`.
         """
         bare_name = model
         if isinstance(self, ApiProfile):
@@ -171,15 +171,15 @@ class ApiProfile(_Profile):
 
     @property
     def address_variables(self) -> list[str]:
-        """The variables that can contain the address. The first one that's set counts."""
-        # Include a vendor's usual ones, such as OPENAI_BASE_URL. A company may have set them to its gateway,
-        # which we must not bypass.
+        """The environment variables that can contain the address. The first one that's set counts."""
+        # Include a vendor's common variables such as OPENAI_BASE_URL. If a company has set one to the address
+        # of its gateway, we must not bypass that.
         variables = list(self.base_env)
         for key_variable in self.key:
             if key_variable.endswith("_API_KEY"):
                 vendor = key_variable.removesuffix("_API_KEY")
                 variables += [f"{vendor}_API_BASE", f"{vendor}_BASE_URL"]
-        return list(dict.fromkeys(variables))  # each once
+        return list(dict.fromkeys(variables))  # without duplicates
 
     def address_in(self, environ: Mapping[str, str]) -> str | None:
         """Return the address in the first variable that's set, normalized, or None."""

@@ -116,8 +116,8 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
 
 def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     """Read the style in a file's content, or return None if a value is invalid."""
-    # Values may only weaken the default request or limit the reply's length. So whoever can write the file
-    # can't do more than that.
+    # Only accept values that weaken the request or limit the reply, so that whoever can write the file can't
+    # do more than that.
     default_style = CallStyle(endpoint.output)
     mode = content.get("mode", default_style.mode)
     if mode not in _list_weaker_modes(default_style.mode):
@@ -128,6 +128,7 @@ def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None
     switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
     if not all(isinstance(value, bool) for value in switches.values()):
         return None
+
     thinking = content.get("thinking", 0)
     most_tokens = content.get("most_tokens")
     if not _is_count(thinking):

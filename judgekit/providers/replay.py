@@ -84,8 +84,9 @@ class RecordedLine(Strict):
         return self
 
 
-def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
+def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier in a recording; raises `ConfigError` if it's empty or damaged."""
+    # Find the models whose replies were recorded with tokens.
     profile = registry.find("replay")
     lines = read_lines(path, RecordedLine)
     models_with_tokens = set()
@@ -93,7 +94,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
         if line.reply and line.reply.tokens and not line.pointwise:
             models_with_tokens.add(line.model)
 
-    # A later subject may have been judged by other models, so take those of each tier's first subject.
+    # Different models may have judged later subjects, so only use those of each tier's first subject.
     endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first_subjects: dict[TierName, tuple[str, str]] = {}
     for line in lines:

@@ -79,15 +79,15 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Choose the judging models by the user's wishes and the keys and addresses in `environ`.
+    """Choose the models that judge, from the user's request and the keys and addresses in `environ`.
 
-    If there's no usable model, the panel is empty, and its reason tells the user what to do. Raises
-    `ConfigError` if a profile or a recording is invalid.
+    If no model is usable, the panel is empty, and its reason tells the user what to do. Raises `ConfigError`
+    if a profile or a recording is invalid.
     """
-    # a recording
+    # Replay a recording.
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
-        endpoints: Tiers = replay.recorded_models(Path(recording))
+        endpoints: Tiers = replay.load_recorded_models(Path(recording))
         if wanted.by:
             endpoints = _pick_recorded_model(endpoints, wanted, recording)
         return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
@@ -100,7 +100,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    # models named in the configuration, or else in variables
+    # Use the models named in the configuration. If there are none, use those named in variables.
     if not any(wanted.models.values()) and not _list_addressed(allowed_profiles, environ):
         variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
         models = _read_models(variables, environ)
@@ -108,7 +108,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if any(wanted.models.values()):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
 
-    # the first provider that can be used
+    # Use the first available provider.
     panels = _detect_panels(allowed_profiles, wanted, environ)
     panel = next(panels, None)
     if panel is None:
@@ -148,11 +148,11 @@ def _explain_no_model(
 
 
 def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
-    """Combine panels, so that each tier has a different family if there are enough."""
+    """Combine panels, so that each tier's models are of a different family if possible."""
+    # Find a panel for each tier, of a family that no other tier has.
     panel_by_family: dict[str, Panel] = {}
     for panel in chain([first], others):
         if panel.endpoints:
-            # If its family is new, this panel supplies the next tier.
             next_tier = TIERS[len(panel_by_family)]
             model = panel.endpoints[next_tier][0]
             family = proxies.fill_in_family(model).family
@@ -160,9 +160,10 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
                 panel_by_family[family] = panel
         if len(panel_by_family) == len(TIERS):
             break
+
+    # If there are fewer families than tiers, the families alternate.
     panels = list(panel_by_family.values())
     endpoints = {}
-    # With fewer families than tiers, the families alternate.
     for tier, panel in zip(TIERS, cycle(panels), strict=False):
         endpoints[tier] = panel.endpoints[tier]
     reason = "; ".join(panel.reason for panel in panels)
@@ -170,11 +171,11 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
 
 
 def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
-    """Return the recorded endpoints of the model that the user named (--model), without empty tiers.
+    """Return the recorded endpoints of the model that the user named with --model, by tier.
 
     Raises `UsageError` if there are none.
     """
-    # --model gives every tier the same name, so take any.
+    # --model sets the same name for every tier.
     (name,) = wanted.models["quick"] or ("",)
     endpoints = {}
     known_models = set[str]()
@@ -195,23 +196,23 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
 def _detect_panels(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
-    """Yield a panel for each usable provider, by preference.
+    """Yield a panel for each usable provider, in order of preference.
 
-    A panel without models stands for a misconfigured provider, with the problem as its reason.
+    A misconfigured provider has a panel without models, with the problem as its reason.
     """
-    # servers at an address that the user has set
+    # First come servers at an address that the user has set.
     last_panels = []
     for profile in _list_addressed(known, environ):
         models, problem = _find_models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
         elif profile.provider == CUSTOM:
-            # The user certainly wants this one, so report its problem rather than use others.
+            # The user certainly wants this server, so report its problem rather than use another provider.
             yield Panel({}, None, problem)
         else:
             last_panels.append(Panel({}, None, problem))
 
-    # keys, local servers, commands
+    # Then come providers with an API key, local servers and commands.
     usable: list[Profile] = []
     for candidate in known:
         if detect(candidate, environ, named=wanted.asks_for(candidate)) is None:
@@ -228,17 +229,17 @@ def _detect_panels(
 def _make_panels_with_keys(
     usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
-    """Yield a panel for each provider whose profile lists its models, which usually needs a key."""
-    with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
-    for profile in with_own_models:
+    """Yield a panel for each provider whose profile lists models. Most of these need an API key."""
+    profiles_with_models = [profile for profile in chat_profiles if profile.models.by_tier]
+    for profile in profiles_with_models:
+        # If the user has set a wrong address, report that rather than silently use another provider.
         problem = _explain_wrong_address(profile, environ)
-        if (
-            problem
-        ):  # the user set this address, so report its problem rather than use other providers
+        if problem:
             yield Panel({}, None, problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
-    if with_own_models:
+    if profiles_with_models:
         return
+
     # Decision models give no reasons, so they only judge alone if there's no other key.
     for decider in usable:
         if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
@@ -264,16 +265,17 @@ def _make_local_panels(
 def _make_named_panel(
     wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
 ) -> Panel:
-    """Build the panel of the models that the user or the project named, of which there's at least one.
+    """Build the panel of the models that the user or the project has named. There must be at least one.
 
     If one of them can't be used, the panel is empty, and its reason explains why.
     """
+    # Find the provider of each model. A model with an unknown prefix is on the user's own server.
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used_profiles = []
     for tier, models in wanted.models.items():
         for name in names(models or ()):
-            profile, model = profile_of(name, known)
-            if profile is None:  # with an unknown prefix, it's on the user's own server
+            profile, model = find_profile(name, known)
+            if profile is None:
                 profile = next(iter(_list_addressed(known, environ)), None)
             problem: str | None = "no allowed provider serves it"
             if profile is not None:
@@ -284,7 +286,7 @@ def _make_named_panel(
             used_profiles.append(profile)
             endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
 
-    # If there's only one provider, it also gets the other tiers, so that no text goes elsewhere.
+    # If there's only one provider, use it for the other tiers, too, so that no text is sent elsewhere.
     first_profile = used_profiles[0]
     is_only_provider = all(profile == first_profile for profile in used_profiles)
     if is_only_provider:
@@ -296,7 +298,8 @@ def _make_named_panel(
     named_tiers = [tier for tier, models in wanted.models.items() if models]
     named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
     panel = Panel(fill(endpoints), first_profile.provider, f"named by the {named_by}")
-    # Someone who only uses their own servers doesn't want other providers, unless `allow` lists some.
+    # Other providers can replace failing models, but not if the user only uses their own servers. (Unless
+    # `allow` lists other providers.)
     only_uses_own_servers = all(map(_is_own_server, used_profiles)) and wanted.allow is None
     if only_uses_own_servers:
         return panel
@@ -349,13 +352,13 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
     """Give each tier without models those of the nearest tier. Without any models, return {}."""
     if not endpoints:
         return {}
-    return {tier: nearest(tier, endpoints) for tier in TIERS}
+    return {tier: get_nearest_models(tier, endpoints) for tier in TIERS}
 
 
-def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
-    """Return a tier's models, or those of the nearest deeper tier, or else the nearest shallower one.
+def get_nearest_models(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
+    """Return a tier's models. If it has none, return those of the nearest tier, preferably a deeper one.
 
-    Without any models, return ().
+    If no tier has models, return ().
     """
     index = TIERS.index(tier)
     for name in (*TIERS[index:], *reversed(TIERS[:index])):
@@ -373,36 +376,41 @@ def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> 
     return Panel(fill(endpoints), profile.provider, reason)
 
 
-def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Return the profile for a model's name, or None, and the model's name in calls."""
-    # a provider in front, as in `openai/gpt-4o`
+def find_profile(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
+    """Return the profile for a model (or None), and the model's name to use in calls."""
+    # a name with a provider, such as `openai/gpt-4o`
     provider, _, name_at_provider = name.partition("/")
     for profile in known:
         if name_at_provider and profile.provider == registry.unaliased(provider):
             return profile, name_at_provider
+
     # a model that a profile lists
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
+
     # the longest matching prefix
-    with_prefix = []
+    matching_profiles = []
     for profile in known:
         if isinstance(profile, ApiProfile) and name.startswith(profile.prefix):
-            with_prefix.append(profile)
-    if not with_prefix:
+            matching_profiles.append(profile)
+    if not matching_profiles:
         return None, name
-    return max(with_prefix, key=lambda profile: len(profile.prefix)), name
+    return max(matching_profiles, key=lambda profile: len(profile.prefix)), name
 
 
-def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
-    """Return the models, by tier, that the user named for a provider whose profile lists none."""
+def list_named_models(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
+    """Return the models that the user has named for a provider, by tier.
+
+    Return {} if the provider's profile lists models itself.
+    """
     if profile.models.by_tier:
         return {}
     models_by_tier = {}
     for tier, models in wanted.models.items():
         own_names = []
         for name in names(models or ()):
-            matching_profile, _ = profile_of(name, [profile])
+            matching_profile, _ = find_profile(name, [profile])
             if matching_profile is not None:
                 own_names.append(name)
         if own_names:
@@ -420,7 +428,10 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
 def _read_models(
     variables: Mapping[TierName, str], environ: Variables, default_variable: str = "JUDGEKIT_MODEL"
 ) -> Named:
-    """Read each tier's models from its variable, or else the default variable. Skip tiers without any."""
+    """Read each tier's models from its environment variable. Tiers without models are omitted.
+
+    If a tier's variable isn't set, use the default variable.
+    """
     default_models = names(environ.get(default_variable, ""))
     models_by_tier = {}
     for tier, variable in variables.items():
@@ -431,7 +442,7 @@ def _read_models(
 
 
 def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
-    """List the profiles for any server of the user's whose address is set in a variable."""
+    """List the profiles for arbitrary servers whose address the user has set in a variable."""
     addressed: list[AnyApi] = []
     for profile in known:
         if not isinstance(profile, ApiProfile):
@@ -629,14 +640,14 @@ def _list_named_providers(
     providers = set()
     for tier in tiers:
         for name in names(wanted.models[tier] or ()):
-            profile, _ = profile_of(name, profiles)
+            profile, _ = find_profile(name, profiles)
             if profile is not None:
                 providers.add(profile.provider)
     return providers
 
 
 def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
-    """Explain how to allow a provider, and mention its other `problem`, if any."""
+    """Explain how to allow a provider. If it has another problem, mention that too."""
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     if problem:
         return f"not allowed: {remedy}; {problem}"
@@ -646,7 +657,7 @@ def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
 
 
 def _describe_evidence(profile: Profile, environ: Mapping[str, str]) -> str:
-    """Describe why a provider can be used, such as `OPENAI_API_KEY set`, without showing values."""
+    """Describe the signs that a provider can be used, such as `OPENAI_API_KEY set`, without any values."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:
         evidence = f"{' and '.join(group)} set"

@@ -48,20 +48,20 @@ async def call(
 ) -> Value:
     """Await `work` and return its result, retrying it if it fails.
 
-    `passes` tells from a failure and the number of tries whether another try could succeed. The last failure
-    is raised if not, or if there are no tries left, or if the next try would start after `seconds`.
+    `passes` is called with a failure and the number of tries, and decides whether to try again. If it says
+    no, if there are no tries left, or if the next try would start after `seconds`, raise the last failure.
     """
     started = time.monotonic()
     first_failure: list[Exception] = []
-    # Most calls succeed at once. Without tenacity, they're a fifth faster.
+    # Most calls succeed immediately. Skipping tenacity makes them a fifth faster.
     try:
         return await work()
     except Exception as failure:  # noqa: BLE001 - raised again by the first attempt below
         first_failure.append(failure)
-    from tenacity import AsyncRetrying  # noqa: PLC0415 - a twentieth of a second, when something has failed
+    from tenacity import AsyncRetrying  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     async def attempt() -> Value:
-        # For tenacity, the call above was the first attempt.
+        # Present the call above to tenacity as the first attempt.
         if first_failure:
             raise first_failure.pop()
         return await work()
@@ -75,7 +75,7 @@ async def call_until(
     work: Callable[[], Awaitable[Value]], tries: Tries, *, is_final: Callable[[Value], bool]
 ) -> Value:
     """Repeat `work` until its result is final or there are no tries left, and return the last result."""
-    from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - a twentieth of a second, loaded only when used
+    from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     async def attempt() -> Value:
         return await work()
@@ -103,9 +103,9 @@ def call_in_thread(
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
-    """Return the seconds to pause after a try, whose `number` starts at 1.
+    """Return the seconds to pause after a failed try. The first try has the `number` 1.
 
-    The failure can request a pause. Otherwise it's the one that `tries` has for this number.
+    Usually, `tries` gives the pause for this number, but the provider's response can request another one.
     """
     requested_pause = None
     if tries.keeps_to_request:
@@ -117,7 +117,8 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
     else:
         pause = tries.pauses[-1]
     pause = min(max(pause, tries.shortest), tries.longest)
-    # A random extra keeps clients that failed together from returning together.
+
+    # Add a random time, so that clients that failed together don't all return at the same moment.
     longest_extra = min(pause * _MOST_EXTRA_FRACTION, _MOST_EXTRA_SECONDS)
     return pause + random.uniform(0, longest_extra)  # noqa: S311 - no secret
 

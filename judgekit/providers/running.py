@@ -69,7 +69,7 @@ def shared_gateways() -> dict[str, Any]:
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine and return its result. This blocks, even inside a running event loop."""
+    """Run a coroutine and return its result. This blocks, but also works inside a running event loop."""
     if not _is_inside_a_loop():
         return _run_in_new_loop(coroutine)
     # A thread can only run one loop, so use another thread.
@@ -141,10 +141,12 @@ def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
         del job, deliver  # free their memory while waiting for the next job
 
 
-async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
-    """Run `work` in the home loop, in which this process calls models, and return its result.
+async def run_in_home_loop(
+    work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0
+) -> Value:
+    """Run `work` in the home loop, in which this process makes all calls to models, and return its result.
 
-    If the caller is cancelled, so is `work`, which then gets up to `patience` seconds to end.
+    If the caller is cancelled, `work` is also cancelled, and gets up to `patience` seconds to end.
     """
     loop = _process.get().start_home().loop
     if loop is asyncio.get_running_loop():

@@ -48,12 +48,12 @@ _edit_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=
 
 @contextmanager
 def bounded(most: int = MOST) -> Iterator[None]:
-    """Limit each reply to this task's requests to `most` bytes, inside the `with` block.
+    """Limit the size of replies to this task's requests to `most` bytes, inside the `with` block.
 
-    This holds for httpx and for transports passed to `bound`. Unless `most` is above `MOST`, a long reply
-    must also be a JSON object.
+    Requests are limited if they use httpx or a transport passed to `bound`. By default, a long reply must
+    also be a JSON object.
     """
-    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     bound(httpx.AsyncHTTPTransport)
     token = _max_bytes.set(most)
@@ -65,7 +65,7 @@ def bounded(most: int = MOST) -> Iterator[None]:
 
 @contextmanager
 def collected_bodies(bodies: list[bytes]) -> Iterator[None]:
-    """Append the body of each successful reply to this task's `bounded` requests to `bodies`."""
+    """Append the bodies of successful replies to `bodies`, for this task's `bounded` requests."""
     token = _collected_bodies.set(bodies)
     try:
         yield
@@ -123,9 +123,9 @@ async def _send_bounded(
 
     Raises `GatewayError` for a redirect to another address, or a body that `_read_body` refuses.
     """
-    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
-    # A few compressed bytes could expand to gigabytes.
+    # Don't accept compressed replies, because a few bytes could expand to gigabytes.
     request.headers["accept-encoding"] = "identity"
     response = await send(request)
     try:
@@ -139,7 +139,8 @@ async def _send_bounded(
     else:
         edit_body = _edit_body.get()
         body = edit_body(body)
-    # A new response, because the original's stream is consumed
+
+    # Build a new response, because the original's stream is consumed.
     return httpx.Response(
         response.status_code,
         headers=_list_lasting_headers(response),
@@ -156,12 +157,16 @@ def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
 
 
 def _normalize_chat(response: httpx.Response) -> httpx.Response:
-    """Collect a response's body, and convert it to OpenAI's form if it's a chat completion."""
-    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+    """Convert a response to OpenAI's form if it's a chat completion.
+
+    Its original body is appended to `collected_bodies`.
+    """
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     bodies = _collected_bodies.get()
     if bodies is not None and response.is_success:
         bodies.append(response.content)
+
     request = response.request
     is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
     if not is_chat or not response.is_success:
@@ -175,7 +180,7 @@ def _normalize_chat(response: httpx.Response) -> httpx.Response:
 
 def _check_redirect(origin: httpx.URL, location: str) -> None:
     """Raise `GatewayError` for a redirect to another address, so that no key is sent there."""
-    import httpx  # noqa: PLC0415 - seconds of CPU, only when used
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     target = "not an address"
     with suppress(httpx.InvalidURL, ValueError):
@@ -271,9 +276,9 @@ async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
 
 
 async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None:
-    """Return an address that lists models: the configured one without `/chat/completions`, or with `/v1`.
+    """Find an address that lists models, by removing `/chat/completions` or adding `/v1`.
 
-    If neither does, return None.
+    If there's none, return None.
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
@@ -292,8 +297,8 @@ async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None
 
 
 async def fetch_list(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
-    """Fetch a URL, and return the list `data` in its JSON. Can raise any error."""
-    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+    """Fetch a URL, and return the list under the key `data` in its JSON. Can raise any error."""
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     headers = {}
     if key and key != NO_KEY:

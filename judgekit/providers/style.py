@@ -43,7 +43,7 @@ class CallStyle(NamedTuple):
     room: int | None = None
 
     def thinking_tokens(self, endpoint: Endpoint) -> int:
-        """Return the tokens to add for thinking: the profile's number, or one learned from replies."""
+        """Return the number of tokens to allow for thinking, from the profile or learned from replies."""
         profile = endpoint.profile
         if profile.limits.thinking_tokens is not None:
             return profile.limits.thinking_tokens
@@ -89,7 +89,7 @@ class CallStyle(NamedTuple):
         return None
 
     def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
-        """Return the style without the first refused part, or None if nothing can be dropped."""
+        """Drop or weaken the first part of the request that was refused. Return None if that's impossible."""
         if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_LIMIT)
         if self.temperature and "temperature" in objections:
@@ -123,14 +123,16 @@ class CallStyle(NamedTuple):
     def _limit_reply(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Return the style with the reply limit that the failure names, or None if that wouldn't help."""
-        room = failure.room or 0  # the caller has checked that it isn't None
+        """Limit replies to the number of tokens that a failure names. Return None if that wouldn't help."""
+        room = failure.room or 0  # callers have checked that the failure names a number
         is_too_small = room < min(_LEAST_ROOM, request.max_tokens)
         is_not_lower = room >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:
             return None
-        # If a learned limit is refused as well, learning another one wouldn't help.
-        is_model_limit = "cap" in failure.objections  # otherwise it depends on this prompt's length
+
+        # The limit is either the model's, or depends on this prompt's length. If a learned limit is refused
+        # as well, learning another one wouldn't help.
+        is_model_limit = "cap" in failure.objections
         if is_model_limit and self.most_tokens is None:
             return self._replace(most_tokens=room)
         if not is_model_limit and self.room is None:

@@ -147,7 +147,7 @@ async def test_one_refusal_slows_all_workers() -> None:
             each.paces.setdefault(WHOM, each.paces.make_pace(WHOM)) for each in (one, other)
         )
         async with refused.turn(), pace.turn():
-            refused.was_too_much(100.0)
+            refused.note_refusal(100.0)
         while not pace.wait()[0]:  # noqa: ASYNC110 - nothing tells when it has heard
             await asyncio.sleep(0.01)
         for each in (refused, pace):

@@ -136,7 +136,7 @@ def test_a_recording_holds_on_another_installation(
     here = judge(Recorder(scripted, recording))
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path / "elsewhere"))
     fence._load_secret.cache_clear()
-    there = judge(ReplayGateway(), tiers=replay.recorded_models(recording))
+    there = judge(ReplayGateway(), tiers=replay.load_recorded_models(recording))
     assert words(here) == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions
     kept = [

@@ -232,7 +232,7 @@ def test_a_recording_serves_both_orders_and_the_swapped_texts(tmp_path: Path) ->
     recording = tmp_path / "replies.jsonl"
     gateway = replay.Recorder(Pairing({"m": "A"}), recording)
     assert compare(gateway, {"quick": "m"}).verdict == "A"
-    models: Any = replay.recorded_models(recording)
+    models: Any = replay.load_recorded_models(recording)
     again = replay.ReplayGateway()
     assert compare(again, models).verdict == "A"
     assert compare(again, models, two_texts("B", "A")).verdict == "B"

@@ -127,17 +127,17 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
     file, failed = tmp_path / "new" / "recording.jsonl", tmp_path / "failed.jsonl"
     assert ask(Recorder(Always(recorded), file), endpoint, request()) == recorded
-    there = replay.recorded_models(file)["quick"][0]
+    there = replay.load_recorded_models(file)["quick"][0]
     assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
     assert ask(ReplayGateway(), there, request()) == recorded
     failure(Recorder(Always(lost), failed), endpoint, request())
-    there = replay.recorded_models(failed)["quick"][0]
+    there = replay.load_recorded_models(failed)["quick"][0]
     error = failure(ReplayGateway(), there, request())
     assert (error.kind, error.message) == (lost.kind, lost.message)
     failed.unlink()  # a recording that goes away is a failure of the call
     assert failure(ReplayGateway(), there, request()).kind is FailureKind.NOT_RECORDED
     unknown = replace(request(), call_key=CallKey("b" * 64, "kls@1.0.0", "quick", "pragmatic"))
-    error = failure(ReplayGateway(), replay.recorded_models(file)["quick"][0], unknown)
+    error = failure(ReplayGateway(), replay.load_recorded_models(file)["quick"][0], unknown)
     assert error.kind is FailureKind.NOT_RECORDED
     problem = "has no quick pragmatic reply of custom/stand-in under kls@1.0.0 for bbbbbbbbbbbb"
     assert problem in error.message
@@ -166,7 +166,8 @@ def test_a_line_is_found_by_its_call_key_and_model_in_order_and_the_last_stays(
         line(reply={"text": "second", "model": "m"}),
     ]
     found = {
-        tier: jury[0] for tier, jury in replay.recorded_models(recording(tmp_path, *lines)).items()
+        tier: jury[0]
+        for tier, jury in replay.load_recorded_models(recording(tmp_path, *lines)).items()
     }
     part = replace(
         request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic")
@@ -198,7 +199,7 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_lines(tmp_path / "none.jsonl", RecordedLine)
     with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
-        replay.recorded_models(recording(tmp_path))
+        replay.load_recorded_models(recording(tmp_path))
 
 
 def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
@@ -268,12 +269,12 @@ def test_what_was_learned_is_forgotten_with_time() -> None:
         pace.pause(0, FailureKind.OVERLOADED)
     assert int(pace._limit) == 32  # a provider that is away bears as much when it is back
     for _ in range(40):
-        pace.was_too_much(0)
+        pace.note_refusal(0)
     assert int(pace._limit) == 1  # which is always allowed
     for seconds, least, most in ((1, 1, 3), (60, 32, 32)):
         now += seconds
         for _ in range(40 if seconds > 1 else 20):
-            pace.went_well()
+            pace.note_success()
         assert least <= int(pace._limit) <= most
 
 

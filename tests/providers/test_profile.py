@@ -27,7 +27,7 @@ from judgekit.providers.resolve import (
     Panel,
     PanelRequest,
     fill,
-    profile_of,
+    find_profile,
     resolve,
 )
 
@@ -480,7 +480,7 @@ def test_a_name_says_whose_a_model_is() -> None:
         "nobody/llama": None,
     }
     for name, provider in providers.items():
-        profile, _ = profile_of(name, registry.profiles())
+        profile, _ = find_profile(name, registry.profiles())
         assert (profile.provider if profile else None) == provider
 
 

@@ -117,7 +117,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
     # respx sees httpx only; litellm's clients are kept between calls, so they are forgotten around each test.
     monkeypatch.setenv("DISABLE_AIOHTTP_TRANSPORT", "True")
     litellm = load()
-    asyncio.run(running.inside(litellm.close_litellm_async_clients))
+    asyncio.run(running.run_in_home_loop(litellm.close_litellm_async_clients))
     litellm.in_memory_llm_clients_cache.flush_cache()
     with respx.mock(assert_all_called=False) as router:
         yield router

@@ -30,7 +30,7 @@ from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Reply, Request
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
-from judgekit.providers.replay import recorded_models as recorded_endpoints
+from judgekit.providers.replay import load_recorded_models as recorded_endpoints
 from judgekit.replies.extract import extract
 from judgekit.replies.forms import make_score_reply_model
 from judgekit.replies.logprobs import compute_expectation, compute_expectations, locate_scores
