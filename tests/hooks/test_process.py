@@ -207,7 +207,7 @@ import sys
 from judgekit import __main__
 from judgekit.gate import {{module}}
 from judgekit.hooks import pre_push
-pre_push.PREPARATION, pre_push.GRACE = {{preparation}}, 1.0
+pre_push.PREPARATION_SECONDS, pre_push.GRACE_SECONDS = {{preparation}}, 1.0
 {{module}}.{{name}} = {STUCK}
 words = "judgekit gate --pre-push origin ../origin.git --blocked-code 85 --no-engine"
 sys.argv = words.split()

@@ -359,7 +359,7 @@ print(json.dumps([each.id for each in ranked.candidates]))
 BUILDING = """
 import os, signal, sys
 from judgekit.retrieval import compiled, index, update
-update.BATCH, read, numbers = 8, update.ReadFile, iter(range(100))
+update.BATCH_FILES, read, numbers = 8, update.ReadFile, iter(range(100))
 def killed(*arguments):
     if next(numbers) == 30:
         os.kill(os.getpid(), signal.SIGKILL)

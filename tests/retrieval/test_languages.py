@@ -387,7 +387,7 @@ def test_a_damaged_version_4_does_no_harm(earlier: MemoryStore, damage: bytes) -
 KILLED = """
 import os, sys
 from judgekit.retrieval import compiled, index, update
-update.BATCH = 8
+update.BATCH_FILES = 8
 update.ReadFile.__init__ = lambda self, *_: os._exit(9)
 index.open_index(sys.argv[1], compiled.Profiles(compiled.bundled()))
 """
