@@ -98,7 +98,7 @@ RELATED = (
     ),
 )
 """Requests with a memory that answers them."""
-MOST_CHARS = 200
+MAX_CHARS = 200
 """More than this of a title or of a turn no model is shown."""
 TURNS: tuple[Origin, ...] = ("collection", "ours", "collection", "adaptive", "collection")
 """Of an odd number, so that none always meets the same memory."""
@@ -249,7 +249,7 @@ def _collected(data: Path) -> list[str]:
     path = data / "judge" / "injection_payloads" / "payloads.jsonl"
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     attacking = {_filled(row["text"]).strip() for row in rows if row["kind"] in ATTACKING}
-    fitting = sorted(each for each in attacking if 0 < len(each) <= MOST_CHARS)
+    fitting = sorted(each for each in attacking if 0 < len(each) <= MAX_CHARS)
     random.Random(SEED).shuffle(fitting)  # noqa: S311 - a sample, not a secret
     return fitting
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-MOST_ERRORS = 20  # reported for each file
+MAX_ERRORS = 20  # reported for each file
 
 
 class Exit(enum.IntEnum):
@@ -107,9 +107,9 @@ class ConfigError(_NamingError):
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
         """Combine a file's errors into the first one, whose message gets a line for each error."""
         first, *others = errors
-        first.others = tuple(others[: MOST_ERRORS - 1])
+        first.others = tuple(others[: MAX_ERRORS - 1])
         lines = [str(first), *map(str, first.others)]
-        if len(errors) > MOST_ERRORS:
+        if len(errors) > MAX_ERRORS:
             lines.append("... and more")
         first.args = ("\n".join(lines),)  # replaces the message
         return first

@@ -75,10 +75,10 @@ class Repository(NamedTuple):
             raise _build_error(args[0], done)
         return done.stdout
 
-    def list_tree(self, commit: str, *paths: str, most: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
+    def list_tree(self, commit: str, *paths: str, limit: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
         """Yield all files in a commit's tree, in git's order. A malformed tree can contain a name twice.
 
-        Raises `GitError` if there are more than `most`.
+        Raises `GitError` if there are more than `limit`.
         """
         args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
         with self._start_limited(args, b"", SECONDS) as running:
@@ -88,8 +88,8 @@ class Repository(NamedTuple):
                 *records, unfinished = (unfinished + chunk).split(b"\0")
                 for record in records:
                     count += 1
-                    if count > most:
-                        raise GitError(f"git ls-tree: more than {most:,} files in {commit[:12]}")
+                    if count > limit:
+                        raise GitError(f"git ls-tree: more than {limit:,} files in {commit[:12]}")
                     # A record is "MODE KIND OID<tab>PATH".
                     mode_kind_oid, _, path = os.fsdecode(record).partition("\t")
                     mode, _, oid = mode_kind_oid.split(" ")
@@ -122,10 +122,10 @@ class Repository(NamedTuple):
                 commit_by_name[name] = oid
         return commit_by_name
 
-    def read_blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob's name and content, which is None if it's missing or larger than `most` bytes."""
+    def read_blobs(self, names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield each blob's name and content, which is None if it's missing or larger than `limit` bytes."""
         names = list(names)
-        sizes = self._measure_blobs(names, most)
+        sizes = self._measure_blobs(names, limit)
         name_lines = [f"{name}\n" for name in names if name in sizes]
 
         # Pass the names in a file, because with a pipe git and this process could wait for each other.
@@ -143,14 +143,14 @@ class Repository(NamedTuple):
                 finally:
                     process.kill()  # in case the caller stops before the last blob
 
-    def _measure_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
-        """Return the blobs' sizes, without those of missing blobs and blobs larger than `most` bytes."""
+    def _measure_blobs(self, names: Iterable[str], limit: int) -> dict[str, int]:
+        """Return the blobs' sizes, without those of missing blobs and blobs larger than `limit` bytes."""
         sizes = {}
         for line in self.describe_objects(list(dict.fromkeys(names))):
             # The line is "NAME KIND SIZE", or "NAME missing".
             name, _, kind_and_size = line.partition(" ")
             kind, _, size = kind_and_size.partition(" ")
-            if kind == "blob" and int(size) <= most:
+            if kind == "blob" and int(size) <= limit:
                 sizes[name] = int(size)
         return sizes
 

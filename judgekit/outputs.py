@@ -319,21 +319,21 @@ def open_or_make(path: str) -> tuple[int, bool]:
     return descriptor, False
 
 
-def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> None:
+def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -> None:
     """Append lines to a log that only its owner can read. Raises `OSError`.
 
-    Once the file is larger than `most` bytes, it's renamed to `PATH.1`. With 0 there's no limit.
+    Once the file is larger than `max_bytes`, it's renamed to `PATH.1`. With 0 there's no limit.
     """
     make_folder(os.path.dirname(os.path.abspath(path)), private=private)
     descriptor = open_to_append(path, private=private)
     try:
         # Use a single write, so that lines from concurrent writers can't mix.
         os.write(descriptor, lines.encode("utf-8", "replace"))
-        is_full = 0 < most < os.fstat(descriptor).st_size
+        is_full = 0 < max_bytes < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
     # Check the size by path, because another process may have renamed the full file and started a new one.
-    if is_full and os.stat(path).st_size > most:
+    if is_full and os.stat(path).st_size > max_bytes:
         os.replace(path, f"{path}.1")
 
 

@@ -26,7 +26,7 @@ OWN_PYTHON = (
     f"unset PYTHONPATH PYTHONHOME {_USER_BASE} PYTHONWARNINGS PYTHONPYCACHEPREFIX PYTHONPLATLIBDIR "
     "PYTHONINSPECT PYTHONEXECUTABLE __PYVENV_LAUNCHER__"
 )
-MOST = 64_000_000  # bytes that a program may print
+MAX_OUTPUT_BYTES = 64_000_000  # bytes that a program may print
 _START = (
     "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
     "programs.run_module({module!a})"
@@ -92,12 +92,12 @@ def run(
     *,
     seconds: float,
     folder: str = "~",
-    most: int = MOST,
+    max_bytes: int = MAX_OUTPUT_BYTES,
 ) -> tuple[int, bytes, str]:
     """Run a program in `folder` without a shell, and return its exit code, output and error output.
 
     At the end, any processes that it started are killed. Raises `OSError` or `ValueError` if it can't be
-    started, and `Unfinished` if it takes more than `seconds` or prints more than `most` bytes.
+    started, and `Unfinished` if it takes more than `seconds` or prints more than `max_bytes`.
     """
     import contextlib  # noqa: PLC0415 - imported lazily to keep the hooks fast
     import signal  # noqa: PLC0415 - imported lazily to keep the hooks fast
@@ -115,7 +115,7 @@ def run(
     ) as process:
         try:
             data = stdin.encode("utf-8", "replace")
-            output = _read_output(process, data, deadline, most)
+            output = _read_output(process, data, deadline, max_bytes)
             if output is None:
                 raise Unfinished(f"no response within {seconds:.3g} s")
         finally:
@@ -131,11 +131,11 @@ def run(
 
 
 def _read_output(
-    process: Popen[bytes], stdin: bytes, deadline: float, most: int
+    process: Popen[bytes], stdin: bytes, deadline: float, max_bytes: int
 ) -> tuple[bytes, bytes] | None:
     """Send `stdin` to a program, and return its complete output and error output.
 
-    Returns None if the deadline passes first. Raises `Unfinished` if it prints more than `most` bytes.
+    Returns None if the deadline passes first. Raises `Unfinished` if it prints more than `max_bytes`.
     """
     from subprocess import TimeoutExpired  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
@@ -151,8 +151,8 @@ def _read_output(
             data_to_send = None  # `communicate` remembers the data from its first call
             output_so_far = (timeout.output or b"", timeout.stderr or b"")
 
-        if max(map(len, output_so_far)) > most:
-            raise Unfinished(f"printed more than {most:,} bytes")
+        if max(map(len, output_so_far)) > max_bytes:
+            raise Unfinished(f"printed more than {max_bytes:,} bytes")
         if output is None and time.monotonic() >= deadline:
             return None
     return output

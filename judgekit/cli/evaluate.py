@@ -230,8 +230,8 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     repeats = 0
     if spread is not None:
         repeats = spread.answers - spread.cases  # don't count each case's first answer
-    if judge is None or spread is None or repeats < noise.LEAST:
-        requirement = f"scores of documents, and {noise.LEAST} repeats or more in all"
+    if judge is None or spread is None or repeats < noise.MIN_ANSWERS:
+        requirement = f"scores of documents, and {noise.MIN_ANSWERS} repeats or more in all"
         warn(f"noise not kept: it takes {requirement}")
         return Exit.HUMAN_NEEDED
 

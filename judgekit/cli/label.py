@@ -190,13 +190,13 @@ def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
             return key
 
 
-def _print_texts(verdict: VerdictLine, most: int | None) -> None:
-    """Print up to `most` lines of each file that a verdict is about."""
+def _print_texts(verdict: VerdictLine, limit: int | None) -> None:
+    """Print up to `limit` lines of each file that a verdict is about."""
     from judgekit.ledger.labels import read_judged_files
 
     for path, text in read_judged_files(verdict, Path.cwd()).items():
         lines = ["(no longer in this repository)"] if text is None else lines_of(text)
-        first_lines = lines[:most]
+        first_lines = lines[:limit]
         say(f"--- {path}")
         say("\n".join(f"  {line}" for line in first_lines))
         left_out = len(lines) - len(first_lines)

@@ -24,15 +24,15 @@ _GAP = 2  # blanks between columns
 _INDENT = 2
 
 
-def render_parts(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
-    """Render the parts of a page for a terminal, with at most `most` rows of each table."""
+def render_parts(parts: Sequence[Part], limit: int = MAX_ROWS) -> str:
+    """Render the parts of a page for a terminal, with at most `limit` rows of each table."""
     width = get_terminal_width()
     page_lines = []
     for part in parts:
         if isinstance(part, str):
             page_lines += lines_of(escaped(part))
         elif isinstance(part, Table):
-            page_lines += _render_table(part, most, width)
+            page_lines += _render_table(part, limit, width)
         else:
             figures = [figure for figure in part if isinstance(figure, Figure)]
             page_lines += _render_figures(figures, width)
@@ -40,9 +40,9 @@ def render_parts(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
     return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in page_lines)
 
 
-def _render_table(table: Table, most: int, width: int | None) -> list[str]:
+def _render_table(table: Table, limit: int, width: int | None) -> list[str]:
     """Render a table's header, its first rows, and a line that counts any others."""
-    rows = [[escaped(format_cell(cell)) for cell in row] for row in table.rows[:most]]
+    rows = [[escaped(format_cell(cell)) for cell in row] for row in table.rows[:limit]]
     names = list(map(escaped, table.columns))
     least_widths = {}
     for number, name in enumerate(table.columns):
@@ -51,10 +51,10 @@ def _render_table(table: Table, most: int, width: int | None) -> list[str]:
 
     table_lines = render_grid([names, *rows], least_widths, width)
     total = max(table.total, len(table.rows))
-    if total > most:
+    if total > limit:
         is_whole = table.is_in_list or total == len(table.rows)
         on_page = "" if is_whole else f" the first {len(table.rows)} of"
-        table_lines.append(f"and {total - most} more; --html FILE shows{on_page} them")
+        table_lines.append(f"and {total - limit} more; --html FILE shows{on_page} them")
     return table_lines
 
 

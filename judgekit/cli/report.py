@@ -465,8 +465,8 @@ def _build_agreement_figures(labelled: Labelled, prefix: str = "") -> list[Figur
     for name, interval in agreement.items():
         if interval:
             # Kappa can be negative.
-            least = min(0.0, interval.low)
-            figures.append(Figure(prefix + name, interval.value, interval, note, least=least))
+            minimum = min(0.0, interval.low)
+            figures.append(Figure(prefix + name, interval.value, interval, note, minimum=minimum))
     return figures
 
 

@@ -10,7 +10,7 @@ from typer import Option
 
 from judgekit import environment
 from judgekit.cli.output import note
-from judgekit.config import LEAST_AGREE, MOST_AGREE
+from judgekit.config import MAX_AGREE, MIN_AGREE
 from judgekit.data import sources, tables
 from judgekit.errors import Exit, UsageError
 
@@ -156,8 +156,8 @@ RayAddress = Annotated[str | None, _RAY]
 
 _AGREE = Option(
     "--agree",
-    min=LEAST_AGREE,
-    max=MOST_AGREE,
+    min=MIN_AGREE,
+    max=MAX_AGREE,
     metavar="SHARE",
     help="Let the first tier decide where this share of verdicts is deep's, with 95 % confidence.",
 )

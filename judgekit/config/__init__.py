@@ -51,7 +51,7 @@ def require(call: str, **values: object) -> None:
 
 
 # The limit of any number. None of ours needs to be larger, and a huge `int` can't become a `float`.
-_MOST = 1e12
+_MAX_NUMBER = 1e12
 
 
 def _describe(value: object) -> str:
@@ -69,10 +69,12 @@ def _is_text(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
+    )
 
 
-def _is_positive_int(value: object, most: float = _MOST) -> bool:
+def _is_positive_int(value: object, most: float = _MAX_NUMBER) -> bool:
     """Whether a value is a whole number from 1 to `most`."""
     return type(value) is int and 0 < value <= most  # unlike `isinstance`, this excludes True
 
@@ -101,13 +103,13 @@ def _one_of(words: Iterable[str]) -> Expected:
     return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
 
 
-LEAST_AGREE = 0.5
-MOST_AGREE = 0.999
+MIN_AGREE = 0.5
+MAX_AGREE = 0.999
 """The limits of `agree`, the fraction of rows for which agreement is promised."""
 
 
 def _is_agreement(value: object) -> bool:
-    return _is_number(value) and LEAST_AGREE <= value <= MOST_AGREE  # type: ignore[operator]  # it's a number
+    return _is_number(value) and MIN_AGREE <= value <= MAX_AGREE  # type: ignore[operator]  # it's a number
 
 
 _TEXT = "a text (str)", _is_text
@@ -136,7 +138,7 @@ EXPECTED: dict[str, Expected] = {
     "as_completed": _FLAG,
     "task": _one_of(("judge", "compare")),
     "judge_turn": _one_of(("last", "all")),
-    "agree": (f"a share from {LEAST_AGREE} to {MOST_AGREE}", _is_agreement),
+    "agree": (f"a share from {MIN_AGREE} to {MAX_AGREE}", _is_agreement),
     "agree_on": _one_of(("verdict", "accepted")),
     "always_confirm": _one_of(("accept",)),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),

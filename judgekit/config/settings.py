@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Layer: TypeAlias = dict[str, Any]
 
-MOST_ROOTS = 50  # each prompt looks at all of them
-MOST_JURORS = 7
+MAX_ROOTS = 50  # each prompt looks at all of them
+MAX_JURORS = 7
 
 
 def _restore_on_off(value: object) -> object:
@@ -73,10 +73,10 @@ def _check_own_folder(text: str) -> str:
 
 Glob: TypeAlias = Annotated[Text, AfterValidator(_check_pattern)]
 OwnFolder: TypeAlias = Annotated[Text, AfterValidator(_check_own_folder)]
-_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_JURORS}
+_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_JURORS}
 Jurors: TypeAlias = Annotated[
     list[Text],
-    Field(min_length=1, max_length=MOST_JURORS),
+    Field(min_length=1, max_length=MAX_JURORS),
     BeforeValidator(_wrap_in_list),
     WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
 ]
@@ -113,7 +113,7 @@ class RetrievalConfig(Strict):
     """How to find and inject memories. `judge` is the user's consent to ask a model on every prompt."""
 
     enabled: bool = True
-    roots: list[Text] = Field(default=[".claude/memory"], max_length=MOST_ROOTS)
+    roots: list[Text] = Field(default=[".claude/memory"], max_length=MAX_ROOTS)
     command: list[Text] | None = Field(default=None, min_length=1)
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
@@ -134,7 +134,7 @@ class RetrievalConfig(Strict):
     hint_on_zero: bool = False
     repeat_after: int = Field(default=20, ge=0, le=1_000)
     log: bool = False
-    disabled_in: list[OwnFolder] = Field([], max_length=MOST_ROOTS)
+    disabled_in: list[OwnFolder] = Field([], max_length=MAX_ROOTS)
 
 
 class DepthRule(Strict):
@@ -510,7 +510,7 @@ def _read(path: Path) -> Layer:
     """Return the keys that a configuration file sets. Without a file, return {}."""
     if not path.is_file():
         return {}
-    return yamlfile.read_model(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(
+    return yamlfile.read_model(path, Config, max_bytes=yamlfile.CONFIG_BYTES).model_dump(
         exclude_unset=True
     )
 
@@ -729,9 +729,9 @@ def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
 # can be larger.
 
 
-def _limit_to(least: float, most: float) -> AfterValidator:
+def _limit_to(minimum: float, maximum: float) -> AfterValidator:
     """Make a validator that clamps a number to a range."""
-    return AfterValidator(lambda number: max(least, min(number, most)))
+    return AfterValidator(lambda number: max(minimum, min(number, maximum)))
 
 
 _UpTo20: TypeAlias = Annotated[int, _limit_to(0, 20)]
@@ -781,7 +781,7 @@ def _read_memory_config(project: Path) -> Layer:
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.is_project_file(path, path.parent):
         return {}
-    memory_config = yamlfile.read_model(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
+    memory_config = yamlfile.read_model(path, _MemoryConfig, max_bytes=yamlfile.CONFIG_BYTES)
 
     retrieval = memory_config.model_dump(
         include=set(RetrievalConfig.model_fields), exclude_none=True

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Values of a document after expanding its aliases. No file without aliases has as many.
-MOST_NODES = 1_000_000
-MOST_LEVELS = (
-    50  # of nested lists and mappings; the parsing time grows with the square of the depth
-)
+MAX_NODES = 1_000_000
+MAX_LEVELS = 50  # of nested lists and mappings; the parsing time grows with the square of the depth
 # A top-level key, and the indent of the mapping below it
 _NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
 # A quotation in a parser's message, with the blank before it
@@ -65,13 +63,13 @@ class _Scanner(RoundTripScanner):
         super().fetch_flow_collection_start(*args, **named)
 
     def _check_depth(self) -> None:
-        if len(self.indents) + len(self.flow_context) > MOST_LEVELS:
-            problem = f"nested more than {MOST_LEVELS} levels deep"
+        if len(self.indents) + len(self.flow_context) > MAX_LEVELS:
+            problem = f"nested more than {MAX_LEVELS} levels deep"
             raise MarkedYAMLError(problem=problem, problem_mark=self.reader.get_mark())
 
 
 class _Composer(Composer):
-    """Refuses lists and mappings as keys, and aliases that expand to more than `MOST_NODES` values."""
+    """Refuses lists and mappings as keys, and aliases that expand to more than `MAX_NODES` values."""
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
@@ -101,8 +99,8 @@ class _Composer(Composer):
         for value in values:
             size += self._sizes.get(id(value), 1)
         self._sizes[id(node)] = size
-        if size > MOST_NODES:
-            problem = f"aliases that expand to more than {MOST_NODES:,} values"
+        if size > MAX_NODES:
+            problem = f"aliases that expand to more than {MAX_NODES:,} values"
             raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 from pydantic import BaseModel, RootModel, StringConstraints, ValidationError
 
 from judgekit.config import files
-from judgekit.errors import MOST_ERRORS, ConfigError
+from judgekit.errors import MAX_ERRORS, ConfigError
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_model(
-    path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
+    path: Path, model: type[Model], *, version_key: str | None = None, max_bytes: int = MAX_BYTES
 ) -> Model:
-    """Read a YAML or JSON file of at most `most` bytes and validate it as a `model`. Cached by content.
+    """Read a YAML or JSON file of at most `max_bytes` and validate it as a `model`. Cached by content.
 
     If given, the file must have the key `version_key`, which identifies its kind. Raises `ConfigError` with
     the file, line, key, expected value and remedy of each problem.
     """
-    data: Model = _validate(_read_bytes(path, most), path, model, version_key)
+    data: Model = _validate(_read_bytes(path, max_bytes), path, model, version_key)
     return data
 
 
@@ -72,7 +72,7 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
         errors = []
         all_problems = problems(error.errors(include_url=False), data, model)
         # Include one problem more than the message shows, so that it can mention that there are more.
-        for problem in islice(all_problems, MOST_ERRORS + 1):
+        for problem in islice(all_problems, MAX_ERRORS + 1):
             line = line_of(data, problem.location)
             errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
         errors.sort(key=lambda error: error.line or 0)
@@ -113,18 +113,18 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return deepcopy(_parse(_read_bytes(path, MAX_BYTES), path))
 
 
-def _read_bytes(path: Path, most: int) -> bytes:
-    """Read a file of at most `most` bytes; raises `ConfigError` if it's larger, not regular or unreadable."""
+def _read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Read a file of at most `max_bytes`; raises `ConfigError` if it's larger, not regular or unreadable."""
     try:
         # Reading a device or a pipe could block forever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError("no regular file", path=path)
         with path.open("rb", buffering=0) as file:
-            raw = file.read(most + 1)  # the extra byte shows that the file is too large
+            raw = file.read(max_bytes + 1)  # the extra byte shows that the file is too large
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    if len(raw) > most:
-        raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
+    if len(raw) > max_bytes:
+        raise ConfigError(f"larger than {max_bytes} bytes: is this the right file?", path=path)
     return raw
 
 

@@ -36,7 +36,7 @@ from judgekit.providers import batches, registry, retrying, running
 from judgekit.providers.base import endpoint as endpoint_of
 from judgekit.providers.batches import Batch, BatchCalls
 from judgekit.providers.gateway import Router
-from judgekit.providers.style import MOST_CHANGES, WEAKER, CallStyle
+from judgekit.providers.style import MAX_CHANGES, WEAKER, CallStyle
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ Fallback: TypeAlias = Literal["live", "none"]
 AT_ONCE = 50_000  # rows being judged at a time: as many as a batch may have requests
 SECONDS = (5.0, 60.0)  # between polls of the batches, at first and at most
 SETTLED = 0.2  # seconds in which a waiting row may make further calls
-_MOST_FAILURES = (
-    60  # consecutive failures before the run ends; its batches carry on at the provider
-)
+_MAX_FAILURES = 60  # consecutive failures before the run ends; its batches carry on at the provider
 _STATUS_CHARS = 40
 _POLLS_FOR_FILES = 5  # polls of a batch that's complete but has no files yet
 _MAKING = 8  # requests built at a time: each takes a thread
@@ -195,7 +193,7 @@ class BatchGateway:
                 reply = await self._read_answer(custom_id, endpoint, request, style, answer)
             except GatewayError as failure:
                 weaker_style = style.adapt_to_failure(failure, endpoint, request)
-                if weaker_style is None or len(refused) == MOST_CHANGES:
+                if weaker_style is None or len(refused) == MAX_CHANGES:
                     raise
                 refused.append(style)
                 if weaker_style not in styles:
@@ -396,7 +394,7 @@ class BatchGateway:
         """Count a failure, and tell whether to try again: not after a lasting one, or too many in a row."""
         self._failures += 1
         is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING
-        return is_passing and self._failures <= _MOST_FAILURES
+        return is_passing and self._failures <= _MAX_FAILURES
 
     async def _wait_until_blocked(self) -> bool:
         """Wait until every open row is waiting for an answer. Returns False once all rows are done."""

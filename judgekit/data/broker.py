@@ -163,7 +163,7 @@ class Broker:
     def _give_turns(self, account: _Account, whom: PaceKey, report: PaceReport) -> Turns:
         """Adjust a provider's pace to a worker's report, and give the worker turns up to its fair share."""
         if whom not in self._paces:
-            self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
+            self._paces[whom] = Pace(whom.max_in_flight or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
         _adjust_pace(pace, report)
 

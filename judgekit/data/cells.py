@@ -37,11 +37,11 @@ def check_names(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
-    """Strip blank cells from the end of a row, but keep at least `least` cells."""
+def without_blank_end(cells: Sequence[str], min_cells: int) -> Sequence[str]:
+    """Strip blank cells from the end of a row, but keep at least `min_cells` cells."""
     count = len(cells)
     # Excel also writes cleared columns to the right of a table.
-    while count > least and not cells[count - 1].strip():
+    while count > min_cells and not cells[count - 1].strip():
         count -= 1
     return cells[:count]
 

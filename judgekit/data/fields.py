@@ -31,7 +31,7 @@ from judgekit.evaluation.labels import plain
 from judgekit.judging import documents
 from judgekit.judging.documents import (
     LETTERS,
-    MOST_TEXTS,
+    MAX_TEXTS,
     TASK_ROLES,
     ComparisonInput,
     Document,
@@ -536,10 +536,10 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
     value = fields.read(row, "texts")
     if isinstance(value, str):
         value = parse_json(value)
-    if not isinstance(value, list) or not documents.LEAST_TEXTS <= len(value) <= MOST_TEXTS:
+    if not isinstance(value, list) or not documents.MIN_TEXTS <= len(value) <= MAX_TEXTS:
         got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
         raise FieldError(
-            column, f"expected a list of {documents.LEAST_TEXTS} to {MOST_TEXTS} texts, got {got}"
+            column, f"expected a list of {documents.MIN_TEXTS} to {MAX_TEXTS} texts, got {got}"
         )
     texts = []
     for letter, item in zip(LETTERS, value, strict=False):
@@ -565,7 +565,7 @@ def winner(fields: Fields, row: DataRow) -> str:
     Any other label is returned as `NOT_UNDERSTOOD`, followed by its key.
     """
     letter_by_name = _map_names_to_letters(fields, row)
-    most_texts = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
+    most_texts = documents.MIN_TEXTS if "a" in fields.columns else MAX_TEXTS
     value = fields.read(row, "winner")
     key = labels.key_of(value)
     if labels.number_of(key) is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_MOST_NAME = 80  # characters
+_MAX_NAME_CHARS = 80  # characters
 
 
 class JudgedRow(dict[str, Any]):
@@ -27,7 +27,7 @@ class JudgedRow(dict[str, Any]):
         """Summarise the row in a line. `to_dict` has everything."""
         mean = "" if self.get("average") is None else f", mean {self['average']:g}"
         return escaped(
-            f"<row {short_line(str(self.get('id')), _MOST_NAME)}: {self.get('verdict')}{mean}>"
+            f"<row {short_line(str(self.get('id')), _MAX_NAME_CHARS)}: {self.get('verdict')}{mean}>"
         )
 
     def _repr_html_(self) -> str:

@@ -30,7 +30,7 @@ from judgekit.evaluation import labels
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.labels import LeftOut
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
-from judgekit.judging.documents import LEAST_TEXTS, LETTERS, TASK_ROLES
+from judgekit.judging.documents import LETTERS, MIN_TEXTS, TASK_ROLES
 from judgekit.rubric.schema import Given
 from judgekit.text import defuse_cell, restore_cell, short_line
 
@@ -47,8 +47,8 @@ _EXPECTED_VERDICTS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )
 _LOOKED_AT = 100  # rows of a file whose columns we look at, at least; of a stream, one is enough
-_MOST_CHARS = 400  # of each compared text of a row
-_MOST_SOURCES = 5  # of each row on a page
+_MAX_CHARS = 400  # of each compared text of a row
+_MAX_SOURCES = 5  # of each row on a page
 _SOURCE_CHARS = 1000
 _COMPARISON = "judgekit/comparison@"
 _SCORE = "score."  # the prefix of a score's column in a table
@@ -159,7 +159,7 @@ class ResultFile:
         self._names: tuple[str, ...] = ()  # the columns of the latest row
         self._fields: Fields | None = None
         self._words: Mapping[str, str] = {}  # meanings of verdicts, by `labels.key_of`
-        self.texts = LEAST_TEXTS  # the most texts that a row compares, as far as we know
+        self.texts = MIN_TEXTS  # the most texts that a row compares, as far as we know
         surveyed = self._survey(rows)
         self.task: TaskName = "judge"
         self._read_verdicts(surveyed.verdict_counts, surveyed.task)
@@ -288,7 +288,7 @@ class ResultFile:
                 document = fields.document(row_fields, data_row, row.row_id, _EVERYTHING)
                 return document.files[0].text
             files = fields.comparison(row_fields, data_row).files
-            chars_per_text = _MOST_CHARS // len(files)
+            chars_per_text = _MAX_CHARS // len(files)
             return " ".join(
                 f"{file.path}: {short_line(file.text, chars_per_text)}" for file in files
             )
@@ -375,7 +375,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
         # Read these separately, so that malformed sources don't hide the rest.
         with suppress(InputError):
             sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
-            for file in sources[:_MOST_SOURCES]:
+            for file in sources[:_MAX_SOURCES]:
                 texts[f"source: {file.path}"] = _shorten_source(file.text)
     return texts
 
@@ -421,7 +421,7 @@ def read_labels(
     rows: Rows,
     task: TaskName = "judge",
     columns: NamedColumns = USUAL_COLUMNS,
-    texts: int = LEAST_TEXTS,
+    texts: int = MIN_TEXTS,
 ) -> LabelSheet:
     """Read a file's labels. `texts` is the number of texts compared per row.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit import outputs
 from judgekit.data import seals
 from judgekit.errors import InputError
-from judgekit.providers.batches import MOST_BYTES, MOST_REQUESTS, BatchAnswer
+from judgekit.providers.batches import MAX_BYTES, MAX_REQUESTS, BatchAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -175,8 +175,8 @@ class Manifest:
         for custom_id, target, size in self.unsent(last):
             custom_ids, batch_size = open_batches.get(target, ([], 0))
             line_size = size + _LINE_OVERHEAD
-            has_max_requests = len(custom_ids) >= max_requests.get(target, MOST_REQUESTS)
-            is_full = has_max_requests or batch_size + line_size > MOST_BYTES
+            has_max_requests = len(custom_ids) >= max_requests.get(target, MAX_REQUESTS)
+            is_full = has_max_requests or batch_size + line_size > MAX_BYTES
             if not custom_ids or is_full:
                 custom_ids = []
                 batch_size = 0

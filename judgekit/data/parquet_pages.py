@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from pyarrow import parquet
 
-MOST_BYTES = 256_000_000  # unpacked at once, plus
+MAX_BYTES = 256_000_000  # unpacked at once, plus
 BYTES_FOR_ONE = 4  # for each byte of the file
-MOST_VALUES = 10_000_000  # in the lists of one column of a row group, plus
+MAX_VALUES = 10_000_000  # in the lists of one column of a row group, plus
 VALUES_FOR_ONE = 8  # for each byte of that column
 BATCH_BYTES = 64_000_000  # of rows read at once
 _HEADER = 8_192  # bytes read at first, as most headers are far shorter
@@ -45,7 +45,7 @@ class Pages:
 def measure_pages(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
     """Measure a Parquet file of `size` bytes. Raises `PagesError` if its pages take too much memory."""
     pages = Pages()
-    max_bytes = MOST_BYTES + BYTES_FOR_ONE * size
+    max_bytes = MAX_BYTES + BYTES_FOR_ONE * size
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         group_bytes = _measure_group(opened, group, file.schema, pages)
@@ -91,11 +91,11 @@ def _check_values(
     chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int
 ) -> None:
     """Raise `PagesError` if a list column has far more values than its packed size makes plausible."""
-    max_values = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
+    max_values = MAX_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         value_bytes = max(1, column.length)
-    if values > max_values or values * value_bytes > MOST_BYTES + max_values:
+    if values > max_values or values * value_bytes > MAX_BYTES + max_values:
         problem = f"its column {chunk.path_in_schema} has {values:,} values in lists"
         raise PagesError(f"{problem}, more than so few bytes may say; write smaller row groups")
 

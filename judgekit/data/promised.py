@@ -248,8 +248,8 @@ class PromisedRun:
             return
 
         settled = agreement.NOTHING_FINAL
-        if len(self._rows) < agreement.LEAST_ROWS:
-            count = f"{len(self._rows)} rows, fewer than {agreement.LEAST_ROWS}"
+        if len(self._rows) < agreement.MIN_ROWS:
+            count = f"{len(self._rows)} rows, fewer than {agreement.MIN_ROWS}"
             self._note(f"--agree: {count}, so {STRONG} is asked about all")
         elif await self._try_first_tier():
             settled = await self._ask_both()

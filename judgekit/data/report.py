@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from judgekit.data.page_rows import PageRows
 
-LEAST_LABELS = 30  # with fewer, the bounds don't keep the confidence they claim
+MIN_LABELS = 30  # with fewer, the bounds don't keep the confidence they claim
 _REASONS = 5  # most judges listed, and most errors
-MOST_SHOWN = 100  # rows in a list, and values of a column
+MAX_SHOWN = 100  # rows in a list, and values of a column
 _SHOWN_CHARS = 400
 NO_VALUE = ""  # the group of rows whose cell in the column is empty
 _SHOWN_IDS = 3  # ids shown from each of two files that have none in common
@@ -252,15 +252,15 @@ class _Tally:
     def needs(self, best: str) -> str | None:
         """Describe how many more labels a corrected rate needs. Returns None if there are enough.
 
-        It needs `LEAST_LABELS` labels, some that are `best` and some that aren't.
+        It needs `MIN_LABELS` labels, some that are `best` and some that aren't.
         """
         label_count = len(self.pairs)
         decided = self.words.total() - _count_undecided(self.words)
-        if decided < LEAST_LABELS:
+        if decided < MIN_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
 
         best_label_count = sum(label == best for label, _ in self.pairs)
-        missing_count = LEAST_LABELS - label_count
+        missing_count = MIN_LABELS - label_count
         reason = f"{counted(label_count, 'label is', 'labels are')} too few"
         is_one_sided = best_label_count in (0, label_count)  # or there are no labels
         if label_count and is_one_sided:
@@ -443,14 +443,14 @@ def summarise(
 
 
 def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
-    """Return the `MOST_SHOWN` largest groups with their values, largest first."""
+    """Return the `MAX_SHOWN` largest groups with their values, largest first."""
 
     def count_rows(group: tuple[str, _Tally]) -> int:
         _, tally = group
         return tally.words.total()
 
     by_size = sorted(groups.items(), key=count_rows, reverse=True)
-    return by_size[:MOST_SHOWN]
+    return by_size[:MAX_SHOWN]
 
 
 class _Lists:
@@ -504,15 +504,15 @@ class _Lists:
 
         # Keep a shortened row to save memory.
         self._worst.append((rank, self._shorten(row)))
-        if len(self._worst) > 2 * MOST_SHOWN:  # don't sort after every row
-            self._worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
+        if len(self._worst) > 2 * MAX_SHOWN:  # don't sort after every row
+            self._worst = heapq.nsmallest(MAX_SHOWN, self._worst, key=itemgetter(0))
             self._least_bad, _ = self._worst[-1]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
-        """Add a row to `wrong` if its verdict disagrees with its label, up to `MOST_SHOWN` rows."""
+        """Add a row to `wrong` if its verdict disagrees with its label, up to `MAX_SHOWN` rows."""
         if row.verdict in UNDECIDED or agrees(label, row.verdict, binary=self.is_binary):
             return
-        if len(self.wrong) < MOST_SHOWN:
+        if len(self.wrong) < MAX_SHOWN:
             self.wrong.append(self._shorten(row, label=label))
 
     def _compare_with_second(self, row: ResultRow, second_word: str) -> None:
@@ -521,12 +521,12 @@ class _Lists:
         if row.verdict in UNDECIDED or second_word in UNDECIDED:
             return
         self._both_words.append((row.verdict, second_word))
-        if row.verdict != second_word and len(self._differing) < MOST_SHOWN:
+        if row.verdict != second_word and len(self._differing) < MAX_SHOWN:
             self._differing.append(self._shorten(row, second=second_word))
 
     def worst(self) -> list[Shown]:
-        """Return the worst rows that aren't accepted, up to `MOST_SHOWN`, worst first."""
-        worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
+        """Return the worst rows that aren't accepted, up to `MAX_SHOWN`, worst first."""
+        worst = heapq.nsmallest(MAX_SHOWN, self._worst, key=itemgetter(0))
         return [shown for _, shown in worst]
 
     def _shorten(

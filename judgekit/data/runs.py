@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Record: TypeAlias = Mapping[str, Any]
     Expected: TypeAlias = Callable[[DataRow], str | None]
 
-_MOST_LABELS = 10_000
+_MAX_LABELS = 10_000
 _OTHER_LABEL = "…"
 HOPELESS = 20  # if the first rows sent are all refused, the others would be, too
 _REFUSALS = {
@@ -299,6 +299,6 @@ class DatasetRun(Tally):
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:
-            if len(self.labels) > _MOST_LABELS:  # the column hardly contains labels
+            if len(self.labels) > _MAX_LABELS:  # the column hardly contains labels
                 label = _OTHER_LABEL
             self.labels[label, word] += 1

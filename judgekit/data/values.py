@@ -17,7 +17,7 @@ from uuid import UUID
 from judgekit.text import encodable, short_line
 
 DEEPEST = 100  # levels of nested lists and objects; Python itself stops somewhere below 1,000
-_MOST_BITS = 10_000  # of a whole number: Python writes at most 4,300 digits
+_MAX_BITS = 10_000  # of a whole number: Python writes at most 4,300 digits
 
 
 class NoJsonValueError(Exception):
@@ -84,7 +84,7 @@ def _convert_simple(value: object) -> str | int | float | None:
             raise NoJsonValueError("expected text, got half of a surrogate pair")
         return str(value)
     if isinstance(value, int):
-        if value.bit_length() > _MOST_BITS:
+        if value.bit_length() > _MAX_BITS:
             raise NoJsonValueError("expected a shorter number, got one of thousands of digits")
         return int(value)
     if isinstance(value, float):

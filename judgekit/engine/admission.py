@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from judgekit.engine.process import Log
 
-MOST_REQUESTS = 512  # at work or waiting
-MOST_BYTES = 64_000_000  # of all bodies at once
-MOST_BODY = 16_000_000
+MAX_REQUESTS = 512  # at work or waiting
+MAX_BYTES = 64_000_000  # of all bodies at once
+MAX_BODY = 16_000_000
 HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
 ALWAYS = ("/v1/health", "/v1/stop")  # answered no matter how many requests wait
 _DAMAGED_RETRY_AFTER_S = 30  # by then the token file may have been repaired
@@ -54,7 +54,7 @@ class AdmissionMiddleware:
         log: Log,
         find_holder: Callable[[str], str | Awaitable[str | None] | None] = lambda _: "",
         *,
-        most: int = MOST_REQUESTS,
+        max_requests: int = MAX_REQUESTS,
         always: Collection[str] = ALWAYS,
         free: Collection[str] = (),
         hint: str = "this engine requires its token",
@@ -63,7 +63,7 @@ class AdmissionMiddleware:
         self._log = log
         self._find_holder = find_holder
         self._hint = hint
-        self._most = most
+        self._max_requests = max_requests
         self._always = always
         self._free = free
         self.request_count = 0  # since the start
@@ -136,8 +136,8 @@ class AdmissionMiddleware:
         """
         if size < 0:  # the size is unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
-        if size > MOST_BODY:
-            size_limit = f"{MOST_BODY // 1_000_000} MB"
+        if size > MAX_BODY:
+            size_limit = f"{MAX_BODY // 1_000_000} MB"
             raise _RefusedError(413, "size", f"larger than {size_limit}; judge a part of it")
         if not is_counted:
             return
@@ -151,9 +151,9 @@ class AdmissionMiddleware:
         """Describe what fills the server, such as "512 requests". Returns None if the request fits."""
         requests = self.active_requests.total()
         total_bytes = self._bytes.total()
-        if requests >= self._most:
+        if requests >= self._max_requests:
             return f"{requests} requests"
-        if total_bytes + size > MOST_BYTES:
+        if total_bytes + size > MAX_BYTES:
             return f"{total_bytes // 1_000_000} MB of requests"
         if not holder:  # a local engine has a single client, which can use everything
             return None
@@ -161,11 +161,11 @@ class AdmissionMiddleware:
         # So that others can get in, nobody can use more than what would remain free. The first request of
         # each holder is always admitted.
         own_requests = self.active_requests[holder]
-        free_requests = self._most - (requests + 1)
+        free_requests = self._max_requests - (requests + 1)
         if own_requests and own_requests + 1 > free_requests:
             return f"{own_requests} of your requests"
         own_bytes = self._bytes[holder]
-        free_bytes = MOST_BYTES - (total_bytes + size)
+        free_bytes = MAX_BYTES - (total_bytes + size)
         if own_bytes and own_bytes + size > free_bytes:
             return f"{own_bytes // 1_000_000} MB of your requests"
         return None

@@ -90,7 +90,7 @@ class DocumentBody(Strict):
 
 class ComparisonBody(Strict):
     prompt: Words
-    files: list[FileBody] = Field(min_length=documents.LEAST_TEXTS, max_length=documents.MOST_TEXTS)
+    files: list[FileBody] = Field(min_length=documents.MIN_TEXTS, max_length=documents.MAX_TEXTS)
     authors: list[Annotated[str, StringConstraints(max_length=64)] | None] = []
 
     def comparison(self) -> documents.ComparisonInput:

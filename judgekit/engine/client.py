@@ -33,7 +33,7 @@ TAKEN = 3  # exit code of an engine that finds another one in its place
 _POLL = 0.005
 _TAKEN_POLL = 0.1
 _CHUNK_SIZE = 65536
-_MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
+_MAX_ANSWER_BYTES = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
 _BUSY = 503
 _HEALTH = "/v1/health"
 _NO_HTTP = "lost the engine: its response is not HTTP"
@@ -340,7 +340,7 @@ class Connection:
         """
         received = len(chunk)
         while True:
-            if received > _MOST_ANSWER:
+            if received > _MAX_ANSWER_BYTES:
                 raise EngineLost("lost the engine: its response is too long")
             if chunk:
                 yield chunk

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from judgekit.engine.admission import AdmissionMiddleware
 
-MOST_RSS = (
+MAX_RSS = (
     800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 )
 DRAIN_SECONDS = 300  # for running requests when it's told to go
@@ -137,7 +137,7 @@ class Engine(uvicorn.Server):
         memory = rss_bytes()
         if now - self._last_request_at > self._idle_limit_s:
             self._leave("idle")
-        elif memory > MOST_RSS:
+        elif memory > MAX_RSS:
             self._leave(f"grown to {memory // 1_000_000} MB")
         elif self._engine_lock.is_taken_away():
             self._leave("its socket is gone")

@@ -51,7 +51,7 @@ BODY_SECONDS = 60.0  # for the rest of it
 WRITE_SECONDS = 30.0
 
 
-MOST_CONNECTIONS = 800  # beyond that, the connection that's been idle longest makes room
+MAX_CONNECTIONS = 800  # beyond that, the connection that's been idle longest makes room
 
 
 DRAIN_SECONDS = 60  # for running requests when it's told to stop
@@ -78,7 +78,7 @@ class PatientProtocol(H11Protocol):
         """Watch a new connection. If there are too many, close the connection that's been idle longest."""
         super().connection_made(transport)
         self._check_progress()  # from now on, this calls itself regularly
-        if len(self.connections) <= MOST_CONNECTIONS:
+        if len(self.connections) <= MAX_CONNECTIONS:
             return
 
         # Only count connections that aren't about to close.
@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
             if not connection.transport.is_closing():
                 open_connections.append(connection)
         idle_connections = [connection for connection in open_connections if connection.is_idle()]
-        if idle_connections and len(open_connections) > MOST_CONNECTIONS:
+        if idle_connections and len(open_connections) > MAX_CONNECTIONS:
             longest_idle = min(idle_connections, key=lambda connection: connection.since)
             longest_idle.transport.abort()
 

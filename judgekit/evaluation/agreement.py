@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     StrongVerdicts: TypeAlias = Mapping[int, VerdictWord]
 
 LEVEL = 0.05  # of breaking a promise: 1 in 20
-LEAST_ROWS = 50
+MIN_ROWS = 50
 """With fewer, the strong judge is asked about all."""
 _RATES = [percent / 100 for percent in range(2, 96)]
 # The fraction of rows that a judge decides grows roughly with the square root of the disagreements
@@ -139,7 +139,7 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
 
     `opinions` are the first tier's opinions that can become final. There are `rows` rows in total.
     """
-    if rows < LEAST_ROWS or not opinions:
+    if rows < MIN_ROWS or not opinions:
         return Plan(promise, rows, groups=())
 
     budget = promise.budget(rows)  # of disagreements
@@ -394,13 +394,13 @@ def simulate_decided_fraction(
 ) -> float | None:
     """Estimate the fraction of `rows` that the first tier would decide, by simulating runs with the samples.
 
-    Returns None if the strong tier judged fewer than `LEAST_ROWS` of the samples.
+    Returns None if the strong tier judged fewer than `MIN_ROWS` of the samples.
     """
     judged_by_strong = []
     for sample in samples:
         if sample.outcome(strong) is not None:
             judged_by_strong.append(sample)
-    if len(judged_by_strong) < LEAST_ROWS:
+    if len(judged_by_strong) < MIN_ROWS:
         return None
 
     rng = random.Random(_SEED)  # noqa: S311 - an estimate

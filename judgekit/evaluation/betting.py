@@ -32,15 +32,15 @@ _STAKES = [
 
 
 class Bets:
-    """Bets against the claim that `count` numbers add up to at most `most`."""
+    """Bets against the claim that `count` numbers add up to at most `claimed_total`."""
 
-    def __init__(self, count: int, most: int, level: float = LEVEL) -> None:
-        """Start to bet against the claim that `count` numbers add up to at most `most`."""
+    def __init__(self, count: int, claimed_total: int, level: float = LEVEL) -> None:
+        """Start to bet against the claim that `count` numbers add up to at most `claimed_total`."""
         self._numbers_left = count
-        self._most_total_left = most
+        self._total_left = claimed_total
         self._refuting_fortune = 1 / level
         self._fortunes = [1 / _BETTORS] * _BETTORS  # each bettor uses another stake
-        self.is_refuted = most < 0  # numbers are never negative
+        self.is_refuted = claimed_total < 0  # numbers are never negative
 
     @property
     def fortune(self) -> float:
@@ -51,21 +51,21 @@ class Bets:
         """Bet that the next number is higher than claimed, then take the number and update `is_refuted`."""
         if self.is_refuted:
             return
-        if number > self._most_total_left:  # certain proof
+        if number > self._total_left:  # certain proof
             self.is_refuted = True
             return
 
-        if self._most_total_left:
+        if self._total_left:
             # A stake is multiplied by the number's ratio to the highest mean that the claim allows. If the
             # claim is true, such bets gain nothing on average, so a large fortune refutes it.
-            gain = number * self._numbers_left / self._most_total_left
+            gain = number * self._numbers_left / self._total_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)
                 for fortune, stake in zip(self._fortunes, _STAKES, strict=True)
             ]
             self.is_refuted = self.fortune >= self._refuting_fortune
         self._numbers_left -= 1
-        self._most_total_left -= number
+        self._total_left -= number
 
 
 def bound_total(
@@ -87,9 +87,9 @@ def bound_total(
     return low
 
 
-def _is_refuted(known_numbers: Sequence[int], count: int, most_total: int, level: float) -> bool:
-    """Whether bets on the known numbers refute the claim that all numbers add up to at most `most_total`."""
-    bets = Bets(count, most_total, level)
+def _is_refuted(known_numbers: Sequence[int], count: int, claimed_total: int, level: float) -> bool:
+    """Whether bets on the known numbers refute the claim that all add up to at most `claimed_total`."""
+    bets = Bets(count, claimed_total, level)
     for number in known_numbers:
         bets.add(number)
         if bets.is_refuted:

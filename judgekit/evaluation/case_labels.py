@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.config import TIE
 from judgekit.evaluation import labels
 from judgekit.evaluation.tasks import choose_task
-from judgekit.judging.documents import LEAST_TEXTS, LETTERS
+from judgekit.judging.documents import LETTERS, MIN_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class _Meanings(NamedTuple):
         """Find the meanings of all cases' labels. Raises `UsageError` if they're ambiguous."""
         outcome_counts = Counter[str]()
         winner_counts = Counter[str]()
-        text_count = LEAST_TEXTS
+        text_count = MIN_TEXTS
         for case in cases:
             label = case.right(mode)
             if isinstance(label, list):
@@ -91,7 +91,7 @@ class _Meanings(NamedTuple):
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":
             letter = self.winners.get(key)
-            text_count = len(case.subjects) or LEAST_TEXTS  # a pair has no `subjects`
+            text_count = len(case.subjects) or MIN_TEXTS  # a pair has no `subjects`
             names_text_or_tie = letter in (TIE, *LETTERS[:text_count])
             return letter if names_text_or_tie else None
         if self.are_scores:

@@ -32,8 +32,8 @@ _DIGITS = 3
 class Totals(NamedTuple):
     """The lowest possible total, with all rows that lack a verdict against it, and the highest."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
 
 class Condition(NamedTuple):
@@ -75,13 +75,13 @@ class Condition(NamedTuple):
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
         """Add up the values of all rows, given the number of rows with each verdict."""
-        least_total = 0
-        most_total = 0
+        min_total = 0
+        max_total = 0
         for word, count in counts.items():
             row = self.count_row(word)
-            least_total += count * row.least
-            most_total += count * row.most
-        return Totals(least_total, most_total)
+            min_total += count * row.minimum
+            max_total += count * row.maximum
+        return Totals(min_total, max_total)
 
     def enough(self, rows: int) -> int:
         """Compute the lowest total that reaches the limit. For `>` and `<=`, it must exceed the limit."""
@@ -100,9 +100,9 @@ class Condition(NamedTuple):
     def holds(self, totals: Totals, rows: int) -> bool | None:
         """Whether the condition holds for rows with these totals. None means that it's still open."""
         enough = self.enough(rows)
-        if totals.least >= enough:
+        if totals.minimum >= enough:
             return self.wants_enough
-        if totals.most < enough:
+        if totals.maximum < enough:
             return not self.wants_enough
         return None
 
@@ -112,13 +112,13 @@ class Condition(NamedTuple):
         digits = max(_DIGITS, len(decimals) + 1)
         # When comparing two texts, each row's value is offset by 1 to keep it non-negative; undo that here.
         offset = rows if self.other else 0
-        if totals.least == totals.most:
-            return f"{(totals.least - offset) / rows:.{digits}f}"
+        if totals.minimum == totals.maximum:
+            return f"{(totals.minimum - offset) / rows:.{digits}f}"
 
         # Round outward, so that the range doesn't exclude a possible value.
         scale = 10**digits
-        low = math.floor(Fraction(totals.least - offset, rows) * scale) / scale
-        high = math.ceil(Fraction(totals.most - offset, rows) * scale) / scale
+        low = math.floor(Fraction(totals.minimum - offset, rows) * scale) / scale
+        high = math.ceil(Fraction(totals.maximum - offset, rows) * scale) / scale
         return f"{low:.{digits}f} to {high:.{digits}f}"
 
 

@@ -19,7 +19,7 @@ from judgekit import environment
 from judgekit.config import TIE
 from judgekit.errors import UsageError
 from judgekit.evaluation.stats import UNDECIDED
-from judgekit.judging.documents import LEAST_TEXTS, LETTERS
+from judgekit.judging.documents import LETTERS, MIN_TEXTS
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def _read_outcome_word(key: str) -> str | None:
     return _OUTCOME_SIGNS.get(key) or _OUTCOME_WORDS.get(plain(key[:_NAME_CHARS]))
 
 
-def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str, str]:
-    """Map labels that name the best text to that text's letter or "tie". There are at least `most` texts.
+def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict[str, str]:
+    """Map labels that name the best of at least `text_count` texts to that text's letter or "tie".
 
     Raises `UsageError` if the labels are ambiguous.
     """
@@ -176,15 +176,15 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
         if letter:
             letter_by_word[key] = letter
             if letter != TIE:
-                most = max(
-                    most, LETTERS.index(letter) + 1
+                text_count = max(
+                    text_count, LETTERS.index(letter) + 1
                 )  # a label such as D shows that there are 4 texts
 
     # Words have a fixed meaning, but numbers can be read in different ways.
     numbers = {key: float(key) for key in numeric_keys}
     readings = []
     for read_numbers in _NUMBER_READINGS:
-        readings.append(letter_by_word | read_numbers(numbers, most))
+        readings.append(letter_by_word | read_numbers(numbers, text_count))
     return _choose_reading(readings, counts, "the letter of the text, or tie")
 
 
@@ -201,23 +201,23 @@ def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, 
     return letters
 
 
-def _read_as_counted_from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+def _read_as_counted_from_one(numbers: Mapping[str, float], text_count: int) -> dict[str, str]:
     """Read numbers as text numbers counted from 1, and 0 as a tie."""
     letters = {}
     for key, number in numbers.items():
-        letter = _find_letter_of_number(number, most)
+        letter = _find_letter_of_number(number, text_count)
         if letter:
             letters[key] = letter
     return letters
 
 
-def _read_as_counted_from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+def _read_as_counted_from_zero(numbers: Mapping[str, float], text_count: int) -> dict[str, str]:
     """Read numbers as positions counted from 0. Returns {} unless both 0 and 1 occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letters = {}
     for key, number in numbers.items():
-        letter = _find_letter_of_number(number + 1, most) if number >= 0 else None
+        letter = _find_letter_of_number(number + 1, text_count) if number >= 0 else None
         if letter:
             letters[key] = letter
     return letters
@@ -325,18 +325,18 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 
 
 def winner_of(
-    value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
+    value: object, text_count: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
     """Find the winner that a label names: a text's letter, "tie", or None if the label isn't understood.
 
-    There are up to `most` texts. A label can be a name, a number from 1 (or 0 for a tie), or an order such as
-    `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as those of columns or authors.
+    There are up to `text_count` texts. A label can be a name, a number from 1 (or 0 for a tie), or an order
+    such as `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as those of columns or authors.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     number = number_of(value)
     if number is not None:
-        return _find_letter_of_number(number, most)
+        return _find_letter_of_number(number, text_count)
 
     text = str(value)[:_ORDER_CHARS].strip()
     letter_by_name = {**_WINNER_WORDS, **(named or {})}
@@ -346,28 +346,28 @@ def winner_of(
 
     names_and_signs = _ORDER.split(text)  # such as ["A", ">", "B"]
     if len(names_and_signs) == 1:
-        return _find_letter_of_side(text, most)
+        return _find_letter_of_side(text, text_count)
 
     letters = []
     for text_name in names_and_signs[::2]:
         letter = letter_by_name.get(plain(text_name[:_NAME_CHARS]))
-        letter = letter or _find_letter_of_side(text_name, most)
+        letter = letter or _find_letter_of_side(text_name, text_count)
         if letter is None or letter == TIE or letter in letters:
             return None
         letters.append(letter)
     return _find_first_in_order(letters, signs=names_and_signs[1::2])
 
 
-def _find_letter_of_number(number: float, most: int) -> str | None:
-    """Return the letter for a number from 1 to `most`, "tie" for 0, or None for any other number."""
+def _find_letter_of_number(number: float, text_count: int) -> str | None:
+    """Return the letter for a number from 1 to `text_count`, "tie" for 0, or None for any other number."""
     if number == 0:
         return TIE
-    if not number.is_integer() or not 0 < number <= most:
+    if not number.is_integer() or not 0 < number <= text_count:
         return None
     return LETTERS[int(number) - 1]
 
 
-def _find_letter_of_side(text: str, most: int) -> str | None:
+def _find_letter_of_side(text: str, text_count: int) -> str | None:
     """Return the letter for a label such as "B", "model 2" or "B is better".
 
     Returns None if it isn't valid.
@@ -380,7 +380,7 @@ def _find_letter_of_side(text: str, most: int) -> str | None:
         index = int(side) - 1
     else:
         index = LETTERS.index(side.upper())
-    return LETTERS[index] if 0 <= index < most else None
+    return LETTERS[index] if 0 <= index < text_count else None
 
 
 def _find_first_in_order(letters: list[str], signs: list[str]) -> str | None:
@@ -503,7 +503,7 @@ def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str
     letters = sorted(verdicts & set(LETTERS))
     if not letters and TIE not in verdicts:
         return read_outcomes(counts)
-    text_count = LEAST_TEXTS
+    text_count = MIN_TEXTS
     if letters:
-        text_count = max(LETTERS.index(letters[-1]) + 1, LEAST_TEXTS)
+        text_count = max(LETTERS.index(letters[-1]) + 1, MIN_TEXTS)
     return read_winners(counts, text_count)

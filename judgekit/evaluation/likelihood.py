@@ -16,7 +16,7 @@ from judgekit.judging.calibration import Likelihood
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-LEAST = 20  # labels for a curve
+MIN_LABELS = 20  # labels for a curve
 _MIN_PER_SIDE = 2  # labels that accept, and that don't
 _FOLDS = 5
 _MAX_ROUNDS = 100
@@ -58,7 +58,7 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
     """
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
-    if len(labelled) < LEAST or min(accepted, rejected) < _MIN_PER_SIDE:
+    if len(labelled) < MIN_LABELS or min(accepted, rejected) < _MIN_PER_SIDE:
         return None
     ordered = sorted(labelled)
     if _measure_loss(_fit_logistic, ordered) <= _measure_loss(_fit_steps, ordered):

@@ -26,14 +26,14 @@ _DATA_PLACE = '<script type="application/json" id="rows-as-data"></script>'
 
 
 class Figure(NamedTuple):
-    """A figure with its interval on a scale from `least` to 1."""
+    """A figure with its interval on a scale from `minimum` to 1."""
 
     name: str
     value: float
     interval: Interval | None = None
     note: str = ""
-    least: float = 0.0
-    most: float = 1.0
+    minimum: float = 0.0
+    maximum: float = 1.0
 
     @property
     def text(self) -> str:
@@ -41,7 +41,7 @@ class Figure(NamedTuple):
 
     def place(self, value: float) -> float:
         """Convert a value to a position in percent of the scale."""
-        fraction = (value - self.least) / (self.most - self.least)
+        fraction = (value - self.minimum) / (self.maximum - self.minimum)
         return 100 * min(1.0, max(0.0, fraction))
 
     @property
@@ -58,7 +58,7 @@ class Difference(Figure):
         """Build a difference, drawn on an axis that is symmetric around 0 and contains the interval."""
         farthest = min(max(abs(interval.low), abs(interval.high)), 1.0)
         reach = next(step for step in _REACHES if step >= farthest)
-        return cls(name, interval.value, interval, note, least=-reach, most=reach)
+        return cls(name, interval.value, interval, note, minimum=-reach, maximum=reach)
 
     @property
     def text(self) -> str:
@@ -69,7 +69,7 @@ class Difference(Figure):
 
     @property
     def ends(self) -> Sequence[str]:
-        return (f"{100 * self.least:+g}", "0", f"{100 * self.most:+g} points")
+        return (f"{100 * self.minimum:+g}", "0", f"{100 * self.maximum:+g} points")
 
 
 def points(share: float) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.evaluation.row_views import RowView, ShownRows
     from judgekit.ledger.kpi import Evidence, Kpi, Limit
 
-MOST_WORDS = 30  # nobody reads a table of a thousand columns
+MAX_WORDS = 30  # nobody reads a table of a thousand columns
 CHANGES_WITH_ORDER = "verdict changes with another order"
 CHANGES_WHEN_ASKED_AGAIN = "verdict changes when asked again"
 LIFT = "effect of injected text"
@@ -61,7 +61,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
 
     for judge in judges:
-        if len(judge.classes) > MOST_WORDS:
+        if len(judge.classes) > MAX_WORDS:
             note = f"{len(judge.classes)} different words are too many for a table."
             sections.append(Section(judge.title, [note]))
         elif judge.confusion:
@@ -243,13 +243,13 @@ def _build_figures(
     judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
 ) -> list[Figure]:
     """Build a figure for each judge that has an interval, on a common scale."""
-    least = 0.0
+    minimum = 0.0
     if any(interval and interval.low < 0 for interval in intervals):
-        least = -1.0
+        minimum = -1.0
     figures = []
     for judge, interval in zip(judges, intervals, strict=True):
         if interval:
-            figures.append(Figure(judge.title, interval.value, interval, least=least))
+            figures.append(Figure(judge.title, interval.value, interval, minimum=minimum))
     return figures
 
 

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 RowView: TypeAlias = "dict[str, Any]"
 
-MOST_CHARS = 20_000  # of a text on a page
+MAX_CHARS = 20_000  # of a text on a page
 STATIC_ROWS = 200  # written into the page for readers without scripts
-MOST_BYTES = 24_000_000  # of all rows
-MOST_PAGE = 24_500_000  # bytes of all rows, plus those included twice
-_MOST_QUOTES = 20
-_MOST_QUOTE = 1000  # characters in a quote
-_LEAST_QUOTE = 4  # characters a quote needs to be searched for
+MAX_BYTES = 24_000_000  # of all rows
+MAX_PAGE = 24_500_000  # bytes of all rows, plus those included twice
+_MAX_QUOTES = 20
+_MAX_QUOTE_CHARS = 1000  # characters in a quote
+_MIN_QUOTE_CHARS = 4  # characters a quote needs to be searched for
 _ELLIPSIS = re.compile(r"\u2026|\.\.\.|\[\u2026\]|\[\.\.\.\]")
 _DIGITS = 6  # of an amount in USD
 
 
 def shown_text(text: str) -> str:
     """Remove invisible characters from a text, and truncate it if it's too long for a page."""
-    text = visible(encodable(text[: MOST_CHARS + 1]))
-    if len(text) > MOST_CHARS:
-        return text[:MOST_CHARS] + " … (cut here)"
+    text = visible(encodable(text[: MAX_CHARS + 1]))
+    if len(text) > MAX_CHARS:
+        return text[:MAX_CHARS] + " … (cut here)"
     return text
 
 
@@ -60,10 +60,10 @@ def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
     If a quote contains an ellipsis, the parts before and after it are searched for separately.
     """
     spans: list[tuple[int, int]] = []
-    for quote in list(quotes)[:_MOST_QUOTES]:
-        for quote_part in _ELLIPSIS.split(quote[:_MOST_QUOTE]):
+    for quote in list(quotes)[:_MAX_QUOTES]:
+        for quote_part in _ELLIPSIS.split(quote[:_MAX_QUOTE_CHARS]):
             words = quote_part.strip(" \n\t\"'\u201c\u201d").split()
-            if len(" ".join(words)) < _LEAST_QUOTE:
+            if len(" ".join(words)) < _MIN_QUOTE_CHARS:
                 continue
             pattern = r"\s+".join(map(re.escape, words))
             match = re.search(pattern, text, re.IGNORECASE)
@@ -123,7 +123,7 @@ class RowList:
         )
         self._ranked.append(((*rank, self.total), row_json))
         self._bytes += len(row_json.encode())
-        if self._bytes > 2 * MOST_BYTES:
+        if self._bytes > 2 * MAX_BYTES:
             self._drop_excess()
 
     def _drop_excess(self) -> None:
@@ -132,7 +132,7 @@ class RowList:
         size = 0
         for index, (_, row_json) in enumerate(self._ranked):
             size += len(row_json.encode()) + 1  # with the comma
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 del self._ranked[index:]
                 self._last_kept = self._ranked[-1][0] if self._ranked else ()
                 break
@@ -153,7 +153,7 @@ class RowList:
 
     def _choose_static_rows(self, lines: Sequence[str]) -> Sequence[str]:
         """Choose the first rows, which the page also contains as HTML, for readers without scripts."""
-        room = MOST_PAGE - self._bytes  # in bytes
+        room = MAX_PAGE - self._bytes  # in bytes
         for index, row_json in enumerate(lines[:STATIC_ROWS]):
             room -= 2 * len(row_json.encode())  # the markup takes about as much as the row
             if room < 0:

@@ -165,7 +165,7 @@ def adjusted_mean(values: Sequence[float], extra: Sequence[float]) -> Interval:
     """
     extended = [*values, *extra]
     noise = pvariance(extended) / len(extended)
-    return _limit_interval(fmean(values), middle=fmean(extended), noise=noise, least=min(extra))
+    return _limit_interval(fmean(values), middle=fmean(extended), noise=noise, minimum=min(extra))
 
 
 def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
@@ -201,14 +201,14 @@ def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[flo
     # For the interval, add each pair of 0 and 1 once, similar to Agresti and Coull. Otherwise an interval
     # from 30 labels contains the truth in only 84 to 94 % of cases, instead of 95 %.
     middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
-    return _limit_interval(value, middle, noise, least=0.0)
+    return _limit_interval(value, middle, noise, minimum=0.0)
 
 
-def _limit_interval(value: float, middle: float, noise: float, least: float) -> Interval:
-    """Build a confidence interval around `middle`, which has the variance `noise`, within `least` and 1."""
+def _limit_interval(value: float, middle: float, noise: float, minimum: float) -> Interval:
+    """Build a confidence interval around `middle`, which has the variance `noise`, within `minimum` and 1."""
     half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
-    bounded_value = min(1.0, max(least, value))
-    low_bound = max(least, min(bounded_value, middle - half_width))
+    bounded_value = min(1.0, max(minimum, value))
+    low_bound = max(minimum, min(bounded_value, middle - half_width))
     high_bound = min(1.0, max(bounded_value, middle + half_width))
     return Interval(bounded_value, low_bound, high_bound)
 

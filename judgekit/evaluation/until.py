@@ -31,15 +31,15 @@ class Answer:
     """The number of rows that count so far: the first ones drawn."""
     _pending_words: dict[int, str] = field(default_factory=dict)
     _row_values: list[Totals] = field(default_factory=list)
-    _least_total: int = 0
-    _most_total: int = 0
+    _min_total: int = 0
+    _max_total: int = 0
     _settled_answer: bool | None = None
 
     def __post_init__(self) -> None:
         enough = self.condition.enough(self.rows)
         whole = self.condition.largest * self.rows
-        self._bets_for = Bets(self.rows, most=enough - 1)
-        self._bets_against = Bets(self.rows, most=whole - enough)
+        self._bets_for = Bets(self.rows, claimed_total=enough - 1)
+        self._bets_against = Bets(self.rows, claimed_total=whole - enough)
 
     def note(self, position: int, word: str) -> None:
         """Note the verdict of a row. Rows are drawn in random order, and `position` counts them from 0."""
@@ -56,15 +56,15 @@ class Answer:
         """
         value = self.condition.count_row(word)
         self._row_values.append(value)
-        self._least_total += value.least
-        self._most_total += value.most
+        self._min_total += value.minimum
+        self._max_total += value.maximum
         self.count += 1
         if self._settled_answer is not None:
             return
 
-        self._bets_for.add(value.least)
+        self._bets_for.add(value.minimum)
         # To bet on a low total, add how far the value is below the largest one.
-        self._bets_against.add(self.condition.largest - value.most)
+        self._bets_against.add(self.condition.largest - value.maximum)
         if self._bets_for.is_refuted:
             self._settled_answer = self.condition.wants_enough
         elif self._bets_against.is_refuted:
@@ -86,7 +86,7 @@ class Answer:
     def _certain_totals(self) -> Totals:
         """The lowest and highest possible total of all rows."""
         rows_left = self.rows - self.count
-        return Totals(self._least_total, self._most_total + self.condition.largest * rows_left)
+        return Totals(self._min_total, self._max_total + self.condition.largest * rows_left)
 
     @property
     def _certainly_holds(self) -> bool | None:
@@ -97,9 +97,9 @@ class Answer:
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
-        least_values = [value.least for value in self._row_values]
+        least_values = [value.minimum for value in self._row_values]
         # For the upper bound, compute a lower bound for the distance to the largest possible total.
-        distances = [largest - value.most for value in self._row_values]
+        distances = [largest - value.maximum for value in self._row_values]
         return Totals(
             bound_total(least_values, self.rows, largest),
             largest * self.rows - bound_total(distances, self.rows, largest),
@@ -123,7 +123,7 @@ class Answer:
             after = f"with {CONFIDENCE} confidence after {self.count:,} of {rows}"
             answer = f"{self.condition} {verb} {after} ({range_text})"
 
-        if self.is_complete and totals.least != totals.most:
-            open_rows = (totals.most - totals.least) // self.condition.largest
+        if self.is_complete and totals.minimum != totals.maximum:
+            open_rows = (totals.maximum - totals.minimum) // self.condition.largest
             answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
         return answer

@@ -151,9 +151,9 @@ def decide_without_models(
 
 
 def read_changed_files(
-    project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
+    project: Path, paths: Sequence[str], *, since: float | None = None, limit: int = 10
 ) -> list[File]:
-    """Read the latest `most` uncommitted files that can be judged, sorted by path.
+    """Read the latest `limit` uncommitted files that can be judged, sorted by path.
 
     If given, `since` (in seconds since 1970) excludes files changed earlier.
     """
@@ -163,7 +163,7 @@ def read_changed_files(
     files: list[File] = []
 
     for _, path in sorted(recent_files, reverse=True):
-        if len(files) == most:
+        if len(files) == limit:
             break
         with suppress(InputError, OSError):  # not text, or deleted in the meantime
             data = (project / path).read_bytes()

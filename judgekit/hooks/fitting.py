@@ -70,14 +70,14 @@ def fit_store(
     trials: Sequence[PromptTrial],
     answers: Answers,
     labels: Mapping[str, dict[str, float]],
-    most: int,
+    limit: int,
 ) -> Fit:
     """Fit the thresholds for `kind`: cover as many prompts as possible at a precision of at least `BAR`.
 
-    `labels` are the thresholds for each kind of store, and `most` the limit of memories per prompt.
+    `labels` are the thresholds for each kind of store, and `limit` the limit of memories per prompt.
     """
     before = labels[kind]
-    thresholds = _try_thresholds(kind, trials, answers, labels, most)
+    thresholds = _try_thresholds(kind, trials, answers, labels, limit)
     unchanged = Fit(kind=kind, before=before, after=before)
     fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
     # The other thresholds must not exceed this one.
@@ -91,11 +91,11 @@ def fit_model(
     trials: Sequence[PromptTrial],
     answers: Answers,
     present: float | None,
-    most: int,
+    limit: int,
 ) -> Fit:
     """Fit the threshold for a model's probability of keeping a memory, by the same rule as `fit_store`.
 
-    `present` is the current threshold, if any, and `most` the limit of memories per prompt.
+    `present` is the current threshold, if any, and `limit` the limit of memories per prompt.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
     judged_trials = [trial for trial in trials if trial.model == model]
@@ -105,7 +105,7 @@ def fit_model(
     # Try the probabilities that occurred. A threshold is skipped if an injected memory has no answer.
     thresholds = []
     for value in _round_down(probabilities):
-        injections = [_choose_surest(trial, value, most) for trial in judged_trials]
+        injections = [_choose_surest(trial, value, limit) for trial in judged_trials]
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
@@ -115,9 +115,9 @@ def fit_model(
     )
 
 
-def _choose_surest(trial: PromptTrial, threshold: float, most: int) -> _Injections:
-    """Choose up to `most` memories whose probability reaches a threshold."""
-    surest = trial.list_surest(most)
+def _choose_surest(trial: PromptTrial, threshold: float, limit: int) -> _Injections:
+    """Choose up to `limit` memories whose probability reaches a threshold."""
+    surest = trial.list_surest(limit)
     injected = [hit for hit in surest if trial.sureness[hit.path] >= threshold]
     return _Injections(trial, injected, counted=injected)
 
@@ -153,7 +153,7 @@ def _try_thresholds(
     trials: Sequence[PromptTrial],
     answers: Answers,
     labels: Mapping[str, dict[str, float]],
-    most: int,
+    limit: int,
 ) -> list[_Threshold]:
     """Measure possible thresholds for `kind`, lowest first. Skip any that inject an unanswered memory."""
     confidences = []
@@ -168,7 +168,7 @@ def _try_thresholds(
         injections = []
         for trial in trials:
             # Memories of any kind can cover a prompt, but only this kind's count for its precision.
-            injected = _choose_injected(trial, high_by_kind)[:most]
+            injected = _choose_injected(trial, high_by_kind)[:limit]
             counted = [hit for hit in injected if hit.kind == kind]
             injections.append(_Injections(trial, injected, counted))
         threshold = _measure_threshold(value, injections, answers)

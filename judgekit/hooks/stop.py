@@ -97,16 +97,16 @@ def _name_session(payload: Mapping[str, Any]) -> str:
 
 
 def _read_changes(
-    payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
+    payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, limit: int
 ) -> Document | None:
-    """Read up to `most` files that changed during the conversation as a document, or return None."""
+    """Read up to `limit` files that changed during the conversation as a document, or return None."""
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
     path = payload.get("transcript_path")
     since = transcript.read_start_time(path) if isinstance(path, str) else None
 
-    files = tasks.read_changed_files(folder, patterns, since=since, most=most)
+    files = tasks.read_changed_files(folder, patterns, since=since, limit=limit)
     if not files:
         return None
 

@@ -70,11 +70,11 @@ class PromptTrial(NamedTuple):
                 hits |= dict.fromkeys(mentioned)
         return list(hits)
 
-    def list_surest(self, most: int) -> list[Candidate]:
-        """List up to `most` candidates by the model's probability of keeping them, highest first."""
+    def list_surest(self, limit: int) -> list[Candidate]:
+        """List up to `limit` candidates by the model's probability of keeping them, highest first."""
         rated = [hit for hit in self.hits if hit.path in self.sureness]
         rated.sort(key=lambda hit: -self.sureness[hit.path])
-        return rated[:most]
+        return rated[:limit]
 
     def list_best_hit(self) -> list[Candidate]:
         """Return a list with the best hit, whether it's shown or not; empty if nothing matches."""
@@ -132,13 +132,13 @@ class HookReport(ReportPart):
         return Exit.REJECTED
 
 
-def read_prompts(place: str, project: str, most: int) -> list[str]:
+def read_prompts(place: str, project: str, limit: int) -> list[str]:
     """Read a project's latest prompts, newest first, from the log or from transcripts of conversations."""
     if place == "log":
         prompts = [str(line.get("prompt", "")) for line in explain.read_log(project)]
     else:
-        prompts = transcript.list_typed_prompts(project, most, _is_answered)
-    return choose_distinct(prompts, most)
+        prompts = transcript.list_typed_prompts(project, limit, _is_answered)
+    return choose_distinct(prompts, limit)
 
 
 def _is_answered(prompt: str) -> bool:
@@ -146,14 +146,14 @@ def _is_answered(prompt: str) -> bool:
     return not claude_code.is_silent(prompt)
 
 
-def choose_distinct(prompts: Iterable[str], most: int) -> list[str]:
-    """Return the first `most` distinct prompts that the hook answers."""
+def choose_distinct(prompts: Iterable[str], limit: int) -> list[str]:
+    """Return the first `limit` distinct prompts that the hook answers."""
     prompt_by_key: dict[str, str] = {}
     for prompt in prompts:
         key = digest_prompt(prompt)
         if key not in prompt_by_key and _is_answered(prompt):
             prompt_by_key[key] = prompt
-    return list(prompt_by_key.values())[:most]
+    return list(prompt_by_key.values())[:limit]
 
 
 def try_prompts(

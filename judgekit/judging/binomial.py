@@ -12,7 +12,7 @@ from math import exp, lgamma, log, log1p
 
 _HALVINGS = 60  # shrink an interval of length 1 to 1e-18
 _NEGLIGIBLE = 1e-17  # a term this small, relative to the sum, changes no digit
-_MOST_LABELS = 1_000_000
+_MAX_LABELS = 1_000_000
 
 
 def at_most(errors: int, total: int, rate: float) -> float:
@@ -82,7 +82,7 @@ def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -
     while not are_enough(enough):
         too_few = enough
         enough *= 2
-        if enough > _MOST_LABELS:
+        if enough > _MAX_LABELS:
             return None
 
     # Then bisect.

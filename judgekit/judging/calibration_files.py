@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
 
 AGAIN = "make a new one with judgekit calibrate"
-MOST_TOLD = 3  # unreadable files named in a message
+MAX_TOLD = 3  # unreadable files named in a message
 # Files per folder, because a clone's files are read before the judge's time limit starts
-MOST_READ = 20
-MOST_BYTES = 64_000  # of a file; several times the largest one ever made
+MAX_READ = 20
+MAX_BYTES = 64_000  # of a file; several times the largest one ever made
 _WAIT_SECONDS = 2.0  # for another process that's accepting a file
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
@@ -49,7 +49,7 @@ def find(
     if not calibrations and not problems:
         return None, None
 
-    warnings = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
+    warnings = [f"calibration not used: {problem}" for problem in problems[:MAX_TOLD]]
     misfit_warnings = []
     panel = fingerprint(settings)
     for calibration in calibrations:
@@ -95,11 +95,11 @@ def _read_folder(
 
     paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric_id, mode)]
     paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
-    if len(paths) > MOST_READ:
+    if len(paths) > MAX_READ:
         count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
-        problems.append(f"{folder}: {count}; read {MOST_READ} of them")
+        problems.append(f"{folder}: {count}; read {MAX_READ} of them")
 
-    for path in paths[:MOST_READ]:
+    for path in paths[:MAX_READ]:
         try:
             calibration = read_calibration(path, of_project=of_project)
         except ConfigError as error:
@@ -130,7 +130,7 @@ def _read_name_and_content(path: Path) -> str:
     text = path.name
     if path.is_file():  # reading a pipe could block forever
         with suppress(OSError), path.open("rb") as file:
-            text += file.read(MOST_BYTES).decode(errors="replace")
+            text += file.read(MAX_BYTES).decode(errors="replace")
     return text
 
 
@@ -141,7 +141,7 @@ def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     """
     if of_project:
         yamlfile.is_project_file(path, _find_project(path))  # raises for a link
-    calibration = yamlfile.read_model(path, Calibration, version_key="schema", most=MOST_BYTES)
+    calibration = yamlfile.read_model(path, Calibration, version_key="schema", max_bytes=MAX_BYTES)
     if of_project:
         _check_accepted(path)
     first_flaw = next(find_flaws(calibration), None)

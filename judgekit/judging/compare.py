@@ -10,7 +10,7 @@ from judgekit.config import TIE
 from judgekit.judging import independence, outgoing
 from judgekit.judging.compare_question import CompareQuestion, EarlierOpinion
 from judgekit.judging.documents import (
-    LEAST_TEXTS,
+    MIN_TEXTS,
     ComparisonInput,
     is_cut,
 )
@@ -165,7 +165,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
 def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
     """Build the result for subjects with the same text."""
-    texts = "two texts" if len(subject.files) == LEAST_TEXTS else "texts"
+    texts = "two texts" if len(subject.files) == MIN_TEXTS else "texts"
     return ComparisonResult(verdict=TIE, lead=0.0, reasoning=f"The {texts} are the same.")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from judgekit.judging.questionnaire import Answers
     from judgekit.judging.settings import JudgeSettings
 
-LEAST_LEANING = 0.55  # the least probability of a preferred text
+MIN_LEANING = 0.55  # the least probability of a preferred text
 # The names of the two texts, in the order of a prompt, for models that don't write
 POINTS = ("1", "2")
 _BETTER = "better"  # the only question's name
@@ -69,7 +69,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     @property
     def bars(self) -> Sequence[float]:
-        return (LEAST_LEANING,)
+        return (MIN_LEANING,)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build a questionnaire for each part of the rubric, in each order of the texts."""
@@ -219,8 +219,8 @@ def _list_criteria(rubric: CompareRubric) -> str:
 
 
 def _find_preferred(shares: Mapping[str, float]) -> PairWord:
-    """Return the text with a probability of at least `LEAST_LEANING`, or "tie"."""
+    """Return the text with a probability of at least `MIN_LEANING`, or "tie"."""
     for letter in WINS:
-        if shares[letter] >= LEAST_LEANING:
+        if shares[letter] >= MIN_LEANING:
             return letter
     return "tie"

@@ -26,8 +26,8 @@ from judgekit.judging.round import (
 )
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 from judgekit.providers.decisions import (
-    MOST_LEVELS,
-    MOST_QUESTIONS,
+    MAX_LEVELS,
+    MAX_QUESTIONS,
     DecisionOption,
     DecisionQuestion,
     build_question_arguments,
@@ -271,7 +271,7 @@ async def _ask_in_chunks(
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions
     while True:
-        size = configured_size or _most_by_server.get(server, MOST_QUESTIONS)
+        size = configured_size or _most_by_server.get(server, MAX_QUESTIONS)
         starts = range(0, len(questions), size)
         chunks = [tuple(questions[start : start + size]) for start in starts]
         calls = []
@@ -315,8 +315,8 @@ def _find_scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
     """Explain which scale is too long for a decision model, or return None."""
     for question in questions:
         levels = len(question.options)
-        if question.kind == "score" and levels > MOST_LEVELS:
-            reason = f"the scale of the rubric has {levels} points, and a decision model takes {MOST_LEVELS}"
+        if question.kind == "score" and levels > MAX_LEVELS:
+            reason = f"the scale of the rubric has {levels} points, and a decision model takes {MAX_LEVELS}"
             remedy = "use a rubric with a smaller scale (1 to 5), or a model that writes"
             return f"{reason}: {remedy}"
     return None

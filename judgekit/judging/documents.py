@@ -255,8 +255,8 @@ def is_cut(files: Sequence[VisibleFile]) -> bool:
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-LEAST_TEXTS = 2
-MOST_TEXTS = len(LETTERS)
+MIN_TEXTS = 2
+MAX_TEXTS = len(LETTERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
 _TAG: Final = re.compile(rf"{_WORD}-(?<!\w{_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
 # Labels that may occur in the text. A text that contains more of them contains all of them.
-_MOST_LABEL_TRIES: Final = 50
+_MAX_LABEL_TRIES: Final = 50
 _SECRET_BYTES: Final = 32
 
 
@@ -141,7 +141,7 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
         free_labels = (label for label in drawn_labels if label not in labels.values())
         unseen_labels = (
             label
-            for label in islice(free_labels, _MOST_LABEL_TRIES)
+            for label in islice(free_labels, _MAX_LABEL_TRIES)
             if label not in shown_in_capitals
         )
         labels[name] = next(unseen_labels, None) or next(free_labels)

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "judgekit/noise@1"
 COVERAGE = 1.96  # standard deviations: 95 % of judgements are this close to their mean
-LEAST = 10  # repeated answers about a case; from fewer, the spread is little more than a guess
+MIN_ANSWERS = (
+    10  # repeated answers about a case; from fewer, the spread is little more than a guess
+)
 
 
 class Noise(Strict):

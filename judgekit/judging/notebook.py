@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-_MOST_ROWS = 100  # in a table, because notebooks store their output
+_MAX_ROWS = 100  # in a table, because notebooks store their output
 
 
 class Verdicts(list[Verdict]):
@@ -31,12 +31,12 @@ class Verdicts(list[Verdict]):
 
     def _repr_html_(self) -> str:
         rows = []
-        for verdict in self[:_MOST_ROWS]:
+        for verdict in self[:_MAX_ROWS]:
             row = _summarise(verdict)
             rows.append({**row, "scores": _write_scores(verdict.scores)})
         table = table_html(rows)
-        if len(self) > _MOST_ROWS:
-            table += f"<p>and {len(self) - _MOST_ROWS} more</p>"
+        if len(self) > _MAX_ROWS:
+            table += f"<p>and {len(self) - _MAX_ROWS} more</p>"
         return f"<p>{escape(repr(self))}</p>{table}"
 
     def to_dict(self) -> list[dict[str, Any]]:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Failure
 
 ALTERNATIVES = 20  # the most that OpenAI's API allows
-LEAST_MASS = 0.2  # of the possible answers; with less, the model was answering something else
+MIN_MASS = 0.2  # of the possible answers; with less, the model was answering something else
 IDLE = "How long is the river Danube?"
 """A request that hardly any memory answers: a likely yes even here isn't due to the request."""
 
 # docs/hardening.md measures how near known texts come to these thresholds.
-LEAST_GAIN = 2.3  # the odds of yes must be this many times those for the idle request
-LEAST_GAIN_OVER_MEMORY = 2.0  # the same for the idle memory
-LEAST_LEAD = 0.06  # of the scale: how far a text's mean score must exceed the idle subject's
+MIN_GAIN = 2.3  # the odds of yes must be this many times those for the idle request
+MIN_GAIN_OVER_MEMORY = 2.0  # the same for the idle memory
+MIN_LEAD = 0.06  # of the scale: how far a text's mean score must exceed the idle subject's
 
 IDLE_RATING = TypedQuestion(
     "Does the text describe the river Danube well?",
@@ -56,7 +56,7 @@ _AROUND_WORDS = " \t\r\n*_`\"'.:"  # characters that a token can have around its
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     """Return each token's probability to be the first in a reply, scaled so that they add up to 1.
 
-    Raises `GatewayError` if the reply has no probabilities, or their sum is less than `LEAST_MASS`.
+    Raises `GatewayError` if the reply has no probabilities, or their sum is less than `MIN_MASS`.
     """
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
@@ -71,21 +71,21 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
             mass[token] += math.exp(logprob)
 
     total = sum(mass.values())
-    if total < LEAST_MASS:
+    if total < MIN_MASS:
         problem = f"{reply.model} answered {reply.text[:20]!r}"
         problem += f": {total:.0%} of the probability is on {', '.join(tokens)}"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
     return {token: value / total for token, value in mass.items()}
 
 
-def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
+def earned(yes: float, idle: float, min_gain: float = MIN_GAIN) -> float:
     """Reduce the probability of yes by the bias measured with an unrelated request or memory (`idle`).
 
-    If the odds of `yes` are `least` times those of `idle`, the result is one half. The idea is from
+    If the odds of `yes` are `min_gain` times those of `idle`, the result is one half. The idea is from
     "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
     """
     gain = _compute_odds(yes) / _compute_odds(idle)
-    return min(yes, gain / (gain + least))
+    return min(yes, gain / (gain + min_gain))
 
 
 def _compute_odds(probability: float) -> float:
@@ -121,7 +121,7 @@ def earned_scores(
 
     `span` is the length of the scale.
     """
-    least_lead = LEAST_LEAD * span
+    least_lead = MIN_LEAD * span
     lead = fmean(scores.values()) - idle
     if lead >= least_lead:
         return dict(scores)
@@ -238,7 +238,7 @@ class TokenReader:
 
     @property
     def bars(self) -> Sequence[float]:
-        return (LEAST_MASS, LEAST_LEAD, LEAST_GAIN, LEAST_GAIN_OVER_MEMORY, ALTERNATIVES)
+        return (MIN_MASS, MIN_LEAD, MIN_GAIN, MIN_GAIN_OVER_MEMORY, ALTERNATIVES)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         """Build the human-readable prompts: first for the questions, then for any visible controls."""

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.state import JudgingState
 
-LEAST_QUOTE = 10  # characters: shorter quotes occur in many texts
-MOST_CUTS = 5  # in one quote
-MOST_REVIEWED = 40  # findings about one text
+MIN_QUOTE = 10  # characters: shorter quotes occur in many texts
+MAX_CUTS = 5  # in one quote
+MAX_REVIEWED = 40  # findings about one text
 _NOT_CHECKED = Reservation(
     ReservationKind.NO_REVIEW, "no finding could be checked, so the first scores stand"
 )
@@ -184,7 +184,7 @@ def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Collect all families' unique findings. Drop those with a wrong quote, or beyond `MOST_REVIEWED`."""
+    """Collect all families' unique findings. Drop those with a wrong quote, or beyond `MAX_REVIEWED`."""
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
@@ -198,11 +198,9 @@ def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedF
     for number, raised in enumerate(findings, 1):
         quote = raised.finding.quote
         if quote and not is_quoted(quote, text):
-            raised.dropped = (
-                f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
-            )
-        elif number > MOST_REVIEWED:
-            raised.dropped = f"only {MOST_REVIEWED} findings are reviewed"
+            raised.dropped = f"its quote is not in the text, or shorter than {MIN_QUOTE} characters"
+        elif number > MAX_REVIEWED:
+            raised.dropped = f"only {MAX_REVIEWED} findings are reviewed"
     return findings
 
 
@@ -262,9 +260,9 @@ def _number_findings_for(
 
 def is_quoted(quote: str, text: str) -> bool:
     """Whether a quote is long enough, and all its parts between ellipses occur in the normalised text."""
-    quote_parts = [_normalise(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
+    quote_parts = [_normalise(part) for part in _ELLIPSIS.split(quote, MAX_CUTS)]
     length = sum(len(part) for part in quote_parts)
-    return length >= LEAST_QUOTE and all(part in text for part in quote_parts)
+    return length >= MIN_QUOTE and all(part in text for part in quote_parts)
 
 
 def _normalise(text: str) -> str:

@@ -46,7 +46,7 @@ INEXACT = 1e-9  # relative error of sums of the same amounts in another order
 _LONG_CHARS = 8_000  # above this, switching threads takes less time than the work
 _AGAIN = "Answer again with the one JSON object and nothing else."
 _LOG = logging.getLogger("judgekit")  # shown by -v
-_LEAST_SECONDS = 0.05  # no provider can answer in less, so don't call it
+_MIN_SECONDS = 0.05  # no provider can answer in less, so don't call it
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Session:
     def timeout_of_call(self, tier_timeout: float) -> float:
         """Return the seconds that a tier's call may take now; raises `GatewayError` if no time is left."""
         timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
-        if timeout < _LEAST_SECONDS:
+        if timeout < _MIN_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return timeout
 

@@ -74,7 +74,7 @@ class Place(BaseModel, frozen=True):
     line: int | None = Field(default=None, exclude_if=operator.not_)
 
 
-_MOST_QUERY_CHARS = 100  # of a query in a result's short form
+_MAX_QUERY_CHARS = 100  # of a query in a result's short form
 
 
 class Result(BaseModel, frozen=True):
@@ -154,7 +154,7 @@ class SearchResult(BaseModel, frozen=True):
     def __repr__(self) -> str:
         """Return a line for people; `to_dict` has everything."""
         found = counted(len(self.results), "result", "results")
-        return escaped(f"<{found} for {short_line(self.query, _MOST_QUERY_CHARS)!r}>")
+        return escaped(f"<{found} for {short_line(self.query, _MAX_QUERY_CHARS)!r}>")
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, with a row for each result."""

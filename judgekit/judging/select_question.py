@@ -44,10 +44,10 @@ class Kept(NamedTuple):
     threshold: float | None
 
 
-def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[PromptCandidate]]:
-    """Split candidates into as few batches of at most `most` as possible, of similar sizes."""
+def batches(candidates: Sequence[PromptCandidate], limit: int) -> list[Sequence[PromptCandidate]]:
+    """Split candidates into as few batches of at most `limit` as possible, of similar sizes."""
     total = len(candidates)
-    count = math.ceil(total / most)
+    count = math.ceil(total / limit)
     cuts = [round(total * number / count) for number in range(count + 1)]
     return [candidates[start:end] for start, end in pairwise(cuts)]
 
@@ -123,13 +123,13 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         # The same candidate for an unrelated request
         unrelated_query = query._replace(text=pointwise.IDLE)
         about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
-        controls = [self._build_control(about_unrelated_query, pointwise.LEAST_GAIN, threshold)]
+        controls = [self._build_control(about_unrelated_query, pointwise.MIN_GAIN, threshold)]
         if query.turns:
             # An unrelated memory for the same request. A session only asks this once for all candidates.
             about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.within("idle-memory")
             )
-            least_gain = pointwise.LEAST_GAIN_OVER_MEMORY
+            least_gain = pointwise.MIN_GAIN_OVER_MEMORY
             controls.append(self._build_control(about_unrelated_memory, least_gain, threshold))
 
         questionnaire = self._build_pair(candidate, query, key)

@@ -16,7 +16,7 @@ from judgekit.errors import UsageError
 from judgekit.judging import calibration_files, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import LEAST_TEXTS, MOST_TEXTS, ComparisonInput, Document
+from judgekit.judging.documents import MAX_TEXTS, MIN_TEXTS, ComparisonInput, Document
 from judgekit.judging.questions import question_of
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_file import ReplyFile
@@ -324,18 +324,18 @@ def comparison_judge(
     for option in OF_DOCUMENTS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
-    if not LEAST_TEXTS <= count <= MOST_TEXTS:
-        raise UsageError(f"compare: expected {LEAST_TEXTS} to {MOST_TEXTS} texts, got {count}")
+    if not MIN_TEXTS <= count <= MAX_TEXTS:
+        raise UsageError(f"compare: expected {MIN_TEXTS} to {MAX_TEXTS} texts, got {count}")
 
     # the rubric and its kind of comparison
     rubric_name = request.rubric
     if rubric_name is None:
-        rubric_name = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
+        rubric_name = FOR_TWO if count == MIN_TEXTS else FOR_MORE
     loaded = loader.find_rubric(rubric_name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
     judge_class: type[PairJudge | RankingJudge]
     if question_of(loaded.rubric).is_about_two:
-        if count > LEAST_TEXTS:
+        if count > MIN_TEXTS:
             problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
             raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
         judge_class = PairJudge

@@ -41,7 +41,7 @@ _CONNECT_SECONDS = 5.0
 _SLACK = 2.0  # seconds on top of a document's deadline, which the server enforces itself
 _LEDGER_SECONDS = 5.0
 _FETCH_SECONDS = 300.0  # to fetch a team's entire ledger
-_MOST_LEDGER_BYTES = 500_000_000
+_MAX_LEDGER_BYTES = 500_000_000
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
 _QUOTED_CHARS = 300  # characters quoted of a server's message
@@ -181,7 +181,7 @@ class Shared:
         """
         params = {"since": since, "project": project, "kind": kind}
         lines = self._call_server(
-            "GET", "/v1/ledger", seconds=_FETCH_SECONDS, most=_MOST_LEDGER_BYTES, params=params
+            "GET", "/v1/ledger", seconds=_FETCH_SECONDS, max_bytes=_MAX_LEDGER_BYTES, params=params
         )
         into.write_bytes(lines)
 
@@ -211,7 +211,7 @@ class Shared:
         seconds: float,
         *,
         read: float = _LEDGER_SECONDS,
-        most: int = servers.MOST,
+        max_bytes: int = servers.MAX_REPLY_BYTES,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
         """Send a request, and return the response body within `seconds`.
@@ -219,7 +219,7 @@ class Shared:
         Raises `SharedError` for a refusal, or one of `_FAILURES`.
         """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
-        with servers.bounded(most):
+        with servers.bounded(max_bytes):
             async with (
                 asyncio.timeout(seconds),
                 httpx.AsyncClient(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 
-MOST_SHOWN = 200  # characters in a line for people
+MAX_SHOWN = 200  # characters in a line for people
 # A number as it was stated: an integer is written as one again.
 Number: TypeAlias = int | float
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
@@ -392,7 +392,7 @@ class Verdict(_Record):
     def __repr__(self) -> str:
         """Return a line for people; `to_dict` has everything."""
         mean = "" if self.average is None else f", mean {self.average:g}"
-        return escaped(f"<Verdict {self.verdict}: {short_line(self.name, MOST_SHOWN)}{mean}>")
+        return escaped(f"<Verdict {self.verdict}: {short_line(self.name, MAX_SHOWN)}{mean}>")
 
     def _repr_html_(self) -> str:
         findings = [(finding.issue, finding.quote) for finding in self.findings]
@@ -607,6 +607,6 @@ def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str
     """Join a headline, details and a reason, each shortened to one line and safe for a terminal."""
     lines = []
     for line in (escaped(headline), escaped("; ".join(details)), reason):
-        safe_line = disarmed(short_line(line, MOST_SHOWN))
+        safe_line = disarmed(short_line(line, MAX_SHOWN))
         lines.append(safe_line or "no reason given")
     return "\n".join(lines)

@@ -47,7 +47,7 @@ class Writer:
 
     @property
     def bars(self) -> Sequence[float]:
-        return (logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE)
+        return (logprobs.ALTERNATIVES, logprobs.MIN_MASS, logprobs.SURE)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         del fence  # each prompt makes its own

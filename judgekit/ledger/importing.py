@@ -374,7 +374,7 @@ def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
     """
     try:
         return programs.run(
-            command, environment.environ(), seconds=FETCH_SECONDS, most=MAX_FETCHED_BYTES
+            command, environment.environ(), seconds=FETCH_SECONDS, max_bytes=MAX_FETCHED_BYTES
         )
     except programs.Unfinished:
         limits = f"{FETCH_SECONDS:g} s or {MAX_FETCHED_BYTES // 1_000_000} MB"

@@ -143,7 +143,7 @@ class Reply:
 
 def _is_name(value: object) -> bool:
     """Whether a value can be a model's name: a short string that can be encoded as UTF-8."""
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_NAME:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME_CHARS:
         return False
     return encodable(value) == value
 
@@ -162,7 +162,7 @@ NO_KEY = "no-key"
 # judgekit further down from starting another program, and marks the processes to kill if the call
 # is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
-_MOST_NAME = 500  # characters of a model's name
+_MAX_NAME_CHARS = 500  # characters of a model's name
 MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
 _VARIABLE = re.compile(r"\{([A-Z0-9_]+)\}")
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply, Request
     from judgekit.providers.style import CallStyle
 
-MOST_REQUESTS = 50_000  # requests in one batch: OpenAI's limit
-MOST_BYTES = 200_000_000  # bytes of a batch's file: OpenAI's limit
-_MOST_ANSWERED = 1_000_000_000  # bytes
+MAX_REQUESTS = 50_000  # requests in one batch: OpenAI's limit
+MAX_BYTES = 200_000_000  # bytes of a batch's file: OpenAI's limit
+_MAX_ANSWER_BYTES = 1_000_000_000  # bytes
 _SECONDS = 60.0
 _FILE_SECONDS = 900.0  # for a call that sends or fetches a file
 _KNOWN_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/object
@@ -40,7 +40,7 @@ _KNOWN_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/obje
     *("expired", "cancelling", "cancelled"),
 }
 WINDOW_SECONDS = 24 * 3600  # OpenAI's completion window for a batch
-_MOST_PAGES = 100  # of the list of batches, with 100 batches each
+_MAX_PAGES = 100  # of the list of batches, with 100 batches each
 _TAG = "judgekit"  # in a batch's metadata
 _PROXY = "litellm_proxy/"  # routes a file and its batches by the model named in a header
 _QUEUE_LIMIT = re.compile(
@@ -232,7 +232,7 @@ class BatchCalls:
     async def find(self, tag: str, file: str) -> str | None:
         """Return the id of the batch with this tag or file, or None."""
         page_start: dict[str, Any] = {}
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._call_litellm("alist_batches", limit=100, **page_start)
             for batch in page.data or ():
                 metadata = batch.metadata or {}
@@ -295,7 +295,7 @@ class BatchCalls:
         change_headers = partial(_change_headers, is_openai=is_openai)
         try:
             call = partial(getattr(await litellm.loaded(), name), **arguments)
-            with servers.bounded(_MOST_ANSWERED), servers.intercepted(change_headers, edit_body):
+            with servers.bounded(_MAX_ANSWER_BYTES), servers.intercepted(change_headers, edit_body):
                 async with asyncio.timeout(seconds):
                     return await running.run_in_home_loop(call)
         except TimeoutError:

@@ -14,8 +14,8 @@ from judgekit.providers.failures import error_in_success, status_of
 from judgekit.text import short_line
 
 PATH = "/chat/completions"
-MOST_TOKENS = 10**12  # in one call; a larger number can't be a count
-_MOST_DIGITS = 40  # of a count that's a string
+MAX_TOKENS = 10**12  # in one call; a larger number can't be a count
+_MAX_DIGITS = 40  # of a count that's a string
 _QUOTED_CHARS = 40  # of a value with the wrong type
 # The types of content parts that form the answer, as opposed to thoughts, their summaries or images
 _ANSWER_TYPES = ("text", "output_text")
@@ -152,12 +152,12 @@ def parse_count(value: object) -> int | None:
     """Parse a number of tokens, such as 12, 12.0 or "12". Return None for anything else."""
     if isinstance(value, str):
         is_number = value.isascii() and value.isdecimal()
-        if not is_number or len(value) >= _MOST_DIGITS:
+        if not is_number or len(value) >= _MAX_DIGITS:
             return None
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not 0 <= value <= MOST_TOKENS:  # also excludes NaN
+    if not 0 <= value <= MAX_TOKENS:  # also excludes NaN
         return None
     if value != int(value):
         return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # error is capped: otherwise an answer with very many options could say anything.
 _ROUNDED_BY = 0.005
 _SLACK = 0.01
-_MOST_OFF = 0.1
+_TOLERANCE = 0.1
 _QUOTED_CHARS = 120  # of a server's message
 _SHORT = 40  # characters quoted of an invalid value
 # The field that answers a question of each kind, in the two wire formats.
@@ -278,7 +278,7 @@ def _translate_key(question: DecisionQuestion, key: object) -> str:
 
 def _compute_tolerance(question: DecisionQuestion) -> float:
     """Return the most that rounding may change the sum of a question's probabilities."""
-    return min(len(question.values) * _ROUNDED_BY + _SLACK, _MOST_OFF)
+    return min(len(question.values) * _ROUNDED_BY + _SLACK, _TOLERANCE)
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:

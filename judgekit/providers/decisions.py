@@ -16,8 +16,8 @@ from judgekit.text import short_line, strict_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MOST_QUESTIONS = 128  # per request, in both wire formats
-MOST_LEVELS = 10  # of a score question
+MAX_QUESTIONS = 128  # per request, in both wire formats
+MAX_LEVELS = 10  # of a score question
 YES = "yes"
 NO = "no"
 _STORED_TOLERANCE = 0.001  # the sum of stored probabilities is off by rounding to six places
@@ -81,15 +81,15 @@ def _describe_option(key: str, option: DecisionOption) -> dict[str, str]:
     return {key: option.value}
 
 
-def parse_amount(value: object, most: float = math.inf) -> float | None:
-    """Return `value` as a float if it's a finite number from 0 to `most`, else None."""
+def parse_amount(value: object, limit: float = math.inf) -> float | None:
+    """Return `value` as a float if it's a finite number from 0 to `limit`, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
     except OverflowError:  # an integer with hundreds of digits
         return None
-    if not math.isfinite(number) or not 0 <= number <= most:
+    if not math.isfinite(number) or not 0 <= number <= limit:
         return None
     return number
 

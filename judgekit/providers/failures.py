@@ -81,9 +81,9 @@ _STATUS_BY_WORD = {
 }
 _DEFAULT_STATUS = 500
 _IDENTIFYING_KEYS = ("code", "type", "param")
-_MOST_READ = 20_000  # characters read of an exception's text
-_MOST_CAUSES = 12
-_MOST_PROBLEMS = 5  # quoted in one message
+_MAX_CHARS = 20_000  # characters read of an exception's text
+_MAX_CAUSES = 12
+_MAX_PROBLEMS = 5  # quoted in one message
 
 
 class Words(NamedTuple):
@@ -105,7 +105,7 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
             return cause
 
     # The words are the message, and the signs (codes and messages) that tell the kind of failure.
-    words = _split_words(str(error)[:_MOST_READ])
+    words = _split_words(str(error)[:_MAX_CHARS])
     message = _clean_message(words.message) or type(error).__name__
     if len(message) > MAX_MESSAGE:
         message = message[: MAX_MESSAGE - 1] + "…"
@@ -127,7 +127,7 @@ def _read_retry_after(error: BaseException) -> float | None:
 def _list_causes(error: BaseException) -> list[BaseException]:
     """List an exception, its cause, its cause's cause, and so on."""
     causes = [error]
-    while len(causes) < _MOST_CAUSES:  # exceptions can cause each other in a cycle
+    while len(causes) < _MAX_CAUSES:  # exceptions can cause each other in a cycle
         cause = causes[-1].__cause__ or causes[-1].__context__
         if cause is None:
             break
@@ -166,7 +166,7 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Build the failure for an error that a provider states in a response body."""
-    words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
+    words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MAX_CHARS])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
     kind = _classify_words(words.signs) or _BY_STATUS.get(code, _guess_kind_by_status(code))
@@ -270,7 +270,7 @@ def _join_messages(errors: list[Any]) -> str | None:
     If an error has a location in the request, prefix the message with it, as in `body.messages: …`.
     """
     problems = []
-    for error in errors[:_MOST_PROBLEMS]:
+    for error in errors[:_MAX_PROBLEMS]:
         message = _find_message(error)
         if message is None:
             continue

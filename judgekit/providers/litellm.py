@@ -46,7 +46,7 @@ from judgekit.providers.pace import Pace, Paces, Turn
 from judgekit.providers.per_process import PerProcess, was_forked
 from judgekit.providers.registry import ApiProfile, DecisionsProfile, LitellmProfile
 from judgekit.providers.style import (
-    MOST_CHANGES,
+    MAX_CHANGES,
     NEWER_LIMIT,
     THINKING_TOKENS,
     WEAKER,
@@ -65,8 +65,8 @@ ATTEMPTS = 3
 _PAUSES = (0.5, 1.0)  # seconds between tries, unless the provider asks for another pause
 _HTML_REPLY = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)
 _LISTING_SECONDS = 2.0  # to list an address's models when something is missing
-_LEAST_COUNT = 1_000  # a smaller token count from a server proves nothing
-_MOST_CHARS_PER_TOKEN = 8  # English has 4 to 5; code and other scripts have fewer
+_MIN_COUNT = 1_000  # a smaller token count from a server proves nothing
+_MAX_CHARS_PER_TOKEN = 8  # English has 4 to 5; code and other scripts have fewer
 # Chinese, Japanese and Korean need a token for every one or two characters.
 _DENSE_WEIGHT = 2.5
 _DENSE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -74,8 +74,8 @@ _REPEATED_CHAR = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
 MAX_REASON = 60  # characters quoted of a provider's finish reason
 _PROXY_TIME_FRACTION = 0.25  # of a call's time, to ask a proxy if its model thinks
-_MOST_ERROR_CHARS = 64_000  # of a litellm error
-_LEAST_LOGPROB = -7.0  # 1 in 1,000: less likely alternatives of a whole reply are dropped
+_MAX_ERROR_CHARS = 64_000  # of a litellm error
+_MIN_LOGPROB = -7.0  # 1 in 1,000: less likely alternatives of a whole reply are dropped
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list on import and beta headers on the first Anthropic call, and
     # reads .env files in parent folders.
@@ -197,7 +197,7 @@ def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is n
     # litellm scans error messages for secrets, which takes seconds per megabyte. Since a message can contain
     # an entire reply, only scan the beginning.
     redact = secret_redaction.python_redact_string
-    secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_ERROR_CHARS])
+    secret_redaction.python_redact_string = lambda value: redact(value[:_MAX_ERROR_CHARS])
 
     servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
 
@@ -330,7 +330,7 @@ class LitellmGateway:
                     continue
 
                 next_style = style.adapt_to_failure(failure, endpoint, request)
-                if next_style is None or changes == MOST_CHANGES:
+                if next_style is None or changes == MAX_CHANGES:
                     if failed_usage != Usage():
                         failure.usage = failed_usage.plus(usage_of_failed_call(failure))
                     raise
@@ -523,13 +523,13 @@ def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
     tokens = usage.input_tokens
     if cached > tokens:  # this server doesn't include cached tokens in the input tokens
         tokens += cached
-    if tokens < _LEAST_COUNT:  # the server may not count cached tokens at all
+    if tokens < _MIN_COUNT:  # the server may not count cached tokens at all
         return
 
     # Dense characters, such as Chinese ones, take more tokens. A quick check assumes that all characters are
     # dense, and suffices for most prompts.
     prompt = "\n".join(message.content for message in request.messages)
-    most_chars = tokens * _MOST_CHARS_PER_TOKEN
+    most_chars = tokens * _MAX_CHARS_PER_TOKEN
     if len(prompt) * _DENSE_WEIGHT <= most_chars:
         return
 
@@ -923,7 +923,7 @@ def _read_logprobs(
     choice_logprobs = getattr(choice, "logprobs", None)
     content = getattr(choice_logprobs, "content", None) or []
     # Without a schema, the alternatives are the answer, so all of them count.
-    least_logprob = -math.inf if request.schema is None else _LEAST_LOGPROB
+    least_logprob = -math.inf if request.schema is None else _MIN_LOGPROB
     logprobs = []
     try:
         for token in content:

@@ -50,20 +50,20 @@ class PaceKey(NamedTuple):
     address: str | None
     model: str
     key: str
-    most: int | None
+    max_in_flight: int | None
     per_minute: int | None
 
 
 class Pace:
-    """Limits the calls to a provider: up to `most` at once and, if given, `per_minute`."""
+    """Limits the calls to a provider: up to `max_in_flight` at once and, if given, `per_minute`."""
 
     def __init__(
         self,
-        most: int = AT_ONCE,
+        max_in_flight: int = AT_ONCE,
         per_minute: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most = self._limit = float(most)
+        self._max_in_flight = self._limit = float(max_in_flight)
         self._per_minute = per_minute
         self._clock = clock
         self._in_flight = 0
@@ -105,7 +105,7 @@ class Pace:
         else:
             rounds = 1 / seconds_since_refusal
         calls = max(1.0, rounds * self._limit)
-        self._limit = min(self._most, self._limit + 1 / calls)
+        self._limit = min(self._max_in_flight, self._limit + 1 / calls)
 
     def note_refusal(self, seconds: float | None) -> None:
         """Lower the limit after a refused call, and pause for the `seconds` that the provider requests."""
@@ -156,10 +156,10 @@ class Pace:
             return seconds, self._reason, self._why
         return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
-    def take(self, most: int) -> int:
-        """Take up to `most` turns without waiting, and return their number. Release them with `give`."""
+    def take(self, max_turns: int) -> int:
+        """Take up to `max_turns` turns without waiting, and return how many. Release them with `give`."""
         turns_taken = 0
-        while turns_taken < most and self._in_flight < self.limit():
+        while turns_taken < max_turns and self._in_flight < self.limit():
             seconds, _, _ = self.wait()
             if seconds > 0:
                 break
@@ -232,7 +232,7 @@ class Paces(dict[PaceKey, Pace]):
 
     def make_pace(self, key: PaceKey) -> Pace:
         """Make a new pace. A subclass can share it between processes."""
-        return Pace(key.most or AT_ONCE, key.per_minute)
+        return Pace(key.max_in_flight or AT_ONCE, key.per_minute)
 
     async def call(
         self,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 7 * 86_400.0  # then the default is tried again, because servers get upgraded
 _VERSION = 1
-_MOST_TOKENS = 1_000_000
-_MOST_BYTES = 10_000
+_MAX_TOKENS = 1_000_000
+_MAX_BYTES = 10_000
 
 
 class _Entry(NamedTuple):
@@ -103,7 +103,7 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
         return None
     try:
         with path.open("rb") as file:
-            content = json.loads(file.read(_MOST_BYTES))
+            content = json.loads(file.read(_MAX_BYTES))
         if content["version"] != _VERSION or content["usual"] != endpoint.output:
             return None
         style = _read_style(content, endpoint)
@@ -151,4 +151,4 @@ def _list_weaker_modes(mode: OutputMode) -> list[OutputMode]:
 def _is_count(value: object) -> bool:
     if not isinstance(value, int) or isinstance(value, bool):  # Python's bool is an int
         return False
-    return 0 <= value <= _MOST_TOKENS
+    return 0 <= value <= _MAX_TOKENS

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 # The random extra of a pause is at most
-_MOST_EXTRA_FRACTION = 0.25  # of the pause, and
-_MOST_EXTRA_SECONDS = 1.0
+_MAX_EXTRA_FRACTION = 0.25  # of the pause, and
+_MAX_EXTRA_SECONDS = 1.0
 
 
 class Tries(NamedTuple):
@@ -32,7 +32,7 @@ class Tries(NamedTuple):
     The server can request another pause, within `shortest` and `longest`, unless `keeps_to_request` is false.
     """
 
-    most: float
+    attempts: float
     pauses: tuple[float, ...]
     shortest: float = 0.0
     longest: float = inf
@@ -119,7 +119,7 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
     pause = min(max(pause, tries.shortest), tries.longest)
 
     # Add a random time, so that clients that failed together don't all return at the same moment.
-    longest_extra = min(pause * _MOST_EXTRA_FRACTION, _MOST_EXTRA_SECONDS)
+    longest_extra = min(pause * _MAX_EXTRA_FRACTION, _MAX_EXTRA_SECONDS)
     return pause + random.uniform(0, longest_extra)  # noqa: S311 - no secret
 
 
@@ -145,8 +145,8 @@ def _build_rules(
         return state.outcome.result() if state.outcome else None
 
     stops: list[stop_base] = []
-    if tries.most != inf:
-        stops.append(stop_after_attempt(int(tries.most)))
+    if tries.attempts != inf:
+        stops.append(stop_after_attempt(int(tries.attempts)))
     if seconds != inf:
         stops.append(stop_before_delay(max(0.0, seconds)))
     return {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 END_SECONDS = 2.0  # for cancelled work when the process ends; it takes milliseconds
 # Idle threads to keep, because starting a thread for each call would block the calling loop.
-_MOST_IDLE = 8
+_MAX_IDLE = 8
 
 
 class _Home:
@@ -134,7 +134,7 @@ def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
         job = jobs.get()
         deliver = job()
         # Mark this thread as idle before delivering the result, so that the caller's next job can use it.
-        is_needed = len(idle_threads) < _MOST_IDLE
+        is_needed = len(idle_threads) < _MAX_IDLE
         if is_needed:
             idle_threads.append(jobs)
         deliver()

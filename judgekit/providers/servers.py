@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-MOST = 4_000_000  # in a reply, both compressed and decompressed
+MAX_REPLY_BYTES = 4_000_000  # in a reply, both compressed and decompressed
 _MAX_UNCHECKED = 64_000  # bytes of an error, or of a reply that isn't checked for JSON
 _BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 SHOWN = 5  # models to suggest if the requested one is missing
@@ -47,8 +47,8 @@ _edit_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=
 
 
 @contextmanager
-def bounded(most: int = MOST) -> Iterator[None]:
-    """Limit the size of replies to this task's requests to `most` bytes, inside the `with` block.
+def bounded(max_bytes: int = MAX_REPLY_BYTES) -> Iterator[None]:
+    """Limit the size of replies to this task's requests to `max_bytes`, inside the `with` block.
 
     Requests are limited if they use httpx or a transport passed to `bound`. By default, a long reply must
     also be a JSON object.
@@ -56,7 +56,7 @@ def bounded(most: int = MOST) -> Iterator[None]:
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     bound(httpx.AsyncHTTPTransport)
-    token = _max_bytes.set(most)
+    token = _max_bytes.set(max_bytes)
     try:
         yield
     finally:
@@ -117,9 +117,11 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
 
 async def _send_bounded(
-    send: Callable[[httpx.Request], Awaitable[httpx.Response]], request: httpx.Request, most: int
+    send: Callable[[httpx.Request], Awaitable[httpx.Response]],
+    request: httpx.Request,
+    max_bytes: int,
 ) -> httpx.Response:
-    """Send a request, and return the response with its body of at most `most` bytes.
+    """Send a request, and return the response with its body of at most `max_bytes`.
 
     Raises `GatewayError` for a redirect to another address, or a body that `_read_body` refuses.
     """
@@ -131,7 +133,7 @@ async def _send_bounded(
     try:
         if response.has_redirect_location:
             _check_redirect(request.url, response.headers["location"])
-        body = await _read_body(response, most)
+        body = await _read_body(response, max_bytes)
     finally:
         await response.aclose()
     if response.is_error:
@@ -193,10 +195,10 @@ def _check_redirect(origin: httpx.URL, location: str) -> None:
     raise GatewayError(FailureKind.BAD_REQUEST, f"{problem}; {remedy}")
 
 
-async def _read_body(response: httpx.Response, most: int) -> bytes:
+async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """Read a response's body.
 
-    Raises `GatewayError` if it's compressed, larger than `most` bytes, or long and not a JSON object.
+    Raises `GatewayError` if it's compressed, larger than `max_bytes`, or long and not a JSON object.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -206,11 +208,11 @@ async def _read_body(response: httpx.Response, most: int) -> bytes:
     body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
         body += part
-        if len(body) > most:
-            problem = f"the reply is larger than {most / 1_000_000:g} MB"
+        if len(body) > max_bytes:
+            problem = f"the reply is larger than {max_bytes / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
 
-    may_be_file = most > MOST  # a download has a higher limit, and isn't JSON
+    may_be_file = max_bytes > MAX_REPLY_BYTES  # a download has a higher limit, and isn't JSON
     must_be_object = response.is_success and len(body) > _MAX_UNCHECKED and not may_be_file
     if must_be_object and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
@@ -265,7 +267,7 @@ async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
     list_url = endpoint.api_base.rstrip("/") + profile.models_path
     try:
         names = []
-        for model in await fetch_list(list_url, endpoint.api_key, seconds, MOST):
+        for model in await fetch_list(list_url, endpoint.api_key, seconds, MAX_REPLY_BYTES):
             names.append(str(model["id"]))
     except Exception:  # noqa: BLE001 - any server can be at this address
         return []
@@ -289,14 +291,16 @@ async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None
         if address == base:
             continue
         try:
-            await fetch_list(address + profile.models_path, endpoint.api_key, seconds / 2, MOST)
+            await fetch_list(
+                address + profile.models_path, endpoint.api_key, seconds / 2, MAX_REPLY_BYTES
+            )
         except Exception:  # noqa: BLE001, S112 - any server can be at this address
             continue
         return address
     return None
 
 
-async def fetch_list(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
+async def fetch_list(url: str, key: str | None, seconds: float, max_bytes: int) -> list[Any]:
     """Fetch a URL, and return the list under the key `data` in its JSON. Can raise any error."""
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
@@ -306,7 +310,7 @@ async def fetch_list(url: str, key: str | None, seconds: float, most: int) -> li
     # A server on this machine needs neither a proxy nor certificates, which take long to load.
     is_local = url.startswith("http:") and is_loopback(url)
     client = httpx.AsyncClient(timeout=seconds, trust_env=not is_local, verify=not is_local)
-    with bounded(most):
+    with bounded(max_bytes):
         async with asyncio.timeout(seconds), client:
             response = await client.get(url, headers=headers)
             response.raise_for_status()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Messages, Request
     from judgekit.providers.registry import OutputMode
 
-MOST_CHANGES = 8  # one per field of a style, as the format may change twice
+MAX_CHANGES = 8  # one per field of a style, as the format may change twice
 THINKING_TOKENS = 8_000  # for a model that thinks, if its profile names no number
 NEWER_LIMIT = "max_completion_tokens"
 WEAKER: dict[OutputMode, OutputMode] = {
@@ -23,7 +23,7 @@ WEAKER: dict[OutputMode, OutputMode] = {
 }
 # Refusals whose numbers are the tokens left for a reply. In a server error, a number can mean anything.
 _REFUSING = {FailureKind.BAD_REQUEST, FailureKind.CONTEXT_WINDOW, FailureKind.PAYMENT}
-_LEAST_ROOM = 256  # tokens; no answer fits in less, unless the request has a lower limit
+_MIN_ROOM_TOKENS = 256  # tokens; no answer fits in less, unless the request has a lower limit
 
 
 class CallStyle(NamedTuple):
@@ -125,7 +125,7 @@ class CallStyle(NamedTuple):
     ) -> CallStyle | None:
         """Limit replies to the number of tokens that a failure names. Return None if that wouldn't help."""
         room = failure.room or 0  # callers have checked that the failure names a number
-        is_too_small = room < min(_LEAST_ROOM, request.max_tokens)
+        is_too_small = room < min(_MIN_ROOM_TOKENS, request.max_tokens)
         is_not_lower = room >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:
             return None

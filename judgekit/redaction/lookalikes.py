@@ -31,9 +31,9 @@ _ASCII_BY_CATEGORY = {
     "Pi": '"',
     "Pf": '"',
 }
-_LEAST_STYLED_LETTERS = 2  # in a word; a single one is a mathematical symbol
-_LEAST_SMALL_CAPITALS = 3
-_LEAST_WITH_GREEK = 4  # letters of a word with Greek lookalikes; a shorter one may be a formula
+_MIN_STYLED_LETTERS = 2  # in a word; a single one is a mathematical symbol
+_MIN_SMALL_CAPITALS = 3
+_MIN_WITH_GREEK = 4  # letters of a word with Greek lookalikes; a shorter one may be a formula
 _CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f189"
 # The lookbehind makes it start only at a word's beginning. Otherwise a long ASCII word would be scanned once
 # for each of its letters.
@@ -106,10 +106,10 @@ def _translate_word(word: str) -> str:
     """
     # styles and small capitals
     unstyled = "".join(map(_strip_style, word))
-    if _count_styled_letters(word, unstyled) >= _LEAST_STYLED_LETTERS:
+    if _count_styled_letters(word, unstyled) >= _MIN_STYLED_LETTERS:
         word = unstyled
     small_capitals = [char for char in word if ord(char) in _CAPITALS]
-    if len(small_capitals) >= _LEAST_SMALL_CAPITALS:
+    if len(small_capitals) >= _MIN_SMALL_CAPITALS:
         word = word.translate(_CAPITALS)
 
     # Cyrillic and Armenian letters
@@ -124,7 +124,7 @@ def _translate_word(word: str) -> str:
     latin_part = "".join(char for char in latin if char.isascii())
     is_lower_or_capitalized = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
     latin = latin.translate(_GREEK)
-    is_long = len(latin) >= _LEAST_WITH_GREEK
+    is_long = len(latin) >= _MIN_WITH_GREEK
     if latin.isascii() and is_long and is_lower_or_capitalized:
         return latin
     return word

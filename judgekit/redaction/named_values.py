@@ -12,8 +12,8 @@ from typing import NamedTuple, cast
 from judgekit.redaction.references import is_reference
 from judgekit.redaction.secret_rules import PATTERNS, RULES, SecretMatch
 from judgekit.redaction.values import (
-    LEAST_BARE_TOKEN,
-    LEAST_TOKEN,
+    MIN_BARE_TOKEN,
+    MIN_TOKEN,
     is_code,
     is_generated,
     is_human_password,
@@ -27,7 +27,7 @@ from judgekit.redaction.values import (
 
 _LONGEST_NAME = 60
 _LONGEST_WORD_BEFORE = 14  # including the blank after it
-_LEAST_SHORT = 6
+_MIN_SHORT = 6
 _SECTION_REACH = 300  # characters before a setting that are searched for its section's header
 _DIGITS = "0123456789"
 _PUBLIC = frozenset(("public", "publishable"))
@@ -217,7 +217,7 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
         is_path = value.startswith("/")
         return not is_path or is_mixed(value)
     if name_class == "short":  # such as `pw`
-        is_long_enough = is_mixed(value) or len(value) >= _LEAST_SHORT
+        is_long_enough = is_mixed(value) or len(value) >= _MIN_SHORT
         return is_long_enough and not is_code(value)
     if name_class == "weak":  # such as `session`
         if is_weak_secret(value):
@@ -229,7 +229,7 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
 
     # a token's or key's name, such as `api_key`
     looks_random = is_mixed(value) or is_generated(value)
-    if len(value) < LEAST_TOKEN or not looks_random:
+    if len(value) < MIN_TOKEN or not looks_random:
         return False
     return not (is_code(value) or PATTERNS["expression"].search(value))
 
@@ -272,7 +272,7 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
     if name_class == "short":
         if is_human_password(value):
             return True
-        return len(value) >= _LEAST_SHORT and _is_in_settings_file(text, match)
+        return len(value) >= _MIN_SHORT and _is_in_settings_file(text, match)
     has_digit = any(map(str.isdigit, value))
     if has_digit or not value.isidentifier():
         return True
@@ -288,8 +288,8 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
         return False
     name = text[match.start("core") : match.end("tail")]
     if is_alone and match["core"] == "secret" and name.isupper():
-        return len(value) >= LEAST_TOKEN
-    least_length = LEAST_TOKEN if is_alone and is_strange(value) else LEAST_BARE_TOKEN
+        return len(value) >= MIN_TOKEN
+    least_length = MIN_TOKEN if is_alone and is_strange(value) else MIN_BARE_TOKEN
     return len(value) >= least_length and (is_mixed(value) or is_generated(value))
 
 

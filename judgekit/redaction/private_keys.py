@@ -10,11 +10,11 @@ from judgekit.redaction.values import is_mixed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_LEAST_KEY_CHARS = 16
-_LEAST_KEY_CHARS_IN_FIELD = 40
-_MOST_LINES = 600
-_MOST_OTHER_LINES = 12  # lines without a part of the key
-_MOST_DASHES = 24  # characters before a header
+_MIN_KEY_CHARS = 16
+_MIN_KEY_CHARS_IN_FIELD = 40
+_MAX_LINES = 600
+_MAX_OTHER_LINES = 12  # lines without a part of the key
+_MAX_DASHES = 24  # characters before a header
 _LAST_LINE_REACH = 60  # characters before the footer
 _LAST_LINE_SPAN = 80  # characters after the other lines, if there's no footer
 _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
@@ -41,7 +41,7 @@ def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
             continue
 
         # The pattern starts at "begin", so include any dashes before it.
-        dashes_start = max(0, header.start() - _MOST_DASHES)
+        dashes_start = max(0, header.start() - _MAX_DASHES)
         dashes = PATTERNS["dashes"].search(text, dashes_start, header.start())
         start = dashes.start() if dashes else header.start()
         yield from _join_pieces(text, start, header.end(), pieces)
@@ -73,7 +73,7 @@ def _find_keys_before_footer(text: str, lower_text: str) -> Iterator[Span]:
         key_start = line_break + 1 if line_break >= 0 else footer.start()
 
         # Move the key's start up, as long as the line above looks like part of a key.
-        for _ in range(_MOST_LINES):
+        for _ in range(_MAX_LINES):
             line_end = max(key_start - 1, last_footer_end)
             line_break = text.rfind("\n", last_footer_end, line_end)
             line_start = line_break + 1 if line_break >= 0 else last_footer_end
@@ -89,7 +89,7 @@ def _find_keys_before_footer(text: str, lower_text: str) -> Iterator[Span]:
 
 def _may_be_key(text: str) -> bool:
     """Whether a text is long enough for a key, and has both letters and digits."""
-    return len(text) >= _LEAST_KEY_CHARS and is_mixed(text)
+    return len(text) >= _MIN_KEY_CHARS and is_mixed(text)
 
 
 def _find_line_break(text: str, start: int) -> Span:
@@ -113,8 +113,8 @@ def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], 
     other_line_count = 0
     position = start
     _, next_line = _find_line_break(text, line_end)
-    for _ in range(_MOST_LINES):
-        if position >= len(text) or other_line_count > _MOST_OTHER_LINES:
+    for _ in range(_MAX_LINES):
+        if position >= len(text) or other_line_count > _MAX_OTHER_LINES:
             break
 
         # Find the key's characters on this line, up to the next header or the footer. Search in a slice,
@@ -160,7 +160,7 @@ def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
         # A field contains ordinary text, unless it has a very long word.
-        is_any_long = any(end - start >= _LEAST_KEY_CHARS_IN_FIELD for start, end in spans)
+        is_any_long = any(end - start >= _MIN_KEY_CHARS_IN_FIELD for start, end in spans)
         return spans if is_any_long else []
     if spans:
         return spans

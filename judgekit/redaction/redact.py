@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MARGIN = 4_000  # characters after a cut that are also searched, so that no secret is split
 MARK = "[redacted: "  # the beginning of a replacement
 DEPTH = 3  # how many layers of encoding are decoded
-_MOST_PASSES = 4
+_MAX_PASSES = 4
 
 
 class Redacted(NamedTuple):
@@ -51,7 +51,7 @@ def redact(text: str) -> Redacted:
     text = visible(text)
     secret_count = 0
     # Search again after each replacement, because it can expose another secret next to it.
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         found = _find_nested(text, depth=DEPTH)
         # If secrets have the same start, the longest comes first.
         matches = sorted(found, key=lambda match: (match.start, -match.end))
@@ -155,7 +155,7 @@ def _redact_strings(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 _LIST_REACH = 200  # characters around a list that are searched for the code joining it
 _SHORTEST_ENCODED = 16  # characters of encoded text without blanks
-_LEAST_DIGITS = 12  # of text encoded in numbers
+_MIN_DIGITS = 12  # of text encoded in numbers
 # What the start of a secret looks like if a line break may split it, as the pattern `broken` knows it.
 _BROKEN_BEGINNINGS = (
     *(
@@ -258,7 +258,7 @@ def _list_encodings(text: str) -> Iterator[str]:
     if longest_word >= _SHORTEST_ENCODED:
         yield from ("base64", "base32")
     digit_count = sum(map(text.count, string.digits))  # faster than looking at each character
-    if digit_count >= _LEAST_DIGITS:
+    if digit_count >= _MIN_DIGITS:
         yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 

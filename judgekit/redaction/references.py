@@ -17,7 +17,7 @@ _CODE_WORDS = frozenset(RULES["words"]["code_words"].split())
 _CODE_SEGMENTS = frozenset(RULES["words"]["code_segments"].split())
 _SEGMENT = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_LEAST_WORD_LETTERS = 3  # of a word in snake case
+_MIN_WORD_LETTERS = 3  # of a word in snake case
 _SHUFFLED_CHANGE_RATE = 0.4  # change rate between kinds of characters; names in code have less
 
 
@@ -92,7 +92,7 @@ def _is_snake_case(value: str, segments: list[str]) -> bool:
     """
     if any(map(str.isdigit, value)):
         return False
-    words = [segment for segment in segments if len(segment) >= _LEAST_WORD_LETTERS]
+    words = [segment for segment in segments if len(segment) >= _MIN_WORD_LETTERS]
     has_inner_underscore = "_" in value.strip("_")
     is_in_one_case = value in (value.lower(), value.upper())
     return has_inner_underscore and len(words) > 1 and is_in_one_case

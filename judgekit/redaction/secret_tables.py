@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 LONGEST_ROW = 2000
 _CELL_EDGE = " \t*`\"'_"
-_LEAST_CELL_CHARS = 4
+_MIN_CELL_CHARS = 4
 _LONGEST_HEADER = 60
-_MOST_ROWS = 500
-_MOST_TABLE_CHARS = 40_000  # of a table that may have one cell per line
+_MAX_ROWS = 500
+_MAX_TABLE_CHARS = 40_000  # of a table that may have one cell per line
 
 
 def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -89,7 +89,7 @@ def _find_in_later_rows(
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in the given columns of all rows below a table's header."""
     end = header_end
-    for _ in range(_MOST_ROWS):
+    for _ in range(_MAX_ROWS):
         start = end + 1
         end = find_line_end(lower_text, start)
         row = lower_text[start : min(end, start + LONGEST_ROW)]
@@ -119,7 +119,7 @@ def _find_in_cells(
 def _is_password_value(value: str) -> bool:
     """Whether a cell's value can be a password: not too short, one word, with a letter or a digit."""
     has_letter_or_digit = any(map(str.isalnum, value))
-    return len(value) >= _LEAST_CELL_CHARS and " " not in value and has_letter_or_digit
+    return len(value) >= _MIN_CELL_CHARS and " " not in value and has_letter_or_digit
 
 
 # Tables of wikis
@@ -135,7 +135,7 @@ def find_in_wiki_table(lower_text: str, start: int, end: int) -> Iterator[Secret
     if not columns:
         return
     row_end = end
-    for _ in range(_MOST_ROWS):
+    for _ in range(_MAX_ROWS):
         row_start = row_end + 1
         row_end = find_line_end(lower_text, row_start)
         row = lower_text[row_start : min(row_end, row_start + LONGEST_ROW)]
@@ -200,7 +200,7 @@ def _find_in_mediawiki(lower_text: str) -> Iterator[SecretMatch]:
         end = lower_text.find("\n|}", opening.end() - 1)
         if end < 0:
             end = len(lower_text)
-        position = min(end, opening.end() + _MOST_TABLE_CHARS)
+        position = min(end, opening.end() + _MAX_TABLE_CHARS)
         yield from _find_in_mediawiki_rows(lower_text, opening.end(), position)
 
 
@@ -208,7 +208,7 @@ def _find_in_cell_sequence(
     lower_text: str, start: int, end: int, separator: str
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in an AsciiDoc table from `start` to `end`. The first row is the header."""
-    end = min(end, start + _MOST_TABLE_CHARS)
+    end = min(end, start + _MAX_TABLE_CHARS)
     cells: list[tuple[int, str]] = []  # position and content
     column_count = 0
     # Commas and colons separate cells. `|` and `!` introduce each cell, so that anything before the first

@@ -13,7 +13,7 @@ from judgekit.redaction.named_values import classify_name
 from judgekit.redaction.references import is_reference, is_variable
 from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, find_line_end
 from judgekit.redaction.values import (
-    LEAST_TOKEN,
+    MIN_TOKEN,
     change_rate,
     is_generated,
     is_mixed,
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from judgekit.redaction.secret_rules import Span
 
 _SHUFFLED_CHANGE_RATE = 0.3  # change rate between kinds of characters; names in code have less
-_LEAST_LENGTHS = {"strong": 4, "short": 6, "secret": LEAST_TOKEN}  # of a value, by its name's class
-_LEAST_RANDOM = 10  # letters and digits of a random secret
+_MIN_LENGTHS = {"strong": 4, "short": 6, "secret": MIN_TOKEN}  # of a value, by its name's class
+_MIN_RANDOM = 10  # letters and digits of a random secret
 _LONGER_THAN_WORDS = 20  # characters
-_MOST_LIST_LINES = 40
+_MAX_LIST_LINES = 40
 _KIND_BY_NAME_CLASS = {"strong": "password", "short": "password", "secret": "token"}
 
 
@@ -60,7 +60,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         return
 
     names = (match["name"], _make_singular(match))
-    is_secret_name = any(classify_name(name) in _LEAST_LENGTHS for name in names)
+    is_secret_name = any(classify_name(name) in _MIN_LENGTHS for name in names)
     if not is_secret_name:
         return
     if match["value"].startswith(("[", "(")):
@@ -107,7 +107,7 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     variable.
     """
     name_class = classify_name(name)
-    if name_class not in _LEAST_LENGTHS:  # the name doesn't suggest a secret
+    if name_class not in _MIN_LENGTHS:  # the name doesn't suggest a secret
         return
 
     # In code, a word before a comma or semicolon is a variable.
@@ -118,7 +118,7 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     if is_code and has_comma and PATTERNS["bare_word"].fullmatch(without_comma):
         return
 
-    if len(value) < _LEAST_LENGTHS[name_class] or any(map(str.isspace, value)):
+    if len(value) < _MIN_LENGTHS[name_class] or any(map(str.isspace, value)):
         return
     if is_reference(value) or PATTERNS["number"].fullmatch(value):
         return
@@ -148,9 +148,9 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
     is_shuffled = has_mixed_case and change_rate(value) >= _SHUFFLED_CHANGE_RATE
     has_secret_name = "secret" in name.lower()
     if is_code:
-        return has_secret_name and is_shuffled and len(value) >= LEAST_TOKEN
+        return has_secret_name and is_shuffled and len(value) >= MIN_TOKEN
 
-    least_length = LEAST_TOKEN if is_shuffled else _LEAST_RANDOM
+    least_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM
     if len(value) < least_length:
         return False
     is_env_name = name.isupper()  # such as API_KEY
@@ -167,7 +167,7 @@ def _is_token(value: str) -> bool:
         return False
 
     if is_mixed(value):
-        return len(value) >= LEAST_TOKEN and not PATTERNS["words"].match(value)
+        return len(value) >= MIN_TOKEN and not PATTERNS["words"].match(value)
     is_shuffled = change_rate(value) >= _SHUFFLED_CHANGE_RATE
     return len(value) >= _LONGER_THAN_WORDS and is_shuffled
 
@@ -177,7 +177,7 @@ def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     # Find the line with the closing bracket.
     start = match.start("value")
     end = start
-    for _ in range(_MOST_LIST_LINES):
+    for _ in range(_MAX_LIST_LINES):
         end = find_line_end(text, end)
         is_closed = any(bracket in text[start:end] for bracket in "])")
         if is_closed:

@@ -8,13 +8,13 @@ from judgekit.redaction.secret_rules import PATTERNS
 from judgekit.redaction.vendor_tokens import count_changes
 
 _SYMBOLS = frozenset("!#$%&*+=?@^|~")
-_LEAST_SYMBOLS = 3
+_MIN_SYMBOLS = 3
 # Characters of a value
-_LEAST_PASSWORD_CHARS = 6
-LEAST_TOKEN = 8
-LEAST_BARE_TOKEN = 16
-_LEAST_WEAK = 20
-_LEAST_PHRASE_WORDS = 4
+_MIN_PASSWORD_CHARS = 6
+MIN_TOKEN = 8
+MIN_BARE_TOKEN = 16
+_MIN_WEAK = 20
+_MIN_PHRASE_WORDS = 4
 _MANY_RUNS = 4
 _STRANGE_RUNS = ("a0-", "0a0", "a0a")  # `a` letters, `0` digits, `-` symbols
 _SHUFFLED_CHANGE_RATE = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
@@ -58,7 +58,7 @@ def fits(value: str, wanted: str) -> bool:
 def _has_enough_digits(value: str) -> bool:
     """Whether a value is long enough for a token, and at least a tenth of it is digits."""
     digits = sum(map(str.isdigit, value))
-    return len(value) >= LEAST_TOKEN and digits * 10 >= len(value)
+    return len(value) >= MIN_TOKEN and digits * 10 >= len(value)
 
 
 def is_placeholder(value: str) -> bool:
@@ -70,7 +70,7 @@ def is_placeholder(value: str) -> bool:
 
 def is_generated(value: str) -> bool:
     """Whether a value looks machine-generated, judging by its mixture of letters, digits and symbols."""
-    if len(value) < LEAST_TOKEN or any(map(str.isspace, value)):
+    if len(value) < MIN_TOKEN or any(map(str.isspace, value)):
         return False
     is_format_string = PATTERNS["format"].search(value)  # such as `user=%s`
     if is_format_string:
@@ -81,13 +81,13 @@ def is_generated(value: str) -> bool:
     has_letters_and_digits = is_mixed(value)
     if has_letters_and_digits and has_both_cases and symbol_count:
         return True
-    if (has_letters_and_digits or has_both_cases) and symbol_count >= _LEAST_SYMBOLS:
+    if (has_letters_and_digits or has_both_cases) and symbol_count >= _MIN_SYMBOLS:
         return True
 
     # Without enough symbols, the value must be long, change often, and not be joined words.
     if PATTERNS["words"].match(value):
         return False
-    least_length = LEAST_BARE_TOKEN if has_letters_and_digits else _LEAST_WEAK
+    least_length = MIN_BARE_TOKEN if has_letters_and_digits else _MIN_WEAK
     return (
         has_both_cases
         and len(value) >= least_length
@@ -117,7 +117,7 @@ def is_code(value: str) -> bool:
 
 def is_weak_secret(value: str) -> bool:
     """Whether a value is a secret if its name, such as `key` or `session`, can mean other things."""
-    if len(value) < _LEAST_WEAK or not is_mixed(value) or is_snake_case(value):
+    if len(value) < _MIN_WEAK or not is_mixed(value) or is_snake_case(value):
         return False
     return not PATTERNS["hex_or_id"].match(value) and change_rate(value) >= _SHUFFLED_WEAK
 
@@ -137,20 +137,20 @@ def is_strange(value: str) -> bool:
         has_upper = any(map(str.isupper, core[1:]))
         has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
-        return has_upper and has_lower and has_symbol and len(core) >= LEAST_TOKEN
+        return has_upper and has_lower and has_symbol and len(core) >= MIN_TOKEN
 
     classes = "".join(map(_classify_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _MANY_RUNS
     is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)
     is_measurement = PATTERNS["measure"].match(core)  # such as "100ms"
-    return is_mixture and len(core) >= _LEAST_PASSWORD_CHARS and not is_measurement
+    return is_mixture and len(core) >= _MIN_PASSWORD_CHARS and not is_measurement
 
 
 def is_human_password(value: str) -> bool:
     """Whether a value looks like a password chosen by a person: letters and digits, but no technical term."""
     core = value.strip("\"'`*_.,;:?)")  # without quotes, Markdown and punctuation
-    if len(core) < _LEAST_PASSWORD_CHARS or not is_mixed(core):
+    if len(core) < _MIN_PASSWORD_CHARS or not is_mixed(core):
         return False
     is_term = bool(PATTERNS["term"].match(core) or PATTERNS["expression"].search(core))
     return not is_term and not is_placeholder(core)
@@ -159,7 +159,7 @@ def is_human_password(value: str) -> bool:
 def is_phrase(value: str) -> bool:
     """Whether a value is a passphrase: at least four words, separated by blanks or hyphens, but not prose."""
     words = value.lower().replace("-", " ").split()
-    if len(words) < _LEAST_PHRASE_WORDS:
+    if len(words) < _MIN_PHRASE_WORDS:
         return False
     phrase = " ".join(words)
     return bool(PATTERNS["passphrase"].match(phrase)) and not PATTERNS["prose"].search(phrase)

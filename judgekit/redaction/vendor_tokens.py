@@ -24,12 +24,12 @@ _UNAMBIGUOUS_KIND_WORDS = frozenset(_TOKEN_WORDS["sure_kinds"].split())
 _IDENTIFIER_WORDS = frozenset(_TOKEN_WORDS["identifiers"].split())
 
 # The least number of random characters after
-_LEAST_AFTER_VENDOR = 14  # a prefix that only tokens have
-_LEAST_AFTER_COMMON = 20  # a common word
-_LEAST_AFTER_KIND = 24  # an unknown prefix with a word for a kind of key
-_LEAST_AFTER_UNKNOWN = 32  # any other prefix
-_LEAST_HEX_DIGITS = 32  # if they may be a hash
-_LEAST_PIECE_CHARS = 5
+_MIN_AFTER_VENDOR = 14  # a prefix that only tokens have
+_MIN_AFTER_COMMON = 20  # a common word
+_MIN_AFTER_KIND = 24  # an unknown prefix with a word for a kind of key
+_MIN_AFTER_UNKNOWN = 32  # any other prefix
+_MIN_HEX_DIGITS = 32  # if they may be a hash
+_MIN_PIECE_CHARS = 5
 # Change rates of random pieces
 _RANDOM_CHANGE_RATE = 0.2  # between letters and digits
 _SHUFFLED_CASE_RATE = (
@@ -73,18 +73,18 @@ def is_vendor_token(token: str) -> bool:
 
     # a known prefix
     if prefix in _VENDOR_PREFIXES:
-        return random_length >= _LEAST_AFTER_VENDOR
+        return random_length >= _MIN_AFTER_VENDOR
     if prefix in _COMMON_PREFIXES:
-        least_length = _LEAST_HEX_DIGITS if is_hex else _LEAST_AFTER_COMMON
+        least_length = _MIN_HEX_DIGITS if is_hex else _MIN_AFTER_COMMON
         return random_length >= least_length
 
     # an unknown prefix
     if leading_words & _IDENTIFIER_WORDS:
         return False
     if is_hex:
-        return random_length >= _LEAST_HEX_DIGITS and bool(leading_words & _UNAMBIGUOUS_KIND_WORDS)
+        return random_length >= _MIN_HEX_DIGITS and bool(leading_words & _UNAMBIGUOUS_KIND_WORDS)
     if leading_words & _KIND_WORDS:
-        return random_length >= _LEAST_AFTER_KIND and _is_shuffled("".join(tail))
+        return random_length >= _MIN_AFTER_KIND and _is_shuffled("".join(tail))
     return _is_of_unknown_vendor(prefix, tail)
 
 
@@ -112,7 +112,7 @@ def is_random_piece(piece: str) -> bool:
 
     In random characters, letters and digits, or upper and lower case, alternate often.
     """
-    if len(piece) < _LEAST_PIECE_CHARS or is_word(piece):
+    if len(piece) < _MIN_PIECE_CHARS or is_word(piece):
         return False
     change_rate = count_changes(piece) / (len(piece) - 1)
     has_digit = any(map(str.isdigit, piece))
@@ -168,4 +168,4 @@ def _is_of_unknown_vendor(prefix: str, tail: list[str]) -> bool:
     if not prefix.islower() or len(tail) != 1:
         return False
     piece = tail[0]
-    return len(piece) >= _LEAST_AFTER_UNKNOWN and _is_shuffled(piece)
+    return len(piece) >= _MIN_AFTER_UNKNOWN and _is_shuffled(piece)

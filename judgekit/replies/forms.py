@@ -33,16 +33,16 @@ KEEP = "keep"  # the only key of a reply about a single criterion
 _NO_WINNER = (TIE, "both", "neither", "equal", "none")
 
 
-def _join_text(value: object, most: int) -> str:
-    """Convert a reply value, which may be a list or an object, to text of at most `most` characters."""
+def _join_text(value: object, max_chars: int) -> str:
+    """Convert a reply value, which may be a list or an object, to text of at most `max_chars`."""
     if isinstance(value, dict):
-        lines = [f"{key}: {_join_text(item, most)}" for key, item in value.items()]
+        lines = [f"{key}: {_join_text(item, max_chars)}" for key, item in value.items()]
         value = "\n".join(lines)
     elif isinstance(value, list):
-        value = "\n".join(_join_text(item, most) for item in value)
+        value = "\n".join(_join_text(item, max_chars) for item in value)
     if value is None:
         return ""
-    return str(value).strip()[:most]
+    return str(value).strip()[:max_chars]
 
 
 def _list_findings(value: object) -> object:
@@ -107,9 +107,9 @@ def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 _STRING: dict[str, Any] = {"type": "string"}
-_Reasoning = Annotated[str, BeforeValidator(functools.partial(_join_text, most=MAX_REASONING))]
-_Text = Annotated[str, BeforeValidator(functools.partial(_join_text, most=MAX_TEXT))]
-_Word = Annotated[str, BeforeValidator(functools.partial(_join_text, most=MAX_WORD))]
+_Reasoning = Annotated[str, BeforeValidator(functools.partial(_join_text, max_chars=MAX_REASONING))]
+_Text = Annotated[str, BeforeValidator(functools.partial(_join_text, max_chars=MAX_TEXT))]
+_Word = Annotated[str, BeforeValidator(functools.partial(_join_text, max_chars=MAX_WORD))]
 
 
 class ReplyForm(BaseModel, serialize_by_alias=True):
@@ -168,15 +168,15 @@ class ReviewReply(ReplyForm):
 
 @functools.lru_cache(maxsize=16)  # creating one takes 9 ms, and a push has hundreds of files
 def make_score_reply_model(
-    dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()
+    dimensions: tuple[str, ...], least: int, max_chars: int, binary: frozenset[str] = frozenset()
 ) -> type[ScoreReply]:
     """Create the model for a reply with `reasoning`, `findings` and a score for each dimension.
 
-    A score is an integer from `least` to `most`, or yes or no for the dimensions in `binary`.
+    A score is an integer from `least` to `max_chars`, or yes or no for the dimensions in `binary`.
     """
     # `…_schema` and `sent_…` are parts of the JSON Schema that's sent to providers.
-    score = Annotated[int, Field(strict=True, ge=least, le=most)]
-    score_schema = {"type": "integer", "enum": list(range(least, most + 1))}
+    score = Annotated[int, Field(strict=True, ge=least, le=max_chars)]
+    score_schema = {"type": "integer", "enum": list(range(least, max_chars + 1))}
     yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
     score_fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}

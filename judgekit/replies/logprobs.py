@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Alternatives to request for each token: five points and other spellings of them. xAI gives no more.
 ALTERNATIVES = 8
 # With less probability on the scale's points, the model was about to write something else.
-LEAST_MASS = 0.8
+MIN_MASS = 0.8
 # An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair.
 SURE = 0.05
 _MAX_CANDIDATES = 32  # with more candidate numbers in a reply, none is examined
@@ -130,7 +130,7 @@ def compute_expectation(
             probabilities[point] += math.exp(logprob)
 
     total = sum(probabilities.values())
-    if not LEAST_MASS <= total <= 1 + _TOLERANCE:
+    if not MIN_MASS <= total <= 1 + _TOLERANCE:
         return None
     if _may_begin_longer_number(probabilities):
         return None

@@ -295,17 +295,17 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
 
 
 def _weigh_entries(
-    opened: Index, terms: Sequence[Term], postings: Postings, enough: int, most: int
+    opened: Index, terms: Sequence[Term], postings: Postings, enough: int, limit: int
 ) -> dict[str, float]:
     """Look up a part's rarest terms, and return the sum of the rarities for each entry that has any.
 
-    The terms have at least `enough` occurrences, if possible, and otherwise at most `most`. The entries for
+    The terms have at least `enough` occurrences, if possible, and otherwise at most `limit`. The entries for
     each term are added to `postings`, for the next parts.
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
     for term in sorted(terms, key=lambda term: term.count):
-        if occurrences >= enough and occurrences + term.count > most:
+        if occurrences >= enough and occurrences + term.count > limit:
             break
         if not term.count:  # it doesn't occur at all
             continue
@@ -452,9 +452,9 @@ def _add_passages(
     hits: Sequence[Candidate],
     entries: Sequence[_Entry],
     patterns: Sequence[Pattern],
-    most: int,
+    limit: int,
 ) -> None:
-    """Add the best section's score to the `most` leading long entries.
+    """Add the best section's score to the `limit` leading long entries.
 
     The other long entries are scored as if their sections didn't match.
     """
@@ -467,8 +467,8 @@ def _add_passages(
         return
 
     long_pairs.sort(key=lambda pair: -pair[0].bm25)
-    leading_pairs = long_pairs[:most]
-    other_pairs = long_pairs[most:]
+    leading_pairs = long_pairs[:limit]
+    other_pairs = long_pairs[limit:]
     _read_sections(opened, [entry for _, entry in leading_pairs], patterns)
 
     lengths: list[int] = []

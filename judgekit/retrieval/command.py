@@ -138,7 +138,7 @@ def _run_program(
     try:
         text = quickjson.dumps_ascii(request)
         code, output, errors = programs.run(
-            argv, visible_environ, text, seconds=seconds, most=MAX_OUTPUT_BYTES
+            argv, visible_environ, text, seconds=seconds, max_bytes=MAX_OUTPUT_BYTES
         )
     except programs.Unfinished as error:
         raise CommandError(str(error)) from None

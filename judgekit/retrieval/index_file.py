@@ -51,7 +51,7 @@ WINDOW_NS = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT has full
 FINE_WINDOW_NS = 100_000_000
 _SECOND_NS = 1_000_000_000
 _DAY = 86_400 * _SECOND_NS
-_MOST = 2**63 - 1  # the largest number that fits into a column
+_MAX_INTEGER = 2**63 - 1  # the largest number that fits into a column
 
 PROBLEMS = (
     "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem NOTNULL"
@@ -227,18 +227,18 @@ def read_stamp(path: str, *, folder: bool = False) -> Stamp | None:
         return None
 
     mtime = _clamp(status.st_mtime_ns)
-    # With `& _MOST`, an inode number fits into an SQLite column.
+    # With `& _MAX_INTEGER`, an inode number fits into an SQLite column.
     if folder:
-        return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MOST
+        return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MAX_INTEGER
     # Tools can set a file's mtime, but not its ctime, and may replace it by another inode. XOR combines inode
     # and ctime into a number that changes with either.
     inode_and_ctime = status.st_ino ^ status.st_ctime_ns
-    return _clamp(status.st_size), mtime, inode_and_ctime & _MOST
+    return _clamp(status.st_size), mtime, inode_and_ctime & _MAX_INTEGER
 
 
 def _clamp(number: int) -> int:
     """Clamp a number to a column's range, which excludes times before 1677 and after 2262."""
-    return max(-_MOST, min(number, _MOST))
+    return max(-_MAX_INTEGER, min(number, _MAX_INTEGER))
 
 
 def is_sure(changed: int, read: int) -> bool:

@@ -155,7 +155,7 @@ def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile
     """Read a kind's profile: the project's, the user's, or else the bundled one. Raises `ConfigError`."""
     path = find(kind, project)
     profile = yamlfile.read_model(
-        path, RetrievalProfileFile, version_key="retrieval", most=yamlfile.CONFIG_BYTES
+        path, RetrievalProfileFile, version_key="retrieval", max_bytes=yamlfile.CONFIG_BYTES
     )
     if profile.retrieval != kind:
         raise ConfigError(f"expected {kind!r}, as the file is named", path=path, key="retrieval")
@@ -179,8 +179,8 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
 def read_language(name: str, project: Path | None = None) -> LanguageFile:
     """Read a language: the project's, the user's, or else the bundled one. Raises `ConfigError`."""
     path = find(name, project)
-    most = yamlfile.CONFIG_BYTES
-    return yamlfile.read_model(path, LanguageFile, version_key="language", most=most)
+    max_bytes = yamlfile.CONFIG_BYTES
+    return yamlfile.read_model(path, LanguageFile, version_key="language", max_bytes=max_bytes)
 
 
 def _list_language_names(project: Path | None) -> set[str]:

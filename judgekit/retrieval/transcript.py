@@ -60,15 +60,15 @@ def read_last_turns(path: str, count: int) -> tuple[str, ...]:
     return tuple(reversed(turns))
 
 
-def list_typed_prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
-    """List the latest `most` different texts that people typed in `project`, newest first.
+def list_typed_prompts(project: str, limit: int, wanted: Callable[[str], bool]) -> list[str]:
+    """List the latest `limit` different texts that people typed in `project`, newest first.
 
     Only texts for which `wanted` returns true count. Texts typed by agents don't.
     """
     last_typed: dict[str, float] = {}  # the time of each text's latest occurrence
     for changed, path in _list_newest_files():
-        if len(last_typed) >= most:
-            latest_times = sorted(last_typed.values())[-most:]
+        if len(last_typed) >= limit:
+            latest_times = sorted(last_typed.values())[-limit:]
             if changed < latest_times[0]:
                 break  # everything in this file and the rest is older
 
@@ -84,7 +84,7 @@ def list_typed_prompts(project: str, most: int, wanted: Callable[[str], bool]) -
                 moment = changed
             last_typed[text] = max(last_typed.get(text, 0.0), moment)
 
-    return sorted(last_typed, key=last_typed.__getitem__, reverse=True)[:most]
+    return sorted(last_typed, key=last_typed.__getitem__, reverse=True)[:limit]
 
 
 def _list_newest_files() -> list[tuple[float, str]]:

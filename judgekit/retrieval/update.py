@@ -94,7 +94,7 @@ def build_in_memory(root: str, profiles: Profiles) -> Index:
     try:
         create(index.connection, root, profiles)
         index.load(read_facts(index.connection))
-        refresh(index, None, (), most=index_file.MAX_MEMORY_FILES)
+        refresh(index, None, (), limit=index_file.MAX_MEMORY_FILES)
     except BaseException:
         index.connection.close()
         raise
@@ -721,16 +721,16 @@ def refresh(
     file_numbers: Sequence[int],
     *,
     patience: float | None = None,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> None:
     """Bring an index up to date with its store.
 
     Only `watched_paths` (None means all) and the files with `file_numbers` are checked for changes. After
-    `patience` seconds, no more batches of files are read. At most `most` new files are read, newest first.
+    `patience` seconds, no more batches of files are read. At most `limit` new files are read, newest first.
     """
     started = time.monotonic()
     with suppress(_Passed):  # then the other process brings the index up to date
-        _carry_out_changes(index, watched_paths, file_numbers, most)
+        _carry_out_changes(index, watched_paths, file_numbers, limit)
         while index.pending:
             with transaction(index) as writer:
                 _read_batch(index, writer)

@@ -204,13 +204,13 @@ def test_findings_are_reviewed_in_batches(
         assert sizes(server)[:3] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("limit", ["MOST_REQUESTS", "MOST_BYTES"])
+@pytest.mark.parametrize("limit", ["MAX_REQUESTS", "MAX_BYTES"])
 def test_a_batch_keeps_to_the_limits_of_a_file(
     batched: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     write(*map(str, range(5)))
     with BatchServer(by_content) as server:
-        monkeypatch.setattr(manifest, limit, 2 if limit == "MOST_REQUESTS" else 9_000)
+        monkeypatch.setattr(manifest, limit, 2 if limit == "MAX_REQUESTS" else 9_000)
         batched(server)
         assert (sizes(server), words()) == ([2, 2, 1], ["accept"] * 5)
 

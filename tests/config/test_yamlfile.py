@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from judgekit import environment
 from judgekit.config import files, yaml_text, yamlfile
 from judgekit.config.yamlfile import Strict, problem, problem_in
-from judgekit.errors import MOST_ERRORS, ConfigError
+from judgekit.errors import MAX_ERRORS, ConfigError
 
 
 class Inner(Strict):
@@ -122,7 +122,7 @@ def test_every_error_of_a_file_is_said_in_its_order_with_what_may_be_meant(tmp_p
     with pytest.raises(ConfigError) as caught:
         yamlfile.read_model(path, Words)
     *lines, last = str(caught.value).splitlines()
-    assert (len(lines), last) == (MOST_ERRORS, "... and more")
+    assert (len(lines), last) == (MAX_ERRORS, "... and more")
 
 
 def halved(value: int) -> int:

@@ -20,7 +20,7 @@ from judgekit.providers.pace import PaceKey
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-WHOM = PaceKey("p", None, "m", "", most=2, per_minute=None)
+WHOM = PaceKey("p", None, "m", "", max_in_flight=2, per_minute=None)
 
 
 @asynccontextmanager
@@ -98,9 +98,9 @@ def test_a_worker_in_the_place_of_a_dead_one_drops_what_that_held() -> None:
 
 
 @looped
-@pytest.mark.parametrize(("most", "workers"), [(1, 3), (5, 2), (3, 3)])
+@pytest.mark.parametrize(("max_in_flight", "workers"), [(1, 3), (5, 2), (3, 3)])
 async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_waits_for_ever(
-    most: int, workers: int
+    max_in_flight: int, workers: int
 ) -> None:
     flying, highest, calls = 0, 0, Counter[int]()
 
@@ -115,17 +115,17 @@ async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_w
                 calls[number] += 1
                 flying -= 1
 
-    whom = WHOM._replace(most=most)
+    whom = WHOM._replace(max_in_flight=max_in_flight)
     async with clients(Broker(workers=workers), workers) as made:
         await asyncio.gather(
             *(slot(number, each) for number, each in enumerate(made) for _ in range(4))
         )
-    assert highest == most
+    assert highest == max_in_flight
 
 
 @looped
 async def test_a_limit_for_each_minute_holds_for_all_workers_together() -> None:
-    whom, begun = WHOM._replace(most=None, per_minute=3), 0
+    whom, begun = WHOM._replace(max_in_flight=None, per_minute=3), 0
 
     async def call(client: BrokerClient) -> None:
         nonlocal begun

@@ -83,14 +83,14 @@ class Inside:
 
 
 def door(
-    inside: Inside, most: int = admission.MOST_REQUESTS, token: str = ""
+    inside: Inside, max_requests: int = admission.MAX_REQUESTS, token: str = ""
 ) -> AdmissionMiddleware:
     """Return a door that lets in everybody, by name, or the one with the token."""
 
     def holder_of(found: str) -> str | None:
         return found if not token else "" if found == token else None
 
-    return AdmissionMiddleware(inside, cast("Log", None), holder_of, most=most)
+    return AdmissionMiddleware(inside, cast("Log", None), holder_of, max_requests=max_requests)
 
 
 async def ask(
@@ -128,7 +128,7 @@ async def ask(
 @looped
 async def test_a_full_queue_sends_away_and_says_for_how_long() -> None:
     inside = Inside()
-    at = door(inside, most=2)
+    at = door(inside, max_requests=2)
     waiting, gone = [await ask(at)], await ask(at)
     gone.cancel()
     await asyncio.gather(gone, return_exceptions=True)  # who hangs up makes room
@@ -154,7 +154,7 @@ async def test_a_token_is_asked_for_everywhere_and_bodies_of_no_or_too_great_a_s
             assert (await (await ask(app, path, authorization=given)))[:2] == (401, "token")
     inside = Inside()
     at = door(inside, 0, "right")
-    large = (str(admission.MOST_BODY + 1), (413, "size"))
+    large = (str(admission.MAX_BODY + 1), (413, "size"))
     for size, refused in (large, ("-1", (411, "input")), ("many", (411, "input"))):
         assert (await (await ask(at, size=size, holder="right")))[:2] == refused
     chunked = await ask(at, size=None, holder="right")
@@ -170,7 +170,7 @@ async def test_a_token_is_asked_for_everywhere_and_bodies_of_no_or_too_great_a_s
 @looped
 async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     inside = Inside()
-    at = door(inside, most=12)
+    at = door(inside, max_requests=12)
     greedy = [await ask(at, holder="ada") for _ in range(12)]
     assert inside.entered == 6
     others = [await ask(at, holder=name) for name in ("bob", "bob", "bob", "bob", "eve")]
@@ -179,7 +179,7 @@ async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.M
     answered = [await task for task in [*greedy, *others]]
     assert (answered.count(200), answered.count((503, "busy", "1"))) == (10, 7)
     assert await (await ask(at, holder="ada")) == 200
-    monkeypatch.setattr(admission, "MOST_BYTES", 100)
+    monkeypatch.setattr(admission, "MAX_BYTES", 100)
     inside = Inside()
     at = door(inside)
     rows = [
@@ -365,11 +365,11 @@ class Counting:
     models_by_tier: dict[str, tuple[object, ...]] = {}
 
     def __init__(self) -> None:
-        self.now = self.most = 0
+        self.now = self.max_requests = 0
 
     async def judge(self, _: object) -> str:
         self.now += 1
-        self.most = max(self.most, self.now)
+        self.max_requests = max(self.max_requests, self.now)
         await asyncio.sleep(0.001)
         self.now -= 1
         return "verdict"

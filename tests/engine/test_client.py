@@ -184,7 +184,7 @@ HALF: dict[str, bytes | None] = {
 def test_half_an_answer_and_silence_are_a_lost_engine(
     place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_MOST_ANSWER", 100_000)
+    monkeypatch.setattr(client, "_MAX_ANSWER_BYTES", 100_000)
     script.append(Scripted(place, *HALF.values(), b"HTTP/1.1 200"))
     for _ in HALF:
         with Connection(place) as connection, pytest.raises(EngineLost):

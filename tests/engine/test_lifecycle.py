@@ -119,7 +119,7 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
     engine: Engine, place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(lifecycle, "rss_bytes", lambda: lifecycle.MOST_RSS + 1)
+        patch.setattr(lifecycle, "rss_bytes", lambda: lifecycle.MAX_RSS + 1)
         engine._admission.active_requests[""] = 1
         assert leaves(engine) == ""
         engine._admission.active_requests.clear()

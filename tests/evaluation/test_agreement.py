@@ -117,7 +117,7 @@ def test_a_first_tier_that_is_always_right_decides_most_rows() -> None:
 
 
 def test_below_fifty_rows_nothing_is_final() -> None:
-    rows = Rows([("accept", 1.0, "accept")] * (agreement.LEAST_ROWS - 1), seed=1)
+    rows = Rows([("accept", 1.0, "accept")] * (agreement.MIN_ROWS - 1), seed=1)
     assert rows.final(LENIENT) == frozenset()
 
 

@@ -32,12 +32,12 @@ LEVEL = 0.1
 
 
 @pytest.mark.parametrize(
-    ("numbers", "count", "most", "drawn", "fortune"), FORTUNES.values(), ids=FORTUNES
+    ("numbers", "count", "claimed", "drawn", "fortune"), FORTUNES.values(), ids=FORTUNES
 )
 def test_a_fortune_is_that_of_the_reference(
-    numbers: list[int], count: int, most: int, drawn: int, fortune: float
+    numbers: list[int], count: int, claimed: int, drawn: int, fortune: float
 ) -> None:
-    bets = Bets(count, most, level=1e-9)
+    bets = Bets(count, claimed, level=1e-9)
     for number in numbers[:drawn]:
         bets.add(number)
     assert bets.fortune == pytest.approx(fortune, rel=1e-4)
@@ -47,31 +47,33 @@ def test_the_least_total_is_that_of_the_reference() -> None:
     assert bound_total(LONG, count=100, largest=1) == 82
 
 
-def refuting_draws(total: int, count: int, most: int) -> int:
+def refuting_draws(total: int, count: int, claimed: int) -> int:
     """Count the orders of `total` ones among `count` numbers that refute the claim at any time."""
     refuting = 0
     for ones in combinations(range(count), total):
-        bets = Bets(count, most, LEVEL)
+        bets = Bets(count, claimed, LEVEL)
         for place in range(count):
             bets.add(int(place in ones))
         refuting += bets.is_refuted
     return refuting
 
 
-@pytest.mark.parametrize("most", [2, 5, 6, 9])
-def test_a_true_claim_is_refuted_no_more_often_than_the_level_whenever_one_stops(most: int) -> None:
+@pytest.mark.parametrize("claimed", [2, 5, 6, 9])
+def test_a_true_claim_is_refuted_no_more_often_than_the_level_whenever_one_stops(
+    claimed: int,
+) -> None:
     count = 12
-    assert refuting_draws(most, count, most) <= LEVEL * comb(count, most)
+    assert refuting_draws(claimed, count, claimed) <= LEVEL * comb(count, claimed)
 
 
 def test_a_wrong_claim_is_refuted_once_all_numbers_are_there() -> None:
-    assert refuting_draws(total=6, count=12, most=5) == comb(12, 6)
+    assert refuting_draws(total=6, count=12, claimed=5) == comb(12, 6)
 
 
-@pytest.mark.parametrize("most", [4, 6, 9])
-def test_a_claim_of_more_is_refuted_no_sooner(most: int) -> None:
-    less = Bets(20, most, level=1e-9)
-    more = Bets(20, most + 1, level=1e-9)
+@pytest.mark.parametrize("claimed", [4, 6, 9])
+def test_a_claim_of_more_is_refuted_no_sooner(claimed: int) -> None:
+    less = Bets(20, claimed, level=1e-9)
+    more = Bets(20, claimed + 1, level=1e-9)
     for number in (1, 0, 1, 1, 0, 1):
         less.add(number)
         more.add(number)

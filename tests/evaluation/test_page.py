@@ -71,7 +71,7 @@ def example() -> str:
         figures = [
             Figure(name, 0.5, MIDDLE, name),
             Figure(name, 0.5),
-            Figure(name, 0.1, Interval(0.1, -0.5, 0.6), least=-1),
+            Figure(name, 0.1, Interval(0.1, -0.5, 0.6), minimum=-1),
         ]
         table = Table([name, "count", "share", "nothing", "shaded"], cells, name)
         charts = [chart._replace(title=name, note=name, ends=(name, name), guides=[(0.5, name)])]
@@ -157,7 +157,7 @@ def test_the_pages_have_every_figure() -> None:
         assert one.limit.title in shown
         assert str(one.limit) in shown
     assert "last " in shown
-    many = [Confusion(label=f"w{n}", said=f"w{n}", count=1) for n in range(pages.MOST_WORDS + 1)]
+    many = [Confusion(label=f"w{n}", said=f"w{n}", count=1) for n in range(pages.MAX_WORDS + 1)]
     words = stats.measure_words([(each.label, each.said) for each in many])
     judge = judging().judges[0].model_copy(update={"confusion": many, "classes": words})
     shown = texts(pages.judging_page(judging().model_copy(update={"judges": [judge]})))
@@ -183,7 +183,7 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
 def test_a_point_lies_within_its_chart_and_a_gap_interrupts_the_line() -> None:
     chart = Chart("", [(0, MIDDLE), (0.5, MIDDLE), None, (1, MIDDLE)], ("", ""))
     assert [len(run) for run in chart.runs] == [2, 1]
-    assert [Figure("", 0, least=-1).place(value) for value in (-2, -1, 0, 1, 2)] == [
+    assert [Figure("", 0, minimum=-1).place(value) for value in (-2, -1, 0, 1, 2)] == [
         0,
         0,
         50,

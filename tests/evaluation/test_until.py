@@ -100,8 +100,8 @@ def test_once_settled_an_answer_stays_until_all_rows_say_otherwise() -> None:
 def test_bounds_hold_what_is_true() -> None:
     answer = answer_of("accept >= 0.5", ["accept", "accept", "reject"] * 100, rows=1_000)
     bounds = answer.bounds()
-    assert bounds.least < 667 < bounds.most
-    assert bounds.most - bounds.least < 250
+    assert bounds.minimum < 667 < bounds.maximum
+    assert bounds.maximum - bounds.minimum < 250
 
 
 def finished(words: Sequence[str], rng: random.Random) -> list[int]:

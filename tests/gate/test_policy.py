@@ -151,7 +151,7 @@ def test_a_pushed_tree_that_unfolds_ends_git_and_not_the_machine(
 def test_a_tree_with_more_files_than_are_looked_at_is_an_error(work: GitRepo) -> None:
     commit = nested(work, 8, "docs", work("hash-object", "-w", "--stdin", stdin=b"x\n"))
     with pytest.raises(GitError, match="more than 1,000 files"):
-        list(Repository(work.folder).list_tree(commit, most=1_000))
+        list(Repository(work.folder).list_tree(commit, limit=1_000))
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def test_only_what_the_session_touched_and_of_many_the_last_ones(uncommitted: Gi
         uncommitted.write(f"{number}.md")
         os.utime(uncommitted.folder / f"{number}.md", (0, 2_000_000_000 + (number * 7) % 6))
     newest = sorted(range(6), key=lambda number: (number * 7) % 6)[-2:]
-    assert left(uncommitted, most=2) == sorted(f"{number}.md" for number in newest)
+    assert left(uncommitted, limit=2) == sorted(f"{number}.md" for number in newest)
 
 
 CLAUDE = "Claude <noreply@anthropic.com>"

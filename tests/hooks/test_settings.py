@@ -191,7 +191,7 @@ def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path
         path.unlink()
     for key in ("roots", "pin"):
         by_project(
-            project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MOST_ROOTS + 1))}]}}\n"
+            project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MAX_ROOTS + 1))}]}}\n"
         )
         loaded, (note,) = settings.load(str(project))
         assert loaded[key] == compiled.bundled()["settings"][key]

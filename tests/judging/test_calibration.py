@@ -249,7 +249,7 @@ def test_a_damaged_file_is_said_if_it_is_meant_and_not_used() -> None:
 def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     path = ours(tmp_path)
     calibration_files.accept(path)
-    for number in range(calibration_files.MOST_READ + 4):
+    for number in range(calibration_files.MAX_READ + 4):
         other = path.with_name(f"{number:03}.json")
         other.write_text("[" * 30_000)
         os.utime(other, (1, 1))
@@ -258,10 +258,10 @@ def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
     assert rules == known().rules(), "the newest are read"
     assert (
-        f"25 files that may be for kls, strict; read {calibration_files.MOST_READ} of them"
+        f"25 files that may be for kls, strict; read {calibration_files.MAX_READ} of them"
         in warning
     )
-    path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration_files.MOST_BYTES}1]}}')
+    path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration_files.MAX_BYTES}1]}}')
     assert "larger than 64000 bytes" in find(tmp_path)[1]
 
 
@@ -651,14 +651,14 @@ IDLE = prompt_candidate("idle", "T", category="FACT", text="Deep.")
 RATING = TypedQuestion("How long is it?")
 BARS: list[tuple[str, Any, str, Any]] = [
     ("kls", pointwise, "IDLE_RATING", RATING),
-    *(("kls", pointwise, name, 0.5) for name in ("LEAST_LEAD", "LEAST_MASS")),
-    *(("kls", logprobs, name, 0.5) for name in ("LEAST_MASS", "SURE")),
-    *(("memory-relevance", pointwise, f"LEAST_GAIN{of}", 9.0) for of in ("", "_OVER_MEMORY")),
+    *(("kls", pointwise, name, 0.5) for name in ("MIN_LEAD", "MIN_MASS")),
+    *(("kls", logprobs, name, 0.5) for name in ("MIN_MASS", "SURE")),
+    *(("memory-relevance", pointwise, f"MIN_GAIN{of}", 9.0) for of in ("", "_OVER_MEMORY")),
     ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
     ("memory-relevance", pointwise, "IDLE_MEMORY", IDLE),
     ("memory-relevance", select_question, "KEEP_AT", 0.9),
     ("memory-relevance", select_question, "POINTWISE_CHARS", 200),
-    ("answer-preference", compare_question, "LEAST_LEANING", 0.9),
+    ("answer-preference", compare_question, "MIN_LEANING", 0.9),
 ]
 
 
@@ -680,7 +680,7 @@ def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
 
 
 def test_every_bar_of_a_model_of_one_token_is_tried_above() -> None:
-    bars = {name for name in vars(pointwise) if name.startswith(("LEAST_", "MOST_", "IDLE"))}
+    bars = {name for name in vars(pointwise) if name.startswith(("MIN_", "MAX_", "IDLE"))}
     assert bars == {name for _, module, name, _ in BARS if module is pointwise}
 
 

@@ -318,13 +318,13 @@ def test_a_reply_that_is_too_much_is_no_reply(name: str) -> None:
         if name == "without end":  # the server counts what it could send of a chunked reply
             assert server.gone.wait(20)
             assert (
-                server.sent < 3 * servers.MOST
+                server.sent < 3 * servers.MAX_REPLY_BYTES
             )  # bytes that fit into sockets were already on their way
     assert "the reply" in error.message
 
 
 def test_a_reply_is_asked_for_as_it_is_and_read_just_below_the_limit() -> None:
-    text = "a" * (servers.MOST - 1000)
+    text = "a" * (servers.MAX_REPLY_BYTES - 1000)
     with Loopback(says(text)) as server:
         assert ask(LitellmGateway(), custom(server.base), request(timeout=60)).text == text
         assert server.requests[0].headers["accept-encoding"] == "identity"
@@ -377,8 +377,8 @@ def test_other_clients_in_the_process_are_left_alone() -> None:
         async with httpx.AsyncClient() as client:
             return len((await client.post(base, content=b"{}")).content)
 
-    with Loopback(encoded(gzip.compress(b"x" * (servers.MOST + 1)), "gzip")) as server:
-        assert asyncio.run(read(server.base)) == servers.MOST + 1
+    with Loopback(encoded(gzip.compress(b"x" * (servers.MAX_REPLY_BYTES + 1)), "gzip")) as server:
+        assert asyncio.run(read(server.base)) == servers.MAX_REPLY_BYTES + 1
 
 
 @pytest.mark.parametrize(

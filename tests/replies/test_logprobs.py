@@ -361,7 +361,7 @@ def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
     }
     for alternatives, yes in (
         (spelt, 0.75),
-        ({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01}, 0.0),
+        ({"The": 0.7, "no": pointwise.MIN_MASS + 0.01}, 0.0),
     ):
         answer = ask(Queue([likely_reply(alternatives)]), {"q": "?"})
         assert answer.value is not None

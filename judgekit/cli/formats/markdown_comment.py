@@ -237,16 +237,16 @@ def _write_details(line: _Line) -> str:
     return f"<details>{summary}\n\n{block}\n\n</details>"
 
 
-def _render_part(part: Part, most: int) -> list[str]:
+def _render_part(part: Part, limit: int) -> list[str]:
     """Render a part of a page: a note, a table, or figures with intervals."""
     if isinstance(part, str):
         return [escape_prose(without_secrets(part))]
     if isinstance(part, Table):
-        rows = [_render_cells(part.columns, row) for row in part.rows[:most]]
+        rows = [_render_cells(part.columns, row) for row in part.rows[:limit]]
         paragraphs = [_write_table([escape_prose(name) for name in part.columns], rows)]
         total = max(part.total, len(part.rows))
-        if total > most:
-            paragraphs.append(f"and {total - most:,} more")
+        if total > limit:
+            paragraphs.append(f"and {total - limit:,} more")
         return paragraphs
 
     rows = []

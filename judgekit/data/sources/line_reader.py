@@ -15,10 +15,10 @@ BOM = b"\xef\xbb\xbf"
 _CHUNK_SIZE = 1_000_000  # bytes to read at once from the rest of a line that is too long
 
 
-def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    """Yield a file's lines with their line ends. A line of more than `most` bytes is None."""
-    while line := file.readline(most):
-        is_complete = len(line) < most or line.endswith(b"\n")
+def bounded_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
+    """Yield a file's lines with their line ends. A line of more than `max_bytes` is None."""
+    while line := file.readline(max_bytes):
+        is_complete = len(line) < max_bytes or line.endswith(b"\n")
         if is_complete:
             yield line
             continue

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.sources import Reading, Stream
 
-MOST_UNPACKED = 512_000_000  # bytes of all files in a workbook
+MAX_UNPACKED = 512_000_000  # bytes of all files in a workbook
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
@@ -83,8 +83,8 @@ def _open(file: BinaryIO, name: str) -> Workbook:
     openpyxl = _import_openpyxl(name)
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
-    if unpacked > MOST_UNPACKED:
-        problem = f"it unpacks to more than {MOST_UNPACKED // 1_000_000} MB"
+    if unpacked > MAX_UNPACKED:
+        problem = f"it unpacks to more than {MAX_UNPACKED // 1_000_000} MB"
         raise InputError(f"{escaped(name)}: {problem}; export its rows as CSV in UTF-8")
     file.seek(0)
     with warnings.catch_warnings():
