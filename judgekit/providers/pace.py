@@ -157,7 +157,7 @@ class Pace:
         return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
     def take(self, max_turns: int) -> int:
-        """Take up to `max_turns` turns without waiting, and return how many. Release them with `give`."""
+        """Take up to `max_turns` turns without waiting, and count them. Release them with `give`."""
         turns_taken = 0
         while turns_taken < max_turns and self._in_flight < self.limit():
             seconds, _, _ = self.wait()
