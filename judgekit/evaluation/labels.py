@@ -330,7 +330,7 @@ def winner_of(
     """Find the winner that a label names: a text's letter, "tie", or None if the label isn't understood.
 
     There are up to `text_count` texts. A label can be a name, a number from 1 (or 0 for a tie), or an order
-    such as `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as those of columns or authors.
+    such as `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as columns or authors.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
