@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.data.results import RECORD_COLUMNS
 from judgekit.data.tables import cells_of
 from judgekit.judging.html import table_html
-from judgekit.judging.notebook import make_frame
+from judgekit.judging.notebook import make_data_frame
 from judgekit.text import escaped, short_line
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ class JudgedRows(Generator[JudgedRow, None, None]):
         `full` adds each row's complete verdict. Raises `UsageError` if pandas isn't installed, and whatever
         judging raises.
         """
-        make_frame(())  # raises before anything is judged if pandas is missing
+        make_data_frame(())  # raises before anything is judged if pandas is missing
         rows = []
         for row in self:
             cells = cells_of(row, {})
             if not full:
                 cells = {name: cell for name, cell in cells.items() if name not in RECORD_COLUMNS}
             rows.append(cells)
-        return make_frame(rows)
+        return make_data_frame(rows)

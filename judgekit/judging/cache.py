@@ -145,11 +145,12 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
 
 
 def _choose_hashed_parameters(endpoint: Endpoint) -> dict[str, str]:
-    """Return the parameters that a reply depends on, without secrets."""
+    """Return the endpoint's parameters that can affect replies, without secrets."""
     secrets = list_secrets(endpoint)
     parameters = {}
     for name, value in endpoint.parameters.items():
-        if endpoint.profile.kind == "command":  # only the addresses in its environment matter
+        # For a command, the parameters are its environment. Only addresses in it affect replies.
+        if endpoint.profile.kind == "command":
             is_hashed = any(word in name for word in _ADDRESS_WORDS)
         else:
             is_hashed = value not in secrets

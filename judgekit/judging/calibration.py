@@ -150,7 +150,7 @@ class Calibration(Strict):
     saved: Annotated[Saved | None, Field(exclude_if=operator.not_)] = None
 
     def rules(self) -> FinalityRules:
-        """Convert the gates to rules for escalation."""
+        """Convert the calibration to the rules that escalation uses."""
         readings = set()
         for tier, models in self.read.items():
             readings |= {(tier, model, source) for model, source in models.items()}
@@ -220,10 +220,10 @@ def _list_tiers(calibration: Calibration) -> list[TierName]:
 
 
 def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
-    """Yield each count's key, value and maximum."""
+    """Yield the key, value and maximum of each count in a calibration file."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
         for index, rule in enumerate(rules):
-            most_gains = 0  # without a reference, there are none
+            most_gains = 0  # there can only be gains if there's a reference
             if calibration.promise.reference:
                 most_gains = rule.labels - rule.errors
             yield f"{name}.{index}.labels", rule.labels, calibration.cases
@@ -237,7 +237,10 @@ def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int
 
 
 def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in a gate's tier, outcome and previous outcome, with keys relative to the gate."""
+    """Yield the flaws in the class of opinions that a gate is for: its tier, outcome and previous outcome.
+
+    A gate is the calibration's rule for a class. Keys are relative to the gate.
+    """
     first_tier = _list_tiers(calibration)[0]
     allowed_tiers = _list_allowed_tiers(calibration, gate)
     if gate.tier not in allowed_tiers:

@@ -67,7 +67,7 @@ def find(
 def _read_folders(
     settings: JudgeSettings, project: Path | None
 ) -> tuple[list[Calibration], list[str]]:
-    """Read the calibrations for a judge's rubric and mode from all folders. Return them and the problems."""
+    """Read the calibrations for a judge's rubric and mode from all folders. Also return the problems."""
     calibrations: list[Calibration] = []
     problems: list[str] = []
     for origin, folder in search_path.list_folders(environment.CALIBRATIONS.name, project):
@@ -116,8 +116,8 @@ def _read_folder(
 
 
 def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether a file can be for this rubric and mode, judging by its name."""
-    # judgekit's own names are `RUBRIC-MODE-DIGITS.json`. A name that the user chose can mean anything.
+    """Whether a calibration file could be for this rubric and mode, judging by its name."""
+    # judgekit names files `RUBRIC-MODE-DIGITS.json`. A file with any other name can be for any rubric.
     own_name = _ID.fullmatch(path.stem)
     if own_name is None:
         return True

@@ -73,7 +73,7 @@ def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
     """Combine the profile hashes of a model's endpoints, in any order. For recordings, return None."""
     hashes = []
     for model in models:
-        digest = profile_sha256(model)
+        digest = hash_profile(model)
         if digest is not None:
             hashes.append(digest)
     if not hashes:
@@ -83,8 +83,8 @@ def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
     return sha256(sorted(hashes))
 
 
-def profile_sha256(endpoint: Endpoint) -> str | None:
-    """Hash everything in a profile that affects its model's replies. A recording gives None."""
+def hash_profile(endpoint: Endpoint) -> str | None:
+    """Hash everything in a model's profile that affects its replies. Return None for a recording."""
     profile = endpoint.profile
     relevant_fields: dict[str, object]
     if isinstance(profile, registry.LitellmProfile):
@@ -118,10 +118,11 @@ def misfits(
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
 
-    # Older calibrations have no hash, or one of a smaller part, which never matches.
+    # Some older calibrations have no hash. Others have one of the wording, which never matches.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
+
     if calibration.subjects is not None:
         least_texts = calibration.subjects.least
         most_texts = calibration.subjects.most

@@ -61,10 +61,10 @@ class Claim(NamedTuple):
 
 
 def split_claims(text: str) -> list[Claim]:
-    """Split a text into its claims, in order and without losing any word.
+    """Split a text into claims: its sentences and list items, in order and without losing any word.
 
-    A lead, such as a heading, belongs to all items of the next list, or else to the next sentence. If nothing
-    follows, it's a claim itself.
+    A lead, such as a heading, belongs to all items of the list that follows, or to the next sentence. If
+    nothing follows, the lead is a claim itself.
     """
     claims: list[Claim] = []
     lead = ""
@@ -72,7 +72,7 @@ def split_claims(text: str) -> list[Claim]:
     is_in_list = False
     for block in _split_blocks(text):
         if block.kind == "lead":
-            # Join a heading with the introduction after it.
+            # Join a lead with the next one, such as a heading with an introduction.
             lead = f"{lead} {block.text}" if is_lead_unused else block.text
             is_lead_unused = True
             is_in_list = False
@@ -85,7 +85,7 @@ def split_claims(text: str) -> list[Claim]:
         for sentence in _split_sentences(block):
             claims.append(Claim(sentence, lead))
             is_lead_unused = False
-            if not is_item:  # the lead was for one sentence
+            if not is_item:  # the lead only belongs to the first sentence
                 lead = ""
 
     if is_lead_unused:
@@ -171,9 +171,10 @@ def _without_mark(mark: re.Pattern[str], line: str) -> str:
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield the lines as a block, unless they're blank.
+    """Yield lines as a block of the given kind, unless they're blank.
 
-    If prose ends with a colon, its last sentence becomes a separate block, a lead.
+    If prose ends with a colon, its last sentence introduces what follows, and becomes a separate block (a
+    lead).
     """
     text = "\n".join(lines).strip()
     if not text:
@@ -190,7 +191,7 @@ def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _split_sentences(block: _Block) -> Iterator[str]:
-    """Yield a block's sentences unchanged, or all of a code block."""
+    """Split a block into sentences. A block of code isn't split."""
     text = block.text
     if block.kind == "code":
         yield text
@@ -206,10 +207,12 @@ def _split_sentences(block: _Block) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a mark, such as a dot, ends a sentence. Dots after abbreviations, initials and days don't."""
+    """Whether a punctuation mark ends a sentence. A dot after an abbreviation, initial or day doesn't."""
     mark = match[0]
     if not mark.startswith("."):
         return True
+
+    # A sentence never starts with a small letter.
     next_match = _NEXT.match(text, match.end())
     next_character = next_match[1] if next_match else ""
     if next_character.islower():
@@ -230,14 +233,16 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 # --- Asking about claims, and combining the answers
 
 
-def claims_dimension(rubric: ScoreRubric) -> str | None:
+def find_claims_dimension(rubric: ScoreRubric) -> str | None:
     """Return the name of the rubric's dimension that's judged claim by claim, or None."""
     for name, dimension in rubric.dimensions.items():
         if dimension.check == "claims":
             return name
+
     if "sources" not in rubric.given.needs:
         return None
-    # groundedness@1.0.0 predates `check`, and users have copies of it with other ids.
+    # The rubric groundedness@1.0.0 is older than `check`, and users have copies of it with other ids. So
+    # recognize its dimension by the terms or the question.
     for name, dimension in rubric.dimensions.items():
         has_locked_terms = set(dimension.terms) >= _LOCKED_TERMS
         if has_locked_terms or dimension.question == _LOCKED_QUESTION:

@@ -219,9 +219,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
     def evidence(self, state: Compared) -> Evidence:
-        """Read the tiers' votes."""
+        """Convert the tiers' votes to evidence."""
         subject = state.subject
-        # A family that wrote only one of the two texts may favour it.
+        # A model family that wrote only one of the two texts may favour that text.
         favouring_families: dict[str, set[str]] = {}
         for letter in WINS:
             families = set(subject.families(letter)) & set(subject.families_of_some_texts)
@@ -243,7 +243,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(self.settings.escalation_rules("pair"), authors=authors)
 
     def record(self, state: Compared, end: End) -> Comparison:
-        """Build the record of a comparison, noting which texts were cut."""
+        """Build the result of a comparison, with a note about texts that were truncated."""
         votes: dict[TierName, TierVote] = state.opinions
         cuts = []
         for tier, letters in self.cut_texts(state).items():
@@ -255,7 +255,8 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._build_result(state, end), note)
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the result from the vote of the deciding tier, if any."""
+        """Build the result from the vote of the tier that decided, or without a vote if none did."""
+        # A win by the winner's own family alone doesn't count.
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
             refused_end = end.overruled
@@ -282,7 +283,10 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Return the texts that some model sees cut, such as "A and B", by tier. Skip tiers without any."""
+        """Return each tier's texts that don't completely fit a model's context, such as "A and B".
+
+        Tiers without such texts are omitted.
+        """
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
             question = CompareQuestion(self.settings, state.subject, tier)

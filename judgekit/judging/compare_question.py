@@ -73,7 +73,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build a questionnaire for each part of the rubric, in each order of the texts."""
-        # `rounds` relies on this order.
+        # The method `rounds` relies on this order.
         questionnaires = []
         for (criterion, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
             questionnaires.append(self._build_questionnaire(rubric, criterion, order, endpoint))
@@ -83,7 +83,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
         """Build the questionnaire about the two texts, in the order "AB" or "BA"."""
-        # names for the texts
+        # Choose names for the texts: labels, or fixed names for models that can't repeat a label.
         if kind_of(endpoint).names_texts:
             name_by_letter = {letter: self.label(letter) for letter in order}
             hash_by_name = {label: sha256 for sha256, label in self._label_by_hash.items()}
@@ -165,7 +165,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
-        """Build a round for each call, numbered from `first`."""
+        """Build the record (a round) of each call, numbered from `first`."""
         rounds: list[CompareRound] = []
         calls_per_sample = len(self.rubrics_by_part) * len(ORDERS)
         for turn in turns:
@@ -173,7 +173,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
             if samples > 1:
                 sample_numbers = range(1, samples + 1)
-            # The calls were made in this order.
+            # The calls were made in the order of samples, criteria, and orders of the texts.
             call_parts = product(sample_numbers, self.rubrics_by_part, ORDERS)
             for (sample, criterion, order), answer in zip(call_parts, turn.calls, strict=True):
                 row = CompareRound(

@@ -74,7 +74,7 @@ class Decider:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask all questions at once. A text that would be cut is a failure without a call."""
+        """Ask a decision model all questions at once. If the text would be truncated, fail without a call."""
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
@@ -94,12 +94,12 @@ class Decider:
         answers = None
         if answer.value:
             answers = _read_distributions(questionnaire, claims_by_name, answer.value)
-        # Some questions can fail while others are answered.
+        # Keep the failure, because some questions can fail while others are answered.
         return merge_answers([answer], answers, started, keep_failure=True)
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
-    """Return the claims for each question that's asked claim by claim, if there are any."""
+    """Split the text into claims, for each question that's asked about each claim."""
     claims_by_name = {}
     for name, question in questionnaire.questions.items():
         if question.split_claims is None:
@@ -148,7 +148,7 @@ def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
 
 
 def _make_state(questionnaire: Questionnaire, fence: Fence) -> State:
-    """Build the part of a request that all its questions share."""
+    """Build the system message, context and key that all questions of a request share."""
     return State(
         system=questionnaire.guarded_system(fence),
         context=questionnaire.context(fence),
@@ -192,7 +192,7 @@ def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
     return rounded_by_name
 
 
-def unproven_reason(models: Iterable[str]) -> str:
+def explain_unproven(models: Iterable[str]) -> str:
     """Explain why these decision models can't accept alone in strict mode."""
     names = ", ".join(dict.fromkeys(models))
     return (
@@ -202,8 +202,8 @@ def unproven_reason(models: Iterable[str]) -> str:
     )
 
 
-def uncalibrated_reason(models: Iterable[str]) -> str:
-    """Warn that an acceptance by these decision models isn't backed by a calibration."""
+def explain_uncalibrated(models: Iterable[str]) -> str:
+    """Explain that an acceptance by these decision models isn't backed by a calibration."""
     names = ", ".join(dict.fromkeys(models))
     return (
         f"accepted by {names} without a calibration, so nothing shows how far to believe it: learn that from "
@@ -339,7 +339,7 @@ async def _ask_once(
         request = Request(
             messages=messages,
             call_key=call_key,
-            timeout=session.timeout_of_call(timeout),
+            timeout=session.compute_call_timeout(timeout),
             max_tokens=1,
             questions=questions,
         )
@@ -372,7 +372,7 @@ async def _ask_once(
 async def _ask_or_remember(
     session: Session, endpoint: Endpoint, request: Request
 ) -> tuple[Reply, bool]:
-    """Return the reply to a request, and `True` unless it was already made in this session."""
+    """Return the reply to a request, and whether it's new rather than remembered from this session."""
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False

@@ -53,7 +53,7 @@ def _position_of(depth: Depth) -> int:
 
 
 def _apply_first_rule(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
-    """Return the depth of the first rule that matches a file, by default `tiers`."""
+    """Return the depth of the first rule that matches a file. The default is `tiers`."""
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:

@@ -152,7 +152,7 @@ class File:
         return self.alias or self.path
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentFile:
-        """Build the file's part of a request to an engine. `clean_name` is applied to its names."""
+        """Build the file's part of a request to a server. `clean_name` can remove secrets from names."""
         body: SentFile = {
             "path": clean_name(self.path),
             "text": self.text,
@@ -190,7 +190,7 @@ class Document:
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
-        """Build the request to an engine or a team's server. `clean_name` is applied to all names."""
+        """Build the document's part of a request to a server. `clean_name` can remove secrets from names."""
         body: SentDocument = {
             "files": [file.body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
@@ -202,7 +202,7 @@ class Document:
             },
             "commit": self.commit,
         }
-        # Only sent if set, because older servers refuse unknown keys.
+        # Older servers refuse unknown keys, so only send this one if it's needed.
         if self.task.reference:
             body["reference"] = self.task.reference
         return body
@@ -219,7 +219,7 @@ class Document:
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
-        """Describe in one line what the rubric needs and the document lacks, or return None."""
+        """Describe what the rubric needs but the document lacks, in one line, or return None."""
         given_roles: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
             given_roles[role] = getattr(self.task, role).strip()
@@ -240,7 +240,7 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return the maximum number of a subject's characters that a model of a tier is sent."""
+    """Return the maximum number of a subject's characters that are sent to a model of a tier."""
     tier_limit = tier.max_chars or CONTEXT_CHARS
     if endpoint is None:
         return min(tier_limit, CONTEXT_CHARS)
@@ -315,7 +315,7 @@ class ComparisonInput:
 
     @property
     def author_families(self) -> tuple[str, ...]:
-        """The families that wrote any of the texts, and "unknown" if only some authors are given."""
+        """The model families that wrote the texts. If only some authors are given, includes "unknown"."""
         families: list[str] = []
         for letter in self.letters:
             families += self.families(letter)
@@ -479,9 +479,9 @@ def document(
     task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
-    """Make a subject from files, written by a model `family`.
+    """Build the document to judge from files, which were written by the model `family`.
 
-    By default, its `task_id` is `PATH@HASH` of the first file.
+    The default `task_id` is `PATH@HASH` of the first file.
     """
     name = encodable(task_id or "")
     if not name:
@@ -505,11 +505,15 @@ def _is_text(path: Path) -> bool:
 
 
 def _list_files(folder: Path) -> list[Path]:
-    """List a folder's files, without links and without ignored files (or hidden files if there's no git)."""
+    """List a folder's files, except for links and files ignored by git.
+
+    Without git, hidden files are skipped instead of ignored ones.
+    """
     try:
         paths = _list_with_git(folder)
     except GitError:
         paths = _list_visible(folder)
+
     real_folder = folder.resolve()
     files = []
     for path in paths:
@@ -531,7 +535,7 @@ def _list_visible(folder: Path) -> set[Path]:
     """List the files in a folder that are neither hidden nor in a hidden folder."""
     paths: set[Path] = set()
     for base, folders, names in os.walk(folder):
-        # Changed in place, so that os.walk skips hidden folders.
+        # Change the list in place, so that os.walk skips hidden folders.
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths.update(Path(base) / name for name in names if not name.startswith("."))
     return paths

@@ -100,14 +100,14 @@ def read_document(
     sees_all: bool = True,
     speakers: Speakers = NOBODY,
 ) -> TierEvidence:
-    """Read a tier's opinion about a document, or None if the tier failed.
+    """Convert a tier's opinion about a document to evidence. None means that the tier failed.
 
-    `decides` if its models are decision models, which give probabilities without reasons. `speakers` are the
-    models that answered.
+    `decides` means that its models are decision models, which give probabilities without reasons. `speakers`
+    are the models that answered.
     """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
-    leaning = None
+    leaning = None  # how far a decision model's scores are from the other outcome, with a sign
     if decides:
         leaning = measure_margin(rubric, opinion.scores, mode, signed=True)
     return TierEvidence(
@@ -179,7 +179,7 @@ def read_ranking(
     margins: Margins,
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read the tiers' rankings of texts. A leading text is an acceptance."""
+    """Convert the tiers' rankings of texts to evidence. A leading text counts as an acceptance."""
     evidence = {}
     for ranked in tiers:
         if not ranked.means:

@@ -79,7 +79,7 @@ class Fence:
     def around(self, text: str, **attributes: str) -> str:
         """Put `text` between this fence's tags, with `attributes` in the opening tag.
 
-        The text is made harmless, so that nothing inside can end the fence or pass for a turn.
+        The text is made harmless, so that nothing in it can close the fence or look like a new chat message.
         """
         written_attributes = ""
         for name, value in attributes.items():
@@ -90,7 +90,7 @@ class Fence:
 
 
 def _draw_nonce() -> str:
-    """Draw 64 random bits, and write them in letters."""
+    """Generate 64 random bits, and encode them in letters."""
     number = int(secrets.token_hex(_NONCE_BYTES), 16)
     letters = []
     for _ in range(_NONCE_LETTERS):
@@ -100,10 +100,10 @@ def _draw_nonce() -> str:
 
 
 def _break_tags(text: str) -> str:
-    """Insert a blank after each occurrence of the tag's word, even if it's written with lookalikes."""
+    """Break each occurrence of the fence's tag with a blank, even if it's written with lookalike letters."""
     text_pieces = []
     start = 0
-    # A skeleton has the same positions as its text.
+    # The skeleton has plain letters, and the same positions as the text.
     for match in _WORD_BEFORE_NONCE.finditer(skeleton(text)):
         text_pieces.append(text[start : match.end()])
         start = match.end()
@@ -126,7 +126,7 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
 
     The same query and ids always get the same labels on this installation.
     """
-    # The labels are from an HMAC with this installation's secret.
+    # Derive the labels from an HMAC with this installation's secret.
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_load_secret(), context, "sha256")
     digests = {}
@@ -136,7 +136,7 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     shown_in_capitals = shown.upper()
     labels: dict[str, str] = {}
     for name in sorted(ids, key=digests.__getitem__):
-        # In one of 4,000 prompts with 15 candidates, two have the same label, so the second gets another.
+        # Take the first label that no other candidate has and that isn't in `shown`.
         drawn_labels = _draw_labels(digests[name])
         free_labels = (label for label in drawn_labels if label not in labels.values())
         unseen_labels = (

@@ -57,9 +57,9 @@ class FinalityRules:
         return all((tier, model, source) in self.read for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
-        """Explain that another model answered than in the calibration, or return "".
+        """Explain that a different model answered than when the calibration was made, or return "".
 
-        Each of `answers` is a requested model name, and the name in the reply.
+        `answers` contains pairs of a requested model name and the name in the reply.
         """
         for asked_name, answering_name in answers:
             earlier_names = set()
@@ -99,7 +99,7 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier before `tier` if its win stands against the tie of `tier`, or None."""
+        """Return the tier before `tier` if a calibration upholds its win against this tier's tie, or None."""
         winner = _find_tier_before(tier, seen)
         if winner is None or seen[winner] != "accept":
             return None
@@ -110,9 +110,9 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
-        """Whether a rule for this class of opinions accepts the margin.
+        """Whether the calibration has a rule that accepts this margin, for this class of opinions.
 
-        The margin is that of the tier's opinion, or of the win by the tier `stands` against it.
+        A class is a tier, its outcome, the outcome before it, and the tier whose win is upheld (`stands`).
         """
         if margin is None:
             return False
@@ -120,7 +120,8 @@ class FinalityRules:
         outcome_before = seen[tier_before] if tier_before else None
         opinion_class = (tier, seen[tier], outcome_before, stands)
         for rule in self.rules:
-            if rule.leaning is not None:  # it's a rule for leanings, not margins
+            is_for_leanings = rule.leaning is not None
+            if is_for_leanings:  # rather than for margins
                 continue
             rule_class = (rule.tier, rule.outcome, rule.after, rule.stands)
             if rule_class == opinion_class and margin >= rule.least_margin:

@@ -34,8 +34,8 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
-    """Assign each finding to the rubric's dimension that it names, or else mentions most, if any."""
-    # Of two names with the same stems, the first wins, so it must come last here.
+    """Assign each finding to the dimension it names. Failing that, use the one it mentions most often."""
+    # If two names have the same stems, the first wins, so it must come last here.
     names_by_stems = {_stem_words(name): name for name in reversed(rubric.dimensions)}
     placed_findings = []
     for finding in findings:
@@ -58,12 +58,13 @@ def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
 
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
-    """Count the different terms of each dimension in a text. Skip dimensions without any."""
+    """Count the different terms of each dimension in a text. Dimensions without any are omitted."""
     stems = _stem_words(text)
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
         terms = {_stem_words(term) for term in (name, *dimension.terms)}
-        phrases: set[tuple[str, ...]] = set()  # all phrases of the text with the length of a term
+        # Collect all phrases in the text that have as many words as one of the terms.
+        phrases: set[tuple[str, ...]] = set()
         for length in {len(term) for term in terms}:
             starts = range(len(stems) - length + 1)
             phrases |= {stems[start : start + length] for start in starts}

@@ -29,16 +29,16 @@ def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
 
 
 def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Render rows, which have the same keys, as a table."""
+    """Render rows as an HTML table. All rows must have the same keys."""
     rows = list(rows)
     if not rows:
         return ""
-    head = "".join(f"<th>{_escape_line(name)}</th>" for name in rows[0])
+    headers = "".join(f"<th>{_escape_line(name)}</th>" for name in rows[0])
     html_rows = []
     for row in rows:
         cells = "".join(f"<td>{_format_cell(value)}</td>" for value in row.values())
         html_rows.append(f"<tr>{cells}</tr>")
-    return f"<table><tr>{head}</tr>{''.join(html_rows)}</table>"
+    return f"<table><tr>{headers}</tr>{''.join(html_rows)}</table>"
 
 
 def _format_cell(value: object) -> str:

@@ -16,7 +16,7 @@ Independence: TypeAlias = Literal["prefer", "require"]
 def is_independent(
     author_families: Collection[str], judging_families: Collection[str]
 ) -> bool | None:
-    """Whether an outcome is supported by a family other than the author's, or None if that isn't known."""
+    """Whether a family other than the authors' supports an outcome. None means that it isn't known."""
     known_authors = set(author_families) - {UNKNOWN_FAMILY}
     if not known_authors or not judging_families:
         return None
@@ -31,7 +31,7 @@ def is_independent(
 def independence_problem(
     independence: Independence, author_families: Sequence[str], judging_families: Collection[str]
 ) -> str | None:
-    """Explain in one line why an acceptance by these families isn't independent enough, or return None."""
+    """Explain in one line why an acceptance by these families isn't independent, or return None if it is."""
     if independence == "prefer" or not author_families:
         return None
     if is_independent(author_families, judging_families):

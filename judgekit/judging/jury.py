@@ -76,9 +76,9 @@ class Opinion:
 def combine_opinions(
     voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide
 ) -> Opinion:
-    """Combine a jury's opinions into one, with one vote per family.
+    """Combine the opinions of a jury's models into one, with one vote per model family.
 
-    The reasoning is that of the model whose scores are nearest to the result. The findings are all models'.
+    The reasoning comes from the model whose scores are nearest to the result, and the findings from all.
     """
     if len(voices) == 1:
         _, only_opinion = voices[0]
@@ -92,7 +92,7 @@ def combine_opinions(
 
     model_opinions = [opinion for _, opinion in voices]
     closest = find_nearest(model_opinions, pooled)
-    findings: dict[Finding, None] = {}  # each once, in order
+    findings: dict[Finding, None] = {}  # an ordered set
     for model_opinion in model_opinions:
         findings |= dict.fromkeys(model_opinion.findings)
     return replace(
@@ -135,7 +135,7 @@ def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
 
 
 def find_nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
-    """Return the opinion with the nearest scores `to` another one, preferring those with its outcome."""
+    """Return the opinion whose scores are nearest `to` another opinion, preferably with the same outcome."""
 
     def distance(opinion: Opinion) -> tuple[bool, float]:
         differences = [abs(opinion.scores[name] - to.scores[name]) for name in to.scores]
@@ -154,7 +154,7 @@ class Mark(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """The probability that the candidate is kept, or 1 or 0 if the model gave none."""
+        """The probability of keeping the candidate. If the model gave none, it's 1 or 0."""
         if self.probability is None:
             return float(self.outcome == "accept")
         return self.probability
@@ -191,7 +191,7 @@ def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: Ju
 
 
 def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    """Combine a candidate's marks, with one vote per family."""
+    """Combine the models' marks (yes or no, with a chance) for a candidate, with one vote per family."""
     chances_by_family = []
     for family_marks in group_by_family(marks):
         chances_by_family.append([mark.chance for mark in family_marks])

@@ -47,7 +47,10 @@ class NamedInputs:
             raise InputError(f"{printable_name} is not UTF-8 (byte {error.start})") from None
 
     def _find_file(self, name: str) -> Path:
-        """Return a file's path without links; raises `InputError` unless the file is in the base folder."""
+        """Return a file's path without links.
+
+        Raises `InputError` if the file doesn't exist, or isn't in the base folder.
+        """
         base = self.base.resolve()
         is_outside = False
         for folder in dict.fromkeys((self.base, self.folder)):

@@ -45,11 +45,14 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Add the measured noise to a verdict whose scores are within it; raises `ConfigError`."""
+    """Add the judge's measured noise to a verdict if its scores are that close to another outcome.
+
+    Raises `ConfigError` if the measurement can't be read.
+    """
     folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
-    # Without the author's family, it's a different judge.
+    # Noise is measured for specific models, so first exclude those of the author's family.
     path = folder / _name_file(judge.for_subject(document))
     if not path.is_file():
         return verdict
@@ -61,9 +64,10 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
 
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
-    """Store a judge's noise in points, measured on a number of `cases`, and return the file's path.
+    """Store a judge's noise, which was measured on `cases` cases, and return the file's path.
 
-    Raises `InputError` if the file can't be written.
+    Noise is the number of points by which repeated scores differ. Raises `InputError` if the file can't be
+    written.
     """
     noise = Noise(
         schema=SCHEMA,

@@ -54,10 +54,10 @@ class Verdicts(list[Verdict]):
             for name, score in (verdict.scores or {}).items():
                 row[f"score.{name}"] = score
             rows.append(row)
-        return make_frame(rows)
+        return make_data_frame(rows)
 
 
-def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def make_data_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Build a data frame; raises `UsageError` if pandas is missing."""
     try:
         import pandas as pd  # noqa: PLC0415 - the user may not have it

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 async def judge_first(
     tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared document by one tier, whose opinion a promise of agreement can make final.
+    """Judge a document with one tier, whose opinion can be final under a promise of agreement.
 
-    If the opinion qualifies, the verdict's `because` is `PROMISED`, and it has a margin.
+    The promise limits how often it may disagree with a stronger judge. If the opinion is final, the verdict's
+    `because` is `PROMISED`.
     """
     first_judge = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await first_judge.run(state)
@@ -31,7 +32,10 @@ async def judge_first(
 
 
 def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge with only one tier's models, and without a calibration, which covers multiple tiers."""
+    """Build a judge with the models of only one tier.
+
+    It has no calibration, because calibrations are made for multiple tiers.
+    """
     models_by_tier = {}
     if tier in judge.models_by_tier:
         models_by_tier[tier] = judge.models_by_tier[tier]
@@ -41,7 +45,10 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Add the promise, and the first verdict's rounds, time and cost, to the strong judge's verdict."""
+    """Merge the verdicts of the first judge and of the strong judge, whose result counts.
+
+    The rounds, times and costs are added up.
+    """
     rounds = list(first.rounds)
     for row in strong.rounds:
         next_number = len(rounds) + 1

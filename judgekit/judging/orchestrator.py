@@ -112,7 +112,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:
-        """Ask tier after tier about a prepared subject, and return the record."""
+        """Ask tier after tier about a prepared subject until the result is certain, and return the record."""
         self.note_refusal_and_cuts(state)
         if not self.models_by_tier or state.refused:
             return self.record(state, UNASKED)
@@ -173,9 +173,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
-        """Build the prompts for an endpoint (by default the tier's first model) if it was asked first."""
+        """Build the prompts that a tier sends first, to `endpoint` or by default to its first model."""
         redacted, secrets = self.redacted(subject)
-        if self.settings.refusal(secrets):  # the subject would be refused because of its secrets
+        is_refused = bool(self.settings.refusal(secrets))  # because of its secrets
+        if is_refused:
             return []
         asked_endpoint = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
         question = self.question(tier, JudgingState(redacted, self.session()))
@@ -221,9 +222,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return kind(self.gateway, self.settings, self.cache)
 
     def for_subject(self, subject: Subject) -> Self:
-        """Drop the models of the subject's author families, if others are available."""
+        """Return a judge without models of the subject's author families, if others are available."""
         attributed = self.attributed(subject)
-        settings = panel.without_authors(
+        settings = panel.drop_author_families(
             self.settings, attributed.author_families, attributed.families_of_some_texts
         )
         return replace(self, settings=settings)

@@ -34,26 +34,27 @@ def redact_document(document: Document) -> tuple[Document, int]:
 
 
 def redact_file(file: File) -> tuple[File, int]:
-    """Replace a file's secrets. Return the new file and their number."""
+    """Replace the secrets in a file's text and names. Return the new file and the number of secrets."""
     text = file.text
-    if len(text) != file.total:  # it was cut when read
+    was_truncated = len(text) != file.total
+    if was_truncated:
         text = _drop_last_word(text)
     redacted_text, text_secrets = redact(text)
     redacted_path, path_secrets = redact(file.path)
     alias, alias_secrets = redact(file.alias)
     if not alias and path_secrets:
-        # Other paths get no alias, because they must match earlier recordings.
+        # Only give a path with secrets an alias. Any other path must match earlier recordings.
         alias = redacted_path
-    # The total changes by as many characters as the text, so that a cut file is still recognized as cut.
+    # Change the total by as many characters as the text, so that a truncated file is still recognizable.
     total = file.total + len(redacted_text) - len(file.text)
     redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
     return redacted_file, text_secrets + path_secrets + alias_secrets
 
 
 def _drop_last_word(text: str) -> str:
-    """Drop the last word of a cut text, because half of a secret wouldn't be recognized.
+    """Drop the last word of a truncated text, because half of a secret wouldn't be recognized.
 
-    If the last `MARGIN` characters have no blank, drop all of them.
+    If there's no blank in the last `MARGIN` characters, drop all of these.
     """
     start = max(len(text) - MARGIN, 0)
     last_blank = max(text.rfind(blank, start) for blank in " \n\t")

@@ -61,11 +61,14 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
 
 
 def _find_agent_family(writer: str) -> str | None:
-    """Return the model family of an agent, given as `name <address>` in lower case. A person gives None."""
+    """Return the model family of a commit's author, given as `name <address>` in lower case.
+
+    Return None for a person.
+    """
     for family, patterns in _AGENTS.items():
         is_agent = any(re.match(pattern, writer) for pattern in patterns)
         if is_agent and family == UNKNOWN_FAMILY:
-            # An agent for multiple families can have a model in its name.
+            # Some agents use models of different families, but may have the model in their name.
             name, _, _ = writer.partition(" <")
             return family_by_name(name)
         if is_agent:
@@ -76,19 +79,19 @@ def _find_agent_family(writer: str) -> str | None:
 def replace_families(
     panel: Tiers, author_families: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Replace each tier's models of the author's families, with at most as many models.
+    """Replace each tier's models of the author's families, without increasing the number of models.
 
-    `others` are other providers' panels, which a `mixed` panel prefers to the panel's own other tiers.
+    `others` returns other providers' panels. A `mixed` panel prefers these to its own other tiers.
     """
     unfit_families = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _drop_families(panel, set(author_families) - {UNKNOWN_FAMILY})
     of_known_families = _drop_families(panel, unfit_families)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
-        # the tier's own models of other families
+        # First, the tier's own models of other families are tried.
         replacements = of_other_families[tier]
         if mixed and not replacements:
-            # Prefer families that the panel, with its replacements so far, doesn't have.
+            # Prefer families that aren't in the panel yet.
             families_on_panel = _list_families(models_by_tier)
             replacements = _pick_from_others(tier, others, {*unfit_families, *families_on_panel})
             replacements = replacements or _pick_from_others(tier, others, unfit_families)
@@ -103,7 +106,7 @@ def replace_families(
     return models_by_tier
 
 
-def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
+def fill_in_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
     """Fill in the families of models behind a proxy, which only the proxy knows."""
     panel = {}
     for tier, models in models_by_tier.items():
@@ -111,20 +114,20 @@ def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]
     return panel
 
 
-def without_authors(
+def drop_author_families(
     settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
-    """Drop the models of a subject's author families from the settings, if others are available.
+    """Replace the models of a subject's author families in the settings, if others are available.
 
-    `families_of_some_texts` wrote some of the compared texts, and would favour these.
+    `families_of_some_texts` wrote only some of the compared texts, and could favour these.
     """
     if not author_families:
         return settings
-    panel_before = with_families(settings.models_by_tier)
+    panel_before = fill_in_families(settings.models_by_tier)
     panel = _replace_with_settings(settings, panel_before, author_families)
     panel = _replace_with_settings(settings, panel, families_of_some_texts)
 
-    # A calibration only holds for the models it was made with.
+    # A calibration (`finality`) is only valid for the models that it was made with.
     finality = settings.finality
     warning = settings.calibration_warning
     if finality is not None and _list_names(panel) != _list_names(panel_before):
@@ -147,13 +150,14 @@ def without_authors(
 def _replace_with_settings(
     settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Replace the models of these families, with other providers' only if the settings allow that."""
-    # A project alone can't send texts to other providers by naming a family.
+    """Replace the models of the given families, but only use other providers if the settings allow it."""
+    # Families named by the user can be replaced with models of other providers. If only the project names a
+    # family, that must not cause texts to be sent to another provider.
     families_named_by_user = set(families) - settings.project_named_families
     panel = replace_families(
         models_by_tier, families_named_by_user, settings.others, mixed=settings.is_mixed
     )
-    # The project's families can only be replaced with other tiers' models.
+    # The project's families can only be replaced with models of other tiers.
     return replace_families(panel, families)
 
 
@@ -170,7 +174,7 @@ def _list_providers(models_by_tier: Tiers) -> frozenset[str]:
 def _pick_from_others(
     tier: TierName, others: Others, unfit: Collection[str]
 ) -> tuple[Endpoint, ...]:
-    """Return the models nearest to a tier in the first other panel that has fit families, or ()."""
+    """Return the models nearest to a tier from the first other panel with models of other families, or ()."""
     for panel in others():
         models = get_nearest_models(tier, _drop_families(panel, unfit))
         if models:
@@ -182,12 +186,12 @@ def _list_families(panel: Tiers) -> dict[str, None]:
     return dict.fromkeys(endpoint.family for models in panel.values() for endpoint in models)
 
 
-def model_of_each_family(
+def pick_model_per_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """Pick one model of each known family that isn't the author's, at most as many as there are tiers.
+    """Pick one model from each known family, except for the author's. Pick at most one model per tier.
 
-    Prefer the panel's own models to those of `others`.
+    Prefer models of `panel` to those of `others`.
     """
     tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")  # by preference
     unfit_families = {*author_families, UNKNOWN_FAMILY}
@@ -252,7 +256,7 @@ def requested_panel(
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
-    """Return each tier's models, and a line about them or about why there are none."""
+    """Return each tier's models, and a line that describes them or explains why there are none."""
     if environ is None:
         environ = environment.environ()
     panel = resolve(requested_panel(config, project, environ), environ)
@@ -263,7 +267,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
     """Yield the author's family and the models that would judge: first for an unknown family ("")."""
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
-    panel = with_families(resolved.endpoints)
+    panel = fill_in_families(resolved.endpoints)
     is_mixed = config.judge.panel == "mixed"
     for family in _list_families(panel):
         if family != UNKNOWN_FAMILY:

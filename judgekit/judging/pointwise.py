@@ -78,11 +78,12 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     return {token: value / total for token, value in mass.items()}
 
 
-def earned(yes: float, idle: float, min_gain: float = MIN_GAIN) -> float:
-    """Reduce the probability of yes by the bias measured with an unrelated request or memory (`idle`).
+def correct_for_bias(yes: float, idle: float, min_gain: float = MIN_GAIN) -> float:
+    """Reduce the probability of yes by the model's bias towards yes.
 
-    If the odds of `yes` are `min_gain` times those of `idle`, the result is one half. The idea is from
-    "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
+    `idle` is the probability for an unrelated request or memory. If the odds of `yes` are `min_gain` times
+    those of `idle`, the result is one half. The idea is from "Calibrate Before Use" (Zhao et al. 2021,
+    arXiv:2102.09690).
     """
     gain = _compute_odds(yes) / _compute_odds(idle)
     return min(yes, gain / (gain + min_gain))
@@ -171,7 +172,7 @@ async def ask_pointwise(
     answers: dict[str, dict[str, float]] = {}
     failure: Failure | None = None
     try:
-        timeout_of_all = session.timeout_of_call(timeout * len(points.questions))
+        timeout_of_all = session.compute_call_timeout(timeout * len(points.questions))
         deadline = started + timeout_of_all
         for name, messages in zip(points.questions, points.prompts(), strict=True):
             seconds_left = deadline - time.monotonic()
@@ -211,7 +212,7 @@ async def _ask_question(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Ask one question, unless this session has already asked the model the same."""
+    """Ask a model one question, or return the reply if this session has already asked it."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
@@ -263,7 +264,7 @@ class TokenReader:
     ) -> Answer[Answers]:
         """Ask the questions and their controls, and return the points that the subject earns.
 
-        If a call fails, the answer has no value.
+        A control asks the same about an unrelated subject. If a call fails, the answer has no value.
         """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
@@ -278,11 +279,12 @@ class TokenReader:
         points = _average_points(questionnaire, shares)
         earned_points = points
         for control in questionnaire.controls:
-            if not control.is_needed(earned_points):  # the points are too low to matter
+            # Points that are too low anyway don't need a control.
+            if not control.is_needed(earned_points):
                 break
 
             control_questions = _make_questions(control.questionnaire, session.fence)
-            # A control can have fewer kinds of questions, but the probabilities must be comparable.
+            # Use the same list of possible tokens, so that the probabilities are comparable.
             control_questions = control_questions._replace(tokens=questions.tokens)
             control_answer = await ask_pointwise(session, endpoint, control_questions, timeout)
             answers.append(control_answer)
@@ -298,7 +300,7 @@ class TokenReader:
 
 
 def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
-    """Phrase a questionnaire's questions for one-token answers, and list the possible answers."""
+    """Phrase a questionnaire's questions for answers of one token, and list the possible tokens."""
     number_tokens: list[str] = []
     word_tokens: list[str] = []
     questions = {}
@@ -334,7 +336,7 @@ def _phrase_question(question: TypedQuestion) -> str:
 
 
 def _average_points(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
-    """Average each answer's points, weighted by the probabilities in `shares`."""
+    """Average the points of each question's possible answers, weighted by the probabilities in `shares`."""
     points = {}
     for name in questionnaire.names_of_answers():
         points[name] = mean_points(shares[name], questionnaire.points_of_words)

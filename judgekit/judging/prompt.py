@@ -105,7 +105,7 @@ def dimension_text(rubric: ScoreRubric, name: str) -> str:
 
 
 def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no: bool) -> str:
-    """Write a dimension's question as one line of a list."""
+    """Write a dimension's question as a list item for models. `yes_no` asks for yes or no."""
     text = f"- {name}: {question}"
     if look_for:
         text += f" Look for: {'; '.join(look_for)}."
@@ -136,7 +136,7 @@ def rated_examples(rubric: ScoreRubric) -> list[str]:
 
 
 def candidates_context(fence: Fence, query: Query, listing: str) -> str:
-    """Write the request, followed by the listing from `listed_candidates`."""
+    """Write the request, followed by the listing that `list_candidates` makes."""
     blocks = [
         query_context(fence, query),
         "The memories, each after its label in brackets:",
@@ -145,19 +145,19 @@ def candidates_context(fence: Fence, query: Query, listing: str) -> str:
     return "\n\n".join(blocks)
 
 
-def listed_candidates(
+def list_candidates(
     query: Query, candidates: Sequence[PromptCandidate]
 ) -> tuple[str, dict[str, str]]:
-    """List the candidates in one text, each after its label. Return it and the labels by id."""
+    """List the candidates for models, each after its label. Return the list and the labels by id."""
     candidate_texts = {}
     for candidate in candidates:
         harmless_text = visible(plain(candidate_text(candidate)))
         first_line, *more_lines = harmless_text.split("\n")
-        # Indent later lines, so that none can pass for the next candidate.
+        # Indent all lines but the first, so that none can pose as another candidate.
         indented_lines = [f"  {line}".rstrip() for line in more_lines]
         candidate_texts[candidate.id] = "\n".join([first_line, *indented_lines])
 
-    # A label that occurs in a text would let that text pass for another candidate.
+    # Choose labels that aren't in any text, because a text with a label could pose as another candidate.
     shown_text = "\n".join([query.text, *query.turns, *candidate_texts.values()])
     labels_by_id = labels(query.text, list(candidate_texts), shown_text)
     listing = "\n\n".join(
@@ -167,7 +167,7 @@ def listed_candidates(
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
-    """Write the prompt, if any, and the texts that answer it, with labels as their paths."""
+    """Write a question (if there's one) and the texts that answer it. Each text's path is its label."""
     blocks = []
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.around(question)]
@@ -177,7 +177,7 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
 
 
 def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
-    """Write a rubric for documents, with its thresholds, for an agent that judges by itself."""
+    """Write a scoring rubric as instructions for an agent that judges documents itself."""
     questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
     if rubric.prompt.few_shot:
         questions += rated_examples(rubric)
@@ -273,22 +273,22 @@ def candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) ->
 
 
 def candidate_text(candidate: PromptCandidate) -> str:
-    """Write a candidate's heading, and its text, if any."""
-    head = short_line(candidate.title, TITLE_CHARS)
+    """Write a candidate's heading, followed by its text if there's any."""
+    heading = short_line(candidate.title, TITLE_CHARS)
     if candidate.category:
-        head = f"{short_line(candidate.category, 40)}: {head}"
+        heading = f"{short_line(candidate.category, 40)}: {heading}"
     if candidate.tags:
-        head += f" (tags: {short_line(', '.join(candidate.tags), 120)})"
+        heading += f" (tags: {short_line(', '.join(candidate.tags), 120)})"
     if candidate.text:
-        return f"{head}\n{candidate.text}"
-    return head
+        return f"{heading}\n{candidate.text}"
+    return heading
 
 
 def messages(
     system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
 ) -> tuple[Message, ...]:
-    """Put trusted text into the system message, and all other text into the user's message."""
-    # The guard with its nonce comes last, so that servers can cache everything before it.
+    """Build the prompt: trusted text goes into the system message, all other text into the user's message."""
+    # The guard explains the fence. It contains a nonce, so it comes last, and servers can cache the rest.
     trusted = "\n\n".join([system, *rules]) + "\n\n"
     system_message = Message("system", f"{trusted}{fence.guard}", len(trusted))
     return system_message, Message("user", "\n\n".join(blocks))

@@ -57,7 +57,7 @@ class ModelTurn(Generic[Opinion]):
 
 
 def answering_models(turns: Sequence[ModelTurn[Any]]) -> set[tuple[str, str]]:
-    """Return pairs of a requested model name and a name that answered."""
+    """Return pairs of a requested model's name and the name of the model that answered."""
     models = set()
     for turn in turns:
         models |= {(turn.endpoint.model, name) for name in turn.answering_names()}
@@ -112,7 +112,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
     @property
     def rubrics_by_part(self) -> dict[str, AnyRubric]:
-        """The rubric for each call: the whole one under "", or one for each question under its name."""
+        """The rubric for each call: the complete rubric (under ""), or a part for each question, by name."""
         if self.settings.criteria == "together" or len(self.rubric.questions) == 1:
             return {"": self.rubric}
         return {name: self.rubric.about(name) for name in self.rubric.questions}
@@ -238,7 +238,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     async def _ask_and_read(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
-        """Ask one endpoint, and read its answers. A failed call or a missing answer gives no value."""
+        """Ask an endpoint, and read its answers. Without an answer, there's no value."""
         asker = ASKERS[kind_of(endpoint)]
         answer = await asker.ask(session, endpoint, questionnaire, sample)
         value = None
@@ -255,7 +255,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Hash the questions to a kind of model about a fixed subject, and the thresholds for its answers."""
+    """Hash the words of the questions to a kind of model, and the thresholds for its answers. Cached."""
     key = (question, settings.loaded.sha256, settings.mode, kind)
     if key not in _hashes:
         _hashes[key] = _compute_words_hash(question, settings, kind)

@@ -92,14 +92,14 @@ class Questionnaire:
     controls: Sequence[Control] = ()
 
     def guarded_system(self, fence: Fence) -> str:
-        """Write the system prompt, the examples, and the fence's guard."""
-        # The guard with its nonce comes last, so that servers can cache everything before it.
+        """Write the system prompt, the examples, and the guard, which explains the fence to the model."""
+        # The guard contains a nonce, so it comes last, and servers can cache everything before it.
         if not self.examples:
             return f"{self.system} {fence.guard}"
         return "\n\n".join([self.system, *self.examples, fence.guard])
 
     def names_of_answers(self) -> Iterator[str]:
-        """Yield the name of each answer with points: in a listing, for each label and question."""
+        """Yield the name of each answer with points. A listing has an answer for each label and question."""
         # A choice between texts has no points.
         names = [name for name, question in self.questions.items() if question.kind != "choice"]
         if not self.is_listing:
@@ -146,9 +146,9 @@ class Answers:
 def mean_points(
     probabilities: Mapping[str, float], points_of_words: Mapping[str, int] = {}
 ) -> float:
-    """Average the possible answers' points, weighted by their probabilities.
+    """Average the points of all possible answers, weighted by the answers' probabilities.
 
-    `points_of_words` are the points of answers such as yes and no. Other answers are numbers.
+    `points_of_words` gives the points of yes and no. Other answers are numbers.
     """
     weighted_points = []
     for answer, probability in probabilities.items():

@@ -59,7 +59,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     @property
     def is_cut(self) -> bool:
-        """Whether any of the tier's models sees a subject cut."""
+        """Whether a subject is truncated for any of the tier's models."""
         for letter in self.letters:
             document = self.score_question(letter).subject
             for model in self.models:
@@ -92,12 +92,12 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     async def _ask_about(
         self, endpoint: Endpoint, session: Session, letter: str
     ) -> Answer[Opinion]:
-        """Ask about one subject in its own session, and add its cost to `session`."""
+        """Ask about one subject in a separate session, and add the cost to `session`."""
         spent_before = session.spent_usd
-        # Subjects don't share a fence, nor remembered replies.
+        # Subjects share neither a fence nor remembered replies.
         own_session = replace(session, fence=Fence(), remembered={})
         turn = await self.score_question(letter).ask(endpoint, own_session)
-        # Only add this subject's cost, because others may have been added meanwhile.
+        # Only add this subject's cost, because other subjects' costs may have been added meanwhile.
         session.spent_usd += own_session.spent_usd - spent_before
         session.unpriced |= own_session.unpriced
         return turn.answer
@@ -112,8 +112,8 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return opinions
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
-        """Pool the models' scores with those of earlier tiers into a ranking."""
-        sources = set()  # each model with the way its scores were read
+        """Combine the models' scores with those of earlier tiers into a ranking."""
+        sources = set()  # pairs of a model and the way its scores were read
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinion_by_letter in voices:
             if not opinion_by_letter:
@@ -138,7 +138,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
-        """Build a round for each model's call about each subject, numbered from `first`."""
+        """Build the record (a round) of each model's call about each subject, numbered from `first`."""
         rounds: list[CompareRound] = []
         for position, letter in enumerate(self.letters):
             for turn in turns:
@@ -168,7 +168,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             state.refused = document.lacks(self.rubric) or ""
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
-        """Build the question for a tier: about all subjects, or in later tiers about the contenders."""
+        """Build the question for a tier: about all subjects, or for later tiers only about the contenders."""
         letters = state.subject.distinct
         if state.opinions:
             step = self.step(state)
@@ -195,7 +195,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         return read_ranking(tiers, usual_margins(self.rubric), favouring_families)
 
     def rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
-        """Return the rules for rankings, with the subjects, their copies, and the best subject's authors."""
+        """Return the rules for rankings, with the subjects, their copies, and the best one's authors."""
         subject = state.subject
         authors: dict[Outcome, Sequence[str]] = {}
         best = _find_best(state)
@@ -253,14 +253,17 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
     means = ranked_tiers[-1].means
     if not means:  # too few models answered
         return None
-    leaders = contending(means, 0.0)
-    return leaders[0]
+    best, *_others = contending(means, margin=0.0)
+    return best
 
 
 def _collect_last_scores(
     subject: ComparisonInput, tiers: Iterable[RankedTier]
 ) -> dict[str, SubjectScore]:
-    """Return each subject's last mean and its tier, by letter. A copy has its original's score."""
+    """Return each subject's mean score and its tier, by letter. The last tier with a score counts.
+
+    Subjects with the same text share a score.
+    """
     score_of_original: dict[str, SubjectScore] = {}
     for ranked in tiers:
         if ranked.means:

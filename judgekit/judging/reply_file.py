@@ -104,18 +104,19 @@ class ReplyFile:
         return [Path(f"{self._path}{suffix}") for suffix in _FILE_SUFFIXES]
 
     def _execute(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
-        """Execute a statement, and return its first row, or None if there's none or it fails.
+        """Execute a statement and return its first row, or None if it returns none or fails.
 
-        Failures are ignored, because a reply that isn't stored only costs another call.
+        Errors are ignored, because a missing reply only costs another call.
         """
+        # Only one thread uses the connection at a time. It can take `_WAIT` seconds to wait for other
+        # processes.
         turn = _turn.get()
         started = time.monotonic()
-        # The thread that has the turn can wait `_WAIT` seconds for another process.
         if not turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
         try:
-            # A fork can't use its parent's connection.
+            # Open a connection, even after a fork, because a fork can't use its parent's connection.
             if self._opened is None or self._opened_by != os.getpid():
                 self._opened = self._open()
                 self._opened_by = os.getpid()
@@ -144,9 +145,9 @@ class ReplyFile:
             self._remove_damaged()
 
     def _open(self) -> sqlite3.Connection:
-        """Connect to the file, creating it if necessary, until this store is collected.
+        """Open a connection to the file, creating it if necessary.
 
-        Raises `OSError` or `sqlite3.Error`.
+        The connection is closed when this object is garbage-collected. Raises `OSError` or `sqlite3.Error`.
         """
         environment.private_folder(str(self._path.parent))
         self._path.touch(0o600)
@@ -174,7 +175,7 @@ class ReplyFile:
         return connection
 
     def _remove_damaged(self) -> None:
-        """Remove the file if it's damaged."""
+        """Close the connection, and remove the file if it's damaged."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()

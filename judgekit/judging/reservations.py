@@ -65,14 +65,14 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
 
 
 def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
-    """List the reasons for which tiers failed, each with all its tiers."""
-    # The inner dict is a set that keeps the order of the tiers.
+    """List the reasons why tiers failed. Each reason is listed once, with all tiers that it applies to."""
+    # The inner dict is an ordered set of tiers.
     tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
     failures_seen = set()
     for row in rounds:
         if row.failure is None:
             continue
-        # Of a model's failures of the same kind, only list the first.
+        # If a model fails multiple times in the same way, only list the first failure.
         failure = (row.tier, row.model, row.failure.kind)
         if failure in failures_seen:
             continue

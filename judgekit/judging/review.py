@@ -96,11 +96,11 @@ def with_depth(
 
 
 def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
-    """Pick a model from each family that didn't write the subject."""
-    models_by_tier = panel.with_families(settings.models_by_tier)
+    """Pick a reviewing model from each family, except for families that wrote the subject."""
+    models_by_tier = panel.fill_in_families(settings.models_by_tier)
     # Only a mixed panel can have models of other providers.
     find_others = settings.others if settings.is_mixed else tuple
-    return panel.model_of_each_family(models_by_tier, find_others, subject.author_families)
+    return panel.pick_model_per_family(models_by_tier, find_others, subject.author_families)
 
 
 @dataclass
@@ -121,7 +121,7 @@ class _RaisedFinding:
         return not self.dropped and family not in self.by
 
     def record(self) -> ReviewedFinding:
-        """Build the finding's record, which tells if it's upheld."""
+        """Build the record of the finding's review, including whether the finding is upheld (`held`)."""
         confirmed_by = []
         refuted_by = []
         quotes = {}
@@ -131,7 +131,7 @@ class _RaisedFinding:
                 confirmed_by.append(family)
             else:
                 refuted_by.append(family)
-        # Families that raised it with the same quote confirm each other.
+        # If two families raised the finding with the same quote, they confirm each other.
         was_raised_twice = self.finding.quote != "" and len(self.by) > 1
         is_supported = bool(confirmed_by) or was_raised_twice
         return ReviewedFinding(
@@ -147,7 +147,7 @@ class _RaisedFinding:
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Judge, have other families check each finding, and score again."""
+    """Judge a document, let models of other families check each finding, and score it again."""
     first_verdict = await judge.run(state)
     text = _normalise("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
@@ -155,14 +155,15 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
     if len(families) == 1 or not raised:  # there's no other family, or nothing to check
         return first_verdict
 
-    # Shuffle them, so that the order doesn't reveal who raised a finding.
+    # Shuffle the findings, so that their order doesn't reveal which model raised them.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
     await _check_findings(raised, text, judge, state)
     review = [finding.record() for finding in raised]
     if any(finding.checked or finding.dropped for finding in review):
         verdict = await _score_again(judge, state, review)
     else:
-        verdict = await judge.run(state)  # asks no model, because the tier already has an opinion
+        # Nothing was checked. Running the judge again makes no calls, because its tiers have opinions.
+        verdict = await judge.run(state)
         verdict = with_reservation(verdict, _NOT_CHECKED)
 
     findings = _list_findings_to_report(review)
@@ -173,7 +174,7 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
 
 
 def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
-    """List the upheld and the unchecked findings, without their reviews."""
+    """List the findings that were upheld or never checked, without the details of their reviews."""
     findings = []
     for finding in review:
         is_unchecked = not (finding.checked or finding.dropped)
@@ -184,14 +185,17 @@ def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Collect all families' unique findings. Drop those with a wrong quote, or beyond `MAX_REVIEWED`."""
+    """Collect the unique findings of all families, and mark those that won't be reviewed as dropped.
+
+    These have a wrong quote, or exceed `MAX_REVIEWED`.
+    """
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
             key = (finding.dimension, _normalise(finding.issue), _normalise(finding.quote))
             if key not in findings_by_key:
                 findings_by_key[key] = _RaisedFinding(finding)
-            raised_by = findings_by_key[key].by  # a set that keeps the order
+            raised_by = findings_by_key[key].by  # an ordered set
             raised_by[endpoint.family] = None
 
     findings = list(findings_by_key.values())
@@ -210,9 +214,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Have each model check other families' findings, and add the checks to `raised`.
+    """Let each model check the findings of other families, and add the checks to `raised`.
 
-    The reviews' time and cost are added to the rounds in `state`.
+    The time and cost are added to the rounds in `state`.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -228,9 +232,13 @@ async def _check_findings(
 def _add_checks(
     raised: Sequence[_RaisedFinding], family: str, checks: Iterable[CheckReply], text: str
 ) -> None:
-    """Add a family's checks to other families' findings, if they quote the text and don't contradict."""
+    """Add a model family's checks to the findings of other families.
+
+    A check only counts if it quotes the text. If the family both confirms and refutes a finding, neither
+    counts.
+    """
+    # Find the first confirmation and the first refutation of each finding, by the finding's number.
     findings = _number_findings_for(family, raised)
-    # The first confirmation and refutation of each finding, by its number
     confirmations: dict[int, CheckReply] = {}
     refutations: dict[int, CheckReply] = {}
     for check in checks:
@@ -244,8 +252,9 @@ def _add_checks(
         finding.checked = True
         confirmation = confirmations.get(number)
         refutation = refutations.get(number)
-        if confirmation and refutation:
-            continue  # the family contradicts itself
+        contradicts_itself = confirmation and refutation
+        if contradicts_itself:
+            continue
         family_check = confirmation or refutation
         if family_check:
             finding.checks[family] = family_check

@@ -75,7 +75,7 @@ class Session:
         deadline = self.started + self.timeout
         return deadline - time.monotonic()
 
-    def timeout_of_call(self, tier_timeout: float) -> float:
+    def compute_call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a tier's call may take now; raises `GatewayError` if no time is left."""
         timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
         if timeout < _MIN_SECONDS:
@@ -227,7 +227,7 @@ async def run_round(
                 request,
                 messages=conversation,
                 call_key=call_key,
-                timeout=session.timeout_of_call(request.timeout),
+                timeout=session.compute_call_timeout(request.timeout),
                 schema=form.sent,
             )
             reply = await session.reply(endpoint, sent_request)
@@ -276,8 +276,8 @@ def merge_answers(
 ) -> Answer[Value]:
     """Merge the answers to multiple calls into one, with their common `value` and total usage.
 
-    If there's no value, or with `keep_failure`, it has the first failure. `started` is the monotonic time of
-    the first call.
+    Without a value, it has the first failure. `keep_failure` keeps the failure even if there's a value.
+    `started` is the monotonic time of the first call.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None

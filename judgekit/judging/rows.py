@@ -43,7 +43,7 @@ def is_last_of_ranking(now: Situation) -> bool:
     return is_reference or now.next_tier is None
 
 
-def is_one_ahead(now: Situation) -> bool:
+def is_one_text_ahead(now: Situation) -> bool:
     """Whether one is ahead of all others by more than the margin, in texts that were seen whole.
 
     The first tier alone settles it in lenient mode only, without a calibration, and not by the own family of
@@ -80,7 +80,7 @@ def is_calibrated(now: Situation) -> bool:
     return now.calibrated_end is not None
 
 
-def is_reference_ahead(now: Situation) -> bool:
+def is_reference_unasked(now: Situation) -> bool:
     """Whether the tier that is the last word by a calibration was not asked yet."""
     finality = now.rules.finality
     if finality is None or len(now.rules.tiers) == 1:
@@ -408,8 +408,11 @@ def _find_standing_win(now: Situation, end: End) -> TierName | None:
 
 
 def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
-    """Return the families of the models behind an end, or of all models if no tier settled it."""
-    # If an end was refused because of the author's family, return the families behind that end.
+    """Return the families of the models that support a result, or of all models if no tier decided.
+
+    An `End` is the result of judging.
+    """
+    # If a result was overruled because of the author's family, return the families that supported it.
     if end.because == OWN_FAMILY and end.overruled is not None:
         end = end.overruled
     families: set[str] = set()

@@ -109,7 +109,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return replace(self.settings.escalation_rules("document"), authors=authors)
 
     def record(self, state: JudgingState[Document], end: End) -> Verdict:
-        """Build the verdict, without secrets in the replies."""
+        """Build the verdict. Secrets are removed from the models' replies."""
         document = state.subject
         families = find_families(self.evidence(state), self.rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
@@ -140,7 +140,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
-        # These fields are only for the ledger. They come last, because redaction rebuilds the verdict without
+        # These fields are only for the ledger. Set them last, because redaction rebuilds the verdict without
         # them.
         verdict = verdict.model_copy(update={"configured": _map_names_to_asked(verdict, state)})
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
@@ -177,7 +177,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         reservations += self._list_calibration_reservations(state)
         if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
-            reason = decisions.uncalibrated_reason(_list_models(state, answered))
+            reason = decisions.explain_uncalibrated(_list_models(state, answered))
             reservations.append(Reservation(ReservationKind.UNCALIBRATED, reason))
 
         if end_before.verdict == "undetermined":
@@ -189,9 +189,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _find_obstacle(
         self, state: JudgingState[Document], others: Sequence[Reservation]
     ) -> Reservation | None:
-        """Explain why the verdict is undetermined although tiers accepted the text, or return None.
+        """Explain why the verdict is undetermined although a tier accepted the text.
 
-        A failure among the `others` already explains it.
+        Return None if no tier did, or if a failure among the `others` already explains it.
         """
         evidence = self.evidence(state)
         rules = self.rules(state)
@@ -207,19 +207,19 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return Reservation(ReservationKind.CUT, reason)
 
         if rules.needs_proof and accepting_tiers <= set(rules.deciding):
-            reason = decisions.unproven_reason(_list_models(state, accepting_tiers))
+            reason = decisions.explain_unproven(_list_models(state, accepting_tiers))
             return Reservation(ReservationKind.UNPROVEN, reason)
         return None
 
     def _list_calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
-        """List the reasons why a calibration wasn't used, or not for all opinions."""
+        """List the reasons why a calibration wasn't used at all, or not for all opinions."""
         reasons = [self.settings.calibration_warning]
         if self.settings.finality:
             reasons.append(self._explain_uncovered_tiers(self.settings.finality, state))
         return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
-        """Whether only decision models are behind an end, without a calibration or promise to back them."""
+        """Whether only decision models support an acceptance, without a calibration or a promise."""
         if self.settings.is_promised:
             return False
         answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
@@ -231,9 +231,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _explain_uncovered_tiers(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
-        """Name the tiers whose opinions the calibration doesn't cover, or return None if it covers all.
+        """Explain which opinions the calibration (`finality`) doesn't cover. Return None if it covers all.
 
-        It only covers opinions whose scores were read in the same way as those it was made from.
+        It only covers opinions whose scores were read in the same way as when it was made, such as token
+        probabilities.
         """
         configured_tiers = list(self.models_by_tier)
         uncovered_tiers = []
@@ -255,15 +256,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 
 def _shuffle_opinions(state: JudgingState[Document]) -> list[Opinion]:
-    """Return all models' opinions without secrets, shuffled so that the order doesn't reveal the models."""
+    """Return all opinions without secrets, shuffled so that their order doesn't reveal the models."""
     tiers = list(state.opinions)
 
     def sorting_key(voice: tuple[TierName, Endpoint, Opinion]) -> tuple[int, str]:
         tier, endpoint, _ = voice
         return (tiers.index(tier), endpoint.model)
 
+    # Sort before shuffling, so that the result doesn't depend on the order of the configured models.
     opinions = []
-    # Sort before shuffling, so that the order of the configured models doesn't matter.
     for _, _, opinion in sorted(state.voices, key=sorting_key):
         opinions.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
     random.Random(state.subject.sha256).shuffle(opinions)  # noqa: S311 - an order, not a secret
@@ -283,7 +284,7 @@ def _find_speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
 
 
 def _list_sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    """List a tier's models with an opinion, each with the way its scores were read."""
+    """List the models of a tier that have an opinion, each with the way its scores were read."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
         if voice_tier == tier:

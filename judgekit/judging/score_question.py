@@ -41,7 +41,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
     @classmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
-        """Build the question about a fixed document with all possible parts, to hash its words."""
+        """Build the question about a document that consists of letters, to compute a hash of its words."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
         scores = dict.fromkeys(settings.loaded.rubric.questions, 1.0)
@@ -72,11 +72,11 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     ) -> Questionnaire:
         """Build the questionnaire about a document, with a question for each of the rubric's dimensions."""
         files = self.subject.visible_files(self.limits, endpoint)
-        claims_dimension = claims.claims_dimension(rubric)
+        find_claims_dimension = claims.find_claims_dimension(rubric)
         questions = {}
         for name, dimension in rubric.dimensions.items():
             question = _build_question(rubric, dimension)
-            if name == claims_dimension:
+            if name == find_claims_dimension:
                 # The first file is the document, and the others are its sources.
                 split_claims = partial(claims.split_claims, files[0].text)
                 question = replace(question, split_claims=split_claims)
@@ -116,7 +116,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
         If that gets the same points, the text hasn't earned them.
         """
-        # One question for each kind of answer, because numbers can't be compared with yes and no.
+        # Ask one question for each kind of answer, because numbers can't be compared with yes and no.
         unrelated_questions = {}
         for question in questionnaire.questions.values():
             unrelated_questions[_name_idle_question(question)] = replace(
@@ -142,9 +142,11 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(answers, shares={})  # probabilities that records don't show
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Plan the samples. A model with token probabilities is first asked once."""
+        """Plan which samples to request. A model with token probabilities is first called once.
+
+        That's enough if its probabilities give the expected scores. `is_enough` checks it.
+        """
         plans = TierQuestion.sample_plans(self, endpoint)
-        # If its first scores are all expectations, `is_enough` prevents more samples.
         if endpoint.logprobs and self.settings.samples > 1:
             return [[0], *plans]
         return plans
@@ -158,9 +160,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
-        """Combine a model's samples into an opinion, or None unless more than half of them are complete.
+        """Combine a model's samples into one opinion. Return None unless more than half of them are complete.
 
-        The scores are averaged. The words are from the sample with the nearest scores.
+        The scores are averaged, and the reasoning comes from the sample with the nearest scores.
         """
         opinions = []
         for sample in samples:
@@ -185,7 +187,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def _combine_replies(self, replies: Sequence[Answers]) -> Opinion:
-        """Build a sample's opinion from one reply, or from a reply for each dimension."""
+        """Build a sample's opinion from its replies: either a single one, or one for each dimension."""
         scores: dict[str, float] = {}
         findings: list[Finding] = []
         expected: list[str] = []
@@ -249,9 +251,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _lower_unearned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points
     ) -> Points:
-        """Lower the scores that the text didn't earn, because an unrelated subject's are as high.
+        """Lower scores that aren't earned because the model gives an unrelated subject similar ones.
 
-        Only scores for the same kind of question are compared.
+        Only scores for the same kind of question are compared. `idle_scores` are the unrelated subject's.
         """
         earned_scores = dict(scores)
         span = self.rubric.scale.max - self.rubric.scale.min

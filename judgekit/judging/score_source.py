@@ -31,7 +31,7 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
 
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
-    """Return the way in which an opinion's scores were read. None is an opinion without scores."""
+    """Return the way in which scores were read, such as from whole numbers or token probabilities."""
     source = kind_of(endpoint).source
     if source is not None:
         return source
@@ -44,7 +44,7 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
 
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
-    """Return all possible ways to read a model's opinions. `scores` if they have scores on a scale."""
+    """Return all ways in which a model's opinions could be read. `scores` means that they have scores."""
     source = kind_of(endpoint).source
     if source is not None:
         return frozenset({source})

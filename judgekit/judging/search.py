@@ -19,7 +19,7 @@ from judgekit.errors import ConfigError, InputError
 from judgekit.judging import service
 from judgekit.judging.documents import PROMPT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.html import table_html
-from judgekit.judging.notebook import make_frame
+from judgekit.judging.notebook import make_data_frame
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.select import CandidateJudge
 from judgekit.providers import running
@@ -174,7 +174,7 @@ class SearchResult(BaseModel, frozen=True):
 
     def to_pandas(self) -> pd.DataFrame:
         """Build a data frame with a row for each result; raises `UsageError` without pandas."""
-        return make_frame(self.to_dict()["results"])
+        return make_data_frame(self.to_dict()["results"])
 
 
 def search(
@@ -229,7 +229,8 @@ def _build_result(kept: KeptHit, probability: float | None) -> Result:
     """Build the result for a hit. A decision model's `probability` replaces the hit's confidence."""
     fields = kept.hit.shown()
     fields["because"] = kept.because
-    if kept.kept_by != "bm25":  # the hit itself knows if BM25 or a program found it
+    # `fields` already says whether BM25 or a program found the hit.
+    if kept.kept_by != "bm25":
         fields["kept_by"] = kept.kept_by
     if probability is not None:
         fields["confidence"] = probability
@@ -276,13 +277,13 @@ def _choose_with_models(
     profiles: Profiles,
     mode: ModeName,
 ) -> _Choice:
-    """Have models choose among the candidates, or BM25 if no model can be asked."""
+    """Let models choose among the candidates. If none is available, choose by the BM25 ranking."""
     selection: Selection | str = NO_FULL_TEXT
     if ranked.fallback is None:
         candidates = _read_beginnings(query, ranked.candidates, config, profiles)
         selection = running.run(_ask_models(config, Path(project_folder), candidates, mode=mode))
     top_k = config.retrieval.fallback_top_k
-    if isinstance(selection, str):  # the reason why no model was asked
+    if isinstance(selection, str):  # the reason why no model was used
         kept_hits = choose_by_bm25(ranked.candidates, mode, top_k)
         return _Choice(kept_hits, degraded=selection)
 
@@ -317,7 +318,7 @@ def _read_beginnings(
 
 
 def _resolve_root(root: str) -> str:
-    """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder."""
+    """Return the absolute path of a store's folder; raises `InputError` if it isn't a folder."""
     if root == api.AUTO_ROOT:  # the name of the client's own store
         return root
     path = Path(root)
@@ -337,9 +338,9 @@ def judged_hook(
     payload: Mapping[str, object],
     project: str,
 ) -> HookChoice | str:
-    """Have models choose among the hits for a prompt. If no model can be asked, return the reason.
+    """Let models choose among the hits for a prompt. If that's impossible, return the reason.
 
-    `parts` are the prompt's best parts, and `payload` is the client's event.
+    `parts` are the prompt's best parts, and `payload` is the hook's event.
     """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
@@ -469,7 +470,7 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
 
 
 def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) -> list[KeptHit]:
-    """Pick the candidates to return without a model: all, or in strict mode the best that BM25 is sure of."""
+    """Choose candidates without a model: all, or in strict mode only the `top_k` of which BM25 is sure."""
     chosen_candidates = candidates
     if mode == "strict":
         sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
@@ -497,12 +498,13 @@ def choose_results(
 async def _ask_models(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
-    """Return the models' selection, or the reason in one line why there's none.
+    """Let models select among candidates. If that's impossible, return the reason in one line.
 
-    For a `hook`, only ask the tiers in `retrieval.tiers`, once each and within its deadline.
+    For a `hook`, only use the tiers in `retrieval.tiers`, within its deadline.
     """
+    # For a hook, each model only answers once, because a person is waiting.
     retrieval = config.retrieval
-    if hook:  # a person is waiting, so each model only answers once
+    if hook:
         asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
         config = config.model_copy(update={"judge": asks_once})
     loaded = loader.load_configured_rubric("retrieval", retrieval.rubric, project)
@@ -528,9 +530,9 @@ async def _ask_models(
 
 
 async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
-    """Import the models' packages before any call's timeout starts, and return the seconds it took.
+    """Import the packages that the models' calls need, for up to `timeout` seconds.
 
-    This stops after `timeout` seconds.
+    Returns the seconds it took, which then don't count towards the timeout of a call.
     """
     started = time.monotonic()
     with suppress(TimeoutError):
@@ -542,8 +544,8 @@ async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
 
 
 def _add_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Pair hits with their texts, as models see them."""
-    # Hits from different stores can have the same id. Append their positions to make the ids unique.
+    """Build the candidates from hits and their texts, with unique ids."""
+    # Hits from different stores can have the same id, so append their positions.
     ids = [candidate.id for candidate in candidates]
     prompt_candidates = []
     for position, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):

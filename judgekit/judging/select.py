@@ -60,7 +60,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         """
         if not self.settings.redact:
             return subject, 0
-        # Prompts show less of each text. With the margin, a secret isn't cut before it's found.
+        # Prompts contain less of each text. The additional margin prevents secrets from being cut in half.
         most_of_turn = 4 * documents.TURN_CHARS + redact.MARGIN
         most_of_query = documents.PROMPT_CHARS + redact.MARGIN
         turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
@@ -116,8 +116,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return evidence_by_tier
 
     def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
-        """Return the rules for candidates."""
-        del state  # the rules are the same throughout
+        """Return the escalation rules for candidates."""
+        del state  # the rules don't depend on it
         rules = self.settings.escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
             # Callers that only use one tier, such as the prompt hook, want its answer even without proof.
@@ -157,11 +157,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return bool(state.rounds) and asked_tiers <= set(self.settings.deciding_tiers)
 
     def _explain_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
-        """Explain that in strict mode, decision models can't keep a candidate alone, if that's the reason."""
+        """Explain that in strict mode, decision models alone can't keep a candidate."""
         is_strict = self.settings.mode == "strict"
         if not is_strict or not self._is_by_decisions(state):
             return []
-        reason = decisions.unproven_reason(row.model for row in state.rounds)
+        reason = decisions.explain_unproven(row.model for row in state.rounds)
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _build_decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:

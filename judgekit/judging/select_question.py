@@ -100,7 +100,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """Build the questionnaire about candidates in one listing, each after a label."""
         query = self.subject.query
         visible_candidates = self._cut_candidates(candidates, endpoint)
-        listing, labels_by_id = prompt.listed_candidates(query, visible_candidates)
+        listing, labels_by_id = prompt.list_candidates(query, visible_candidates)
         questionnaire = self._build_questionnaire(
             rubric,
             key=self._build_key(candidates, part),
@@ -114,18 +114,19 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Questionnaire:
         """Build the questionnaire about a single candidate, with controls.
 
-        If a control gets a yes with similar probability, the candidate's yes doesn't count.
+        A control asks about something unrelated. If its yes is about as probable, the candidate's yes doesn't
+        count.
         """
         query = self.subject.query
         key = self._build_key(self.subject.candidates).within(candidate.id)
         threshold = self._find_threshold(endpoint)
 
-        # The same candidate for an unrelated request
+        # control: the same candidate for an unrelated request
         unrelated_query = query._replace(text=pointwise.IDLE)
         about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
         controls = [self._build_control(about_unrelated_query, pointwise.MIN_GAIN, threshold)]
         if query.turns:
-            # An unrelated memory for the same request. A session only asks this once for all candidates.
+            # control: an unrelated memory for the same request, which is only asked once for all candidates
             about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.within("idle-memory")
             )
@@ -186,11 +187,13 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
 
         def weigh(yes: Points, control_yes: Points) -> Points:
             """Reduce each yes by the control's."""
-            earned = {}
+            corrected = {}
             for name, probability in yes.items():
                 control_probability = control_yes[name]
-                earned[name] = pointwise.earned(probability, control_probability, least_gain)
-            return earned
+                corrected[name] = pointwise.correct_for_bias(
+                    probability, control_probability, least_gain
+                )
+            return corrected
 
         return Control(questionnaire, is_needed, weigh)
 
@@ -213,14 +216,14 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         for candidate in candidates:
             listing.append(f"{candidate.id}\0{candidate.title}\0{candidate.text}")
         listing.sort()
+        # Include the mode, because it changes the question.
         query = self.subject.query
-        # The mode changes the question's words.
         text = "\0\0".join((self.mode, query.text, *query.turns, *listing))
         sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
-        """Group a model's answers by candidate, skipping criteria without an answer."""
+        """Group a model's answers by candidate. Criteria without an answer are omitted."""
         yes: dict[str, dict[str, float]] = {}
         for label, candidate_id in questionnaire.labels.items():
             candidate_yes = {}
@@ -231,7 +234,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                 if name in answers.points:
                     candidate_yes[criterion] = answers.points[name]
             yes[candidate_id] = candidate_yes
-        is_in_words = not answers.shares
+        is_in_words = not answers.shares  # the model wrote its answers, and gave no probabilities
         return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
 
     def _find_threshold(self, endpoint: Endpoint | None) -> float:
@@ -242,7 +245,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return threshold_by_mode.get(self.mode, KEEP_AT)
 
     def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
-        """Combine a model's samples into marks, or None if no candidate has a mark.
+        """Combine a model's samples into a mark (keep or drop) for each candidate, or return None.
 
         With multiple samples, a candidate's probability is the fraction of samples that keep it.
         """
@@ -252,20 +255,20 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             marks |= marks_by_sample[0]
             return marks if any(marks.values()) else None
 
-        keeps_by_candidate: defaultdict[str, list[bool]] = defaultdict(list)
+        votes_by_candidate: defaultdict[str, list[bool]] = defaultdict(list)
         for sample_marks in marks_by_sample:
             for candidate, mark in sample_marks.items():
-                keeps_by_candidate[candidate].append(mark.outcome == "accept")
-        for candidate, keeps in keeps_by_candidate.items():
-            if jury.has_quorum(len(keeps), len(samples)):
-                probability = fmean(keeps)
+                votes_by_candidate[candidate].append(mark.outcome == "accept")
+        for candidate, votes in votes_by_candidate.items():
+            if jury.has_quorum(len(votes), len(samples)):
+                probability = fmean(votes)
                 marks[candidate] = Mark(jury.leaning(probability), round(probability, jury.DIGITS))
         return marks if any(marks.values()) else None
 
     def _combine_marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Mark the candidates in a sample that have answers on all criteria.
+        """Decide (mark) which candidates to keep, for those that have answers to all criteria.
 
-        The sample's calls can be about different criteria or candidates. A failed call is None.
+        A sample's calls can be about different criteria or candidates. A failed call is None.
         """
         yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
@@ -283,23 +286,21 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks
 
     def _mark_candidate(self, yes: Points, threshold: float | None) -> Mark:
-        """Mark a candidate by the probability of yes for each criterion.
+        """Decide whether to keep a candidate (mark it), from the probability of yes for each criterion.
 
-        Without a `threshold`, the answers are words (1 or 0), and the mark has no probability.
+        Without a `threshold`, the probabilities are just 1 or 0, and the mark has no probability.
         """
         if threshold is None:
             holds = {criterion: bool(answer) for criterion, answer in yes.items()}
             return self._apply_criteria(holds)
 
-        # Shift the probabilities so that the threshold is at one half.
+        # Rescale the probabilities, so that the threshold becomes one half.
         centred = {}
         for criterion, probability in yes.items():
             centred[criterion] = pointwise.centred(probability, threshold)
         needs_all = getattr(self.rubric.modes, self.mode).keep == "all"
-        if needs_all:
-            deciding_probability = min(centred.values())  # the least probable criterion decides
-        else:
-            deciding_probability = max(centred.values())
+        # If all criteria are needed, the least probable one decides.
+        deciding_probability = min(centred.values()) if needs_all else max(centred.values())
         holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
         return self._apply_criteria(holds, round(deciding_probability, jury.DIGITS))
 

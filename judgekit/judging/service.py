@@ -89,8 +89,8 @@ def _build_remote_judge(
 
 
 def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) -> Depth:
-    """Return the wanted depth, or for `auto` the depth by the gate's rules (or the default rules)."""
-    from judgekit.judging import depth  # noqa: PLC0415 - loaded only for --depth
+    """Return the requested depth. For "auto", choose it by the gate's rules, or by the default rules."""
+    from judgekit.judging import depth  # noqa: PLC0415 - imported lazily because it's rarely needed
 
     if wanted_depth != "auto":
         return Depth(depth=wanted_depth, rule="as asked")
@@ -127,9 +127,9 @@ def judge_settings(
     tiers: Collection[TierName] = TIERS,
     subjects: int = 0,  # the number of texts scored for a comparison
 ) -> JudgeSettings:
-    """Build a judge's settings, with the models of `tiers` and a fitting calibration.
+    """Build a judge's settings, with the models of `tiers` and a calibration that fits them.
 
-    Raises `ConfigError`, or `UsageError` if the request has a cost limit and a price isn't known.
+    Raises `ConfigError`. Raises `UsageError` if there's a cost limit and a model's price isn't known.
     """
     settings = JudgeSettings.of(config.judge, request, loaded)
     settings = _add_models(settings, config, project, tiers)
@@ -144,7 +144,10 @@ def judge_settings(
 def _add_models(
     settings: JudgeSettings, config: Config, project: Path | None, tiers: Collection[TierName]
 ) -> JudgeSettings:
-    """Add the models of `tiers`, or the reason why there are none; raises like `judge_settings`."""
+    """Add the models of `tiers` to the settings, or the reason why there are none.
+
+    Raises the same errors as `judge_settings`.
+    """
     request = settings.request
     resolved = Panel({}, None, "")  # without tiers, no provider is needed
     if tiers:

@@ -79,7 +79,7 @@ class JudgeSettings:
 
     @classmethod
     def of(cls, config: JudgeConfig, request: JudgeRequest, loaded: LoadedRubric) -> Self:
-        """Combine a request with the configuration, without models yet."""
+        """Combine the configuration with a request, which takes precedence. Models are added later."""
         max_cost_usd = config.max_cost_usd
         if request.max_cost_usd is not None:
             max_cost_usd = request.max_cost_usd
@@ -106,7 +106,7 @@ class JudgeSettings:
         return self.samples
 
     def refusal(self, secrets: int) -> str:
-        """Explain why a text with this many secrets isn't sent, or return "" if it's sent without them."""
+        """Explain why a text with `secrets` secrets isn't sent. Return "" if it's sent without them."""
         if self.redact != "refuse" or not secrets:
             return ""
         count = counted(secrets, "secret was", "secrets were")

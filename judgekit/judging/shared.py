@@ -88,7 +88,7 @@ class Shared:
         return _refuse_own_family(verdict, local_judge, state.subject)
 
     async def _fetch_verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Request the server's verdict. If that fails, return an undetermined one with the reason."""
+        """Request a verdict from the server. If that fails, return an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
         # Omit defaults, because an older server may not know the options.
@@ -112,7 +112,7 @@ class Shared:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
             return judge.unjudged(state, reason)
 
-        # Restore names with secrets, which the server didn't get.
+        # Restore the names, because secrets were removed from those sent to the server.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
         return verdict.model_copy(
@@ -248,7 +248,7 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Make an acceptance undetermined if the settings require independence from the author's family."""
+    """Make a verdict undetermined if the settings require independence from the author's family."""
     reason = independence.independence_problem(
         judge.settings.independence, document.author_families, judging_families=()
     )

@@ -109,14 +109,14 @@ class Situation:
         return outcome == "improve" or (outcome == "reject" and self.rules.explains)
 
     def is_weak(self, tier: TierName) -> bool:
-        """Whether an opinion should be confirmed by another model.
+        """Whether another model should confirm a tier's opinion.
 
-        It's from the winner's own family, lacks reasons, or is close to another outcome.
+        That's if it comes from the winner's own family, lacks reasons, or is close to another outcome.
         """
         evidence = self.evidence[tier]
         if evidence.is_own_family or self.lacks_reasons(tier):
             return True
-        # With a calibration, its gates have already considered the margin.
+        # If there's a calibration, its gates have already considered the margin to another outcome.
         if self.rules.finality is not None or evidence.margin is None:
             return False
         return evidence.margin < self.rules.margin
@@ -133,7 +133,7 @@ class Situation:
 
     @cached_property
     def let_through(self) -> End | None:
-        """The end by the first opinion that a calibration makes final, with or without reasons."""
+        """The result (end) of the first opinion that a calibration makes final, or None."""
         finality = self.rules.finality
         is_only_tier = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
         if finality is None or is_only_tier:
@@ -158,7 +158,7 @@ class Situation:
         outcome = self.outcomes[tier]
         if outcome is None:
             return None
-        # Leanings come before margins, and can give another outcome than the tier's scores.
+        # Rules for leanings take precedence over margins, and can give another outcome than the scores.
         if finality.has_leaning_rule(tier):
             outcome_by_leaning = finality.decided(tier, self.leanings)
             if outcome_by_leaning is not None:

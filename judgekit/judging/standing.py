@@ -96,12 +96,12 @@ def lead_of(means: Mapping[str, float]) -> float:
 
 
 def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
-    """Count a tier's calls: one for each score, and one for each missing score."""
+    """Count a tier's calls: at least one for each model and text, even if it gave no score."""
     calls = 0
     for points_by_letter in means_by_voter.values():
         for letter in letters:
             scores = points_by_letter.get(letter, ())
-            calls += max(1, len(scores))  # a failed call gave no score
+            calls += max(1, len(scores))  # without a score, a call has failed
     return calls
 
 
@@ -165,7 +165,7 @@ def rank(
 def _pool_tiers(
     tiers: RankedTiers, letters: Sequence[str]
 ) -> tuple[dict[str, float], frozenset[Voter]]:
-    """Average subjects' scores over tiers. Return the means, and the models that scored all subjects."""
+    """Average the subjects' scores over all tiers. Also return the models that scored every subject."""
     means_by_group = []
     voters = set()
     for ranked in tiers:

@@ -141,7 +141,10 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
 
 
 def _describe_decisions(answer: Answer[Any]) -> str:
-    """Describe the probabilities of a right and a wrong yes, or return "" if an answer is missing."""
+    """Describe a decision model's probabilities of yes for two questions: one with yes, one with no as answer.
+
+    Return "" if an answer is missing.
+    """
     if answer.failure is not None or not answer.value:
         return ""
     right = answer.value[_RIGHT.name][YES]
@@ -155,7 +158,7 @@ def _describe_decisions(answer: Answer[Any]) -> str:
 
 
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
-    """Ask a model about the sentence in the default style, forgetting any style learned before."""
+    """Ask a model about a test sentence, starting with the default style of calls."""
     await gateways.prepare(endpoint)
     if kind_of(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
@@ -165,6 +168,6 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
     (call,) = question.calls(endpoint, Session(gateway, _SECONDS), sample=0)
     answer = await call()
-    # The call may have taught a weaker style.
+    # If the model refused the default style, the call has stored a weaker one.
     style = remembered.find(endpoint) or CallStyle(endpoint.output)
     return Trial(endpoint, answer, style)

@@ -175,7 +175,7 @@ OpinionRecord: TypeAlias = ScoreOpinion | SelectOpinion | PairOpinion
 
 
 def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
-    """Read an opinion of any version, ignoring fields with an unknown shape."""
+    """Read an opinion that any version of judgekit recorded, ignoring fields that can't be read."""
     if not isinstance(value, Mapping):  # pydantic will refuse it
         return value
     try:
@@ -399,7 +399,7 @@ class Verdict(_Record):
         return record_html(str(self), findings)
 
     def __str__(self) -> str:
-        """Return three lines for people: the verdict, the scores with their models, and the reason."""
+        """Return three lines for users: the verdict, the scores and models, and the reason."""
         scores = ", ".join(
             f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()
         )
@@ -559,7 +559,7 @@ class Comparison(_Record):
         return record_html(str(self))
 
     def __str__(self) -> str:
-        """Return three lines for people: the better text, the scores with their models, and the reason."""
+        """Return three lines for users: the better text, the scores and models, and the reason."""
         name_by_letter = {}
         scores = []
         for subject in self.subjects:
@@ -569,15 +569,17 @@ class Comparison(_Record):
             if subject.score is not None:
                 scores.append(f"{subject.letter} {subject.score:g}")
 
-        winner = name_by_letter.pop(self.verdict, None)  # None: a tie, or undetermined
+        winner = name_by_letter.pop(self.verdict, None)  # None for a tie, or if it's undetermined
         others = ", ".join(name_by_letter.values())
         if winner is None:
             headline = f"{self.verdict}: {others}"
         else:
             headline = f"{winner} is better than {others}"
 
-        rounds_behind = [row for row in self.rounds if row.tier == self.judge_tier and row.opinion]
-        details = [_list_models(rounds_behind or self.rounds), _describe_cost(self)]
+        deciding_rounds = [
+            row for row in self.rounds if row.tier == self.judge_tier and row.opinion
+        ]
+        details = [_list_models(deciding_rounds or self.rounds), _describe_cost(self)]
         if scores:
             details.insert(0, ", ".join(scores))
         reason = self.reasoning

@@ -63,7 +63,7 @@ class Deciders:
         self._unproven: dict[str, int] = {}  # acceptances without a calibration, by model
 
     def __add__(self, other: Deciders) -> Deciders:
-        """Combine two counts, from different workers."""
+        """Combine the counts of two workers."""
         both = Deciders()
         both._answered = self._answered | other._answered
         both._has_reasons = self._has_reasons or other._has_reasons
@@ -76,7 +76,7 @@ class Deciders:
         return bool(self._answered) or self._has_reasons
 
     def add(self, record: Mapping[str, object]) -> None:
-        """Add the models in a record's rounds, and count its acceptance if no calibration supports it."""
+        """Add the models in a verdict's record, and count an acceptance without a calibration."""
         is_acceptance = record.get("verdict", "") not in _OPEN  # or a comparison's winner
         if is_acceptance and not record.get("calibration") and is_wordless(record):
             name = str(record.get("model") or "a decision model")
@@ -86,7 +86,7 @@ class Deciders:
             opinion = row["opinion"]
             if not opinion:
                 continue
-            # Opinions on candidates (`keep`) can also have probabilities if the model writes.
+            # Decision models give probabilities. For candidates (`keep`), other models can give them, too.
             is_decision = "probabilities" in opinion and "keep" not in opinion
             if is_decision:
                 asked_name = opinion.get("asked", row["model"])

@@ -83,7 +83,7 @@ class Writer:
 
 
 def make_messages(questionnaire: Questionnaire) -> Messages:
-    """Write the prompt, with the questions as rules, and the subject and other models' opinions as data."""
+    """Write the prompt: the questions are trusted rules, the subject and earlier opinions are fenced data."""
     fence = Fence()
     written = _choose_sheet(questionnaire).write()
     blocks = [questionnaire.context(fence)]

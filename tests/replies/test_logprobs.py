@@ -413,7 +413,7 @@ def test_what_is_earned_is_at_most_the_yes_and_less_the_likelier_for_an_idle_req
     yes: float, idle: float, more: float
 ) -> None:
     low, high = sorted((idle, more))
-    assert 0 < pointwise.earned(yes, high) <= pointwise.earned(yes, low) <= yes
+    assert 0 < pointwise.correct_for_bias(yes, high) <= pointwise.correct_for_bias(yes, low) <= yes
 
 
 def test_yes_counts_when_the_request_earned_it() -> None:
@@ -425,7 +425,7 @@ def test_yes_counts_when_the_request_earned_it() -> None:
         (0.4, 0.01, False),  # never likelier than no
         (1.0, 1.0, False),  # certain of it, whatever is asked
     ):
-        assert (pointwise.earned(yes, idle) >= 0.5) is kept, (yes, idle)
+        assert (pointwise.correct_for_bias(yes, idle) >= 0.5) is kept, (yes, idle)
 
 
 POINTS = st.dictionaries(st.sampled_from("abc"), st.floats(1, 5), min_size=1)
