@@ -33,7 +33,7 @@ from judgekit.config import EXPECTED, check_arguments, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
 from judgekit.data.judged_rows import JudgedRow, JudgedRows
-from judgekit.data.promised import AgreementOptions, promised_rows, refuse_beside
+from judgekit.data.promised import AgreementOptions, promised_rows, refuse_options_with
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
@@ -285,7 +285,7 @@ def _build_agreement(
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
     incompatible = {name: options.get(name) for name in ("model", "depth", "explain")}
-    refuse_beside("agree", incompatible)
+    refuse_options_with("agree", incompatible)
     return AgreementOptions(agree, agree_on, confirms_accepted=always_confirm is not None)
 
 

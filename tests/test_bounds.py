@@ -248,7 +248,7 @@ def rows(text: str) -> None:
         found = of("data.fields.fields_of")("judge", [*cell], {}, "rows.jsonl")
         found.describe()
         with suppress(JudgekitError):
-            of("data.fields.document")(found, SimpleNamespace(columns=cell), text, given)
+            of("data.fields.read_document")(found, SimpleNamespace(columns=cell), text, given)
 
 
 def pairs(text: str) -> None:
@@ -258,9 +258,9 @@ def pairs(text: str) -> None:
     )
     for cell in cells:
         found = of("data.fields.fields_of")("compare", [*cell], {}, "rows.jsonl")
-        of("data.fields.winner")(found, SimpleNamespace(columns=cell))
+        of("data.fields.read_winner")(found, SimpleNamespace(columns=cell))
         with suppress(JudgekitError):
-            of("data.fields.comparison")(found, SimpleNamespace(columns=cell), text)
+            of("data.fields.read_comparison")(found, SimpleNamespace(columns=cell), text)
 
 
 def cell(text: str) -> None:
@@ -292,8 +292,8 @@ GIVEN: dict[str, Callable[[str], object]] = {
         text[: CONFIG_BYTES // 8]
     ),
     "judging.documents.decode": lambda text: of("judging.documents.decode")("a.md", as_bytes(text)),
-    "data.fields.comparison": pairs,
-    "data.fields.document": rows,
+    "data.fields.read_comparison": pairs,
+    "data.fields.read_document": rows,
     "gate.github.parse_address": lambda text: of("gate.github.parse_address")(f"a@{text}", {}),
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),

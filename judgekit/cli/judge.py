@@ -161,10 +161,10 @@ def judge(
             raise UsageError(f"--until and --exit-on do not go together: {problem}")
 
         if agree is not None:
-            from judgekit.data.promised import refuse_beside
+            from judgekit.data.promised import refuse_options_with
 
             choices = {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
-            refuse_beside("--agree", choices)
+            refuse_options_with("--agree", choices)
 
         run_options = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,

@@ -65,7 +65,7 @@ def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> Page
     if source.second is not None:
         others = results(open_rows(source.second), source.columns)
         name, second_name = shorten_names(source.results.name, others.name)
-        second_results = page_rows.set_beside(others, second_name)
+        second_results = page_rows.read_second_results(others, second_name)
 
     texts = None
     if source.data is not None:

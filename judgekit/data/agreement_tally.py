@@ -170,8 +170,8 @@ class _Group:
 
     @property
     def most(self) -> int:
-        """Bound that number from above, with an error probability of `level`."""
-        if not self.rate:  # as in `estimate`
+        """An upper bound for the number in `estimate`, which is too low with a probability of at most `level`."""
+        if not self.rate:  # there's no sample, because no opinion of this group can be final
             return 0
         return min(
             self.final,
@@ -266,7 +266,7 @@ class AgreementTally:
         return seconds_of_strong_alone - first_seconds - strong_seconds
 
     def sum_up(self) -> Agreement | None:
-        """Compute the figures. Returns None if no row was judged under a promise."""
+        """Build the report's figures. Returns None if no row was judged under a promise."""
         if not self.rows:
             return None
         return Agreement(

@@ -57,7 +57,7 @@ class BatchRunner(BatchRun):
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
-            error = errors.exceptions[0]  # the one that stopped the other tasks
+            error = errors.exceptions[0]  # the first error, which stopped the other tasks
             if isinstance(error, sqlite3.Error):
                 remedy = "free space and run the same command again"
                 problem = f"{manifest.path}: cannot be used ({error}); {remedy}"

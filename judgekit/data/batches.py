@@ -204,9 +204,12 @@ class BatchGateway:
     async def _find_cached(
         self, custom_id: str, endpoint: Endpoint, request: Request
     ) -> Reply | None:
-        """Look a reply up in the cache. Returns None if there's none, or if the request is in a batch."""
+        """Look up a reply in the cache.
+
+        Returns None if there's none, or if the request is in the manifest.
+        """
         if self._cache is None or self._manifest.has(custom_id):
-            return None  # a batch's answer is already paid for, so it comes before the cache
+            return None  # a batch's answer is paid for, so prefer it to a cached reply
         return await running.run_in_thread(partial(self._cache.find, endpoint, request))
 
     async def _read_answer(
@@ -435,12 +438,12 @@ class BatchGateway:
         return awaited
 
     def _choose_requests(self) -> None:
-        """Choose the requests to submit in this round: all that rows wait for and the cost limit allows.
+        """Choose the requests to submit in this round: those that rows wait for, as far as the money lasts.
 
-        Forgets the other requests, and wakes their rows.
+        Forgets the other requests, and wakes the rows that wait for them.
         """
         planned_usd = self._spent
-        # Adding up prices is inexact, so tolerate a tiny excess.
+        # Sums of prices aren't exact, so tolerate a tiny excess.
         max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
         dropped: dict[str, str] = {}  # reasons by custom id
         for custom_id, *_ in self._manifest.unsent():
@@ -453,7 +456,8 @@ class BatchGateway:
         self._last_of_round = self._manifest.last_number()
 
         if not dropped and not self._has_unfinished_batches():
-            # Rows wait, but for no batch we can reach: the manifest was changed, or came from elsewhere.
+            # Rows wait for batches that we can't reach, because the manifest was changed or copied. Wake
+            # them.
             problem = f"{self._manifest.path} leads to no batch of this address"
             dropped = dict.fromkeys(self._waiting, problem)
         for custom_id, reason in dropped.items():
@@ -469,12 +473,12 @@ class BatchGateway:
         return await self._collect_ended_batches()
 
     async def _submit_waiting_batches(self) -> None:
-        """Submit this round's batches until a provider takes no more."""
+        """Submit this round's batches, until a provider accepts no more."""
         for target, custom_ids in self._split_unsent_requests():
             running_count = _count_batches_for(target, self._list_awaited_batches())
             max_batches = self._max_batches.get(target)
             is_full = max_batches is not None and running_count >= max_batches
-            # If no batch is running, none will end and make room, so try anyway.
+            # Wait until a running batch ends. If none is running, try anyway.
             if running_count and is_full:
                 continue
             if not await self._submit(target, custom_ids, running_count):
@@ -483,7 +487,7 @@ class BatchGateway:
     async def _collect_ended_batches(self) -> bool:
         """Poll all batches that rows wait for, and collect the ended ones. Returns True if any has ended."""
         fetched = []
-        accepted = []
+        accepted = []  # batches that the provider hasn't refused
         for submitted, calls in self._list_awaited_batches():
             if not submitted.id:
                 continue
@@ -504,8 +508,8 @@ class BatchGateway:
     async def _fetch_batch(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
         """Fetch a batch's current state from its provider.
 
-        If the provider doesn't know the batch, raises `GatewayError` with a hint. Under `--fresh`, forgets
-        the batch instead and returns None.
+        If the provider doesn't know the batch, raises `GatewayError` with a hint. With `--fresh`, forgets the
+        batch instead, and returns None.
         """
         try:
             return await calls.retrieve(str(submitted.id))
@@ -517,7 +521,7 @@ class BatchGateway:
                 hint = f"deleted, too old, or of another key; without it: --fresh, or remove {path}"
                 failure.message += f" (batch {submitted.id} in {path}: {hint})"
                 raise
-        # Its requests become unsent again, so the next round submits them in another batch.
+        # The batch's requests count as unsent again, so the next round submits them in another batch.
         await self._forget_batch(submitted, calls)
         self._run.note(f"batch {submitted.id} is unknown to its provider: it is asked anew")
         return None
@@ -568,9 +572,9 @@ class BatchGateway:
         """Forget a batch that the provider never ran, and delete its uploaded request file."""
         self._manifest.release(batch)
         if not batch.is_ours:
-            return  # a manifest from elsewhere could name anybody's file
+            return  # somebody else's manifest could name any file
         with suppress(GatewayError):
-            # An interrupted upload may have succeeded before we learned the file's id.
+            # If the upload was interrupted, the provider may have the file, although we don't know its id.
             file = batch.file or await calls.find_file(_name_request_file(batch))
             if file:
                 await calls.delete(file)
@@ -599,9 +603,10 @@ class BatchGateway:
     async def _collect(
         self, submitted: Submitted, calls: BatchCalls, batch: Batch, running_count: int
     ) -> str | None:
-        """Store an ended batch's answers and return None. For a running batch, describe its progress instead.
+        """Store an ended batch's answers, and return None.
 
-        Raises `GatewayError` for a batch that the provider refused.
+        If the batch is still running, describe its progress. Raises `GatewayError` for a batch that the
+        provider refused.
         """
         custom_ids = list(self._manifest.requests(submitted))
         if batch.status == "failed":

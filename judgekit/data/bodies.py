@@ -109,7 +109,7 @@ def _read_instructions(request: Mapping[str, Any]) -> str:
 
 
 def _read_messages(value: list[Any]) -> str | None:
-    """Render a list of messages as text, or return None if we can't read them."""
+    """Render a list of messages as text. Returns None if a message can't be read."""
     if not conversation.is_conversation(value):
         return _read_blocks(value)
     try:
@@ -117,7 +117,7 @@ def _read_messages(value: list[Any]) -> str | None:
     except NotUnderstoodError:
         return None
     if len(turns) == 1:
-        return turns[0].content  # a single message needs no speaker
+        return turns[0].content  # a single message is rendered without its speaker
     return conversation.rendered(turns)
 
 
@@ -165,7 +165,10 @@ def _read_answer(message: object) -> str | None:
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:
-    """Read the text of a message's content blocks, or of Responses API items. None if they're neither."""
+    """Read the text in a message's content blocks, or in items of the Responses API.
+
+    None for anything else.
+    """
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         return None
     as_message = [{"role": ASSISTANT, "content": blocks}]

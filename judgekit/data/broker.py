@@ -197,7 +197,7 @@ class Broker:
         return ceil(pace.limit() / max(1, users))
 
     def _take_back(self, account: _Account) -> None:
-        """Take back a worker's turns, and the money it was lent but hasn't spent."""
+        """Take back a worker's turns, and the money that was reserved for it but not spent."""
         for whom, turns in account.held.items():
             self._paces[whom].give(turns)
         account.held.clear()
@@ -275,7 +275,7 @@ class SharedPace(Pace):
         return report
 
     def allow(self, turns: Turns) -> None:
-        """Add turns from the broker, and pause if the provider demands it."""
+        """Add turns (permissions to make a call) from the broker, and pause if the provider demands it."""
         self._limit += turns.more
         self._lasting_turns = turns.lasting
         seconds, reason, message = turns.wait
@@ -361,11 +361,12 @@ class BrokerClient:
         return self.spent_usd / self._calls if self._calls else 0.0
 
     async def reserve(self) -> None:
-        """Wait until there's money for another call, and reserve it.
+        """Reserve money for a call.
 
-        Raises `GatewayError` if the run's cost limit is reached, or if the connection to the broker is lost.
+        Wait until there's enough, because running calls may cost less than expected. Raises `GatewayError` if
+        the run's cost limit is reached, or if the connection to the broker is lost.
         """
-        # Running calls will probably cost as much as earlier ones did.
+        # Assume that running calls will cost as much as earlier ones did.
         while self.spent_usd + self._in_flight * self._mean_usd >= self._cap_usd:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
@@ -375,7 +376,7 @@ class BrokerClient:
         self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:
-        """Replace a call's reservation by its actual cost, if that's known."""
+        """Replace a call's reserved cost by its actual cost. An unknown cost counts as 0."""
         self._in_flight -= 1
         if usage.cost_usd is not None:
             self._calls += 1

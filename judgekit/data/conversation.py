@@ -110,7 +110,7 @@ class _Reader:
     def read_message(self, message: object, position: str) -> Iterator[Turn]:
         """Yield a message's turns: one for its text and tool calls, and one per tool result.
 
-        `position`, such as "message 3", names the message in errors. Raises `NotUnderstoodError`.
+        `position`, such as "message 3", is for error messages. Raises `NotUnderstoodError`.
         """
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED}; {position} is {kind(message)}")
@@ -144,8 +144,8 @@ class _Reader:
             else:
                 texts.append(_read_block_text(block, position))
 
-        # Results follow the calls in the same message. Without calls, they answer an earlier message's
-        # calls, as in Anthropic's format, and come before the user's next text.
+        # If the message contains calls, the results follow them. Otherwise the results belong to an earlier
+        # message's calls, as in Anthropic's format, and come before the user's next text.
         if not calls:
             yield from results
         if texts or calls:
@@ -211,8 +211,8 @@ def rendered(turns: Sequence[Turn]) -> str:
             parts.append(f"{speaker}: {text}")
         parts += [f"{speaker} calls {call}" for call in calls]
 
-    # Indent the further lines of each part, so that no content can pass for another turn. `visible` comes
-    # first, because it converts other separators to line breaks.
+    # Indent all lines but the first of each part, so that no content looks like another turn. Before that,
+    # `visible` converts all kinds of line separators to LF.
     indented = [visible(part).strip().replace("\n", "\n  ") for part in parts]
     return "\n".join(indented)
 
@@ -243,7 +243,7 @@ def is_conversation(value: object) -> bool:
 
 
 def read_turns(value: object) -> list[Turn]:
-    """Read the turns in a list of messages, or in an object or JSON that contains one.
+    """Read the turns in a conversation: a list of messages, or an object or JSON that contains such a list.
 
     Raises `NotUnderstoodError`.
     """
@@ -284,7 +284,7 @@ def is_message(value: object) -> bool:
 
 
 def _looks_like_message(message: object) -> bool:
-    """Whether a value has a typical message key, or is an item of the Responses API."""
+    """Whether a value looks like a message: it has a typical key, or is an item of the Responses API."""
     if not isinstance(message, dict):
         return False
     keys = (*_ROLE_KEYS, "content", "parts", "lc")
@@ -377,7 +377,7 @@ def _join_cited_texts(block: Mapping[str, Any]) -> object:
 
 def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
     """Unwrap a message in one of LangChain's two formats. Any other message is returned unchanged."""
-    # Dumped: {"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}
+    # The format of `dumps`: {"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}
     kwargs = message.get("kwargs")
     if message.get("lc") and isinstance(kwargs, dict):
         class_path = message.get("id")
@@ -387,7 +387,7 @@ def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
         # If `kwargs` has a type, it overrides the one from the class.
         return {"type": class_name.removesuffix("Message").casefold(), **kwargs}
 
-    # Stored: {"type": "human", "data": {…}}
+    # The format of stored messages: {"type": "human", "data": {…}}
     data = message.get("data")
     is_stored = isinstance(message.get("type"), str) and "role" not in message
     if is_stored and isinstance(data, dict):
@@ -489,8 +489,8 @@ def _classify_block(block: object) -> str:
         return "text"
     type_ = str(block.get("type", ""))
     is_thought = type_ in _THOUGHTS or block.get("thought") is True
-    if is_thought or type_ in _MARKS:  # neither has anything to judge
-        return "thought"
+    if is_thought or type_ in _MARKS:
+        return "thought"  # nothing in such a block is judged
 
     if type_ in _CALLS or "functionCall" in block:
         return "call"
@@ -596,7 +596,7 @@ def _render_result(part: object, position: str) -> str:
 
 
 def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) -> Mapping[str, Any]:
-    """Return the object nested under one of `keys`, or the block itself if it has none of them.
+    """Return the object nested under the first of `keys` that has a value. Without one, return the block.
 
     Raises `NotUnderstoodError` if the nested value isn't an object.
     """

@@ -75,7 +75,9 @@ def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
     return InputError(f"{name}: {position}: {first.problem}{others_text}")
 
 
-def repeated_id(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
+def report_repeated_id(
+    row_id: str | int, number: int, first_number: int, column: str
+) -> UnreadableRow:
     """Report that row `number` has the same id as row `first_number`."""
     problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     if labels.id_key(row_id) != str(row_id):
@@ -110,8 +112,8 @@ def _survey_head(
 ) -> Survey:
     """Survey the columns of the rows in `head`.
 
-    Raises `InputError` if there are no rows, or if none in `head` can be read. `rest` are the rows after it,
-    which are only read to count unreadable ones for that error.
+    Raises `InputError` if there are no rows, or if none in `head` can be read. Only for that error, all rows
+    in `rest` are read, too, to count the unreadable ones.
     """
     names: dict[str, None] = {}  # an ordered set
     recogniser = Recogniser()
@@ -143,9 +145,9 @@ class Mappings:
     lasting = False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Check the rows if they're in a list. Raises `InputError` for an unreadable one."""
+        """Check the rows if they're in a list. Raises `InputError` for an unreadable row."""
         self._rows = rows
-        # An iterator can't be checked before its rows are judged, because it can be read only once.
+        # An iterator can only be read once, so its rows are checked when they are judged.
         if isinstance(rows, list | tuple):
             for row in self:
                 if isinstance(row, UnreadableRow):
@@ -197,7 +199,10 @@ class Dataset:
                 yield pending
 
     def _read_pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
-        """Read a row's id and content. A row with nothing to judge becomes a `PendingRow` with an error."""
+        """Read a row's id and content. If there's nothing to judge, the `PendingRow` has an error.
+
+        Returns an `UnreadableRow` for an invalid or repeated id, or an invalid cell.
+        """
         column = self.id_column or ""
         id_cell = read_cell(row.columns, column) if column else row.number
         row_id = labels.id_of(id_cell)
@@ -208,7 +213,7 @@ class Dataset:
             return UnreadableRow(row.number, column, expected)
         first_number = ids.add(row_id, row.number)
         if first_number is not None:
-            return repeated_id(row_id, row.number, first_number, column)
+            return report_repeated_id(row_id, row.number, first_number, column)
 
         try:
             subject, thoughts = self.read(row, str(row_id))
@@ -263,7 +268,7 @@ class RowOptions(NamedTuple):
     def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
         """Read a row's texts to compare."""
         thoughts = Thoughts()
-        subject = row_fields.comparison(
+        subject = row_fields.read_comparison(
             fields,
             row,
             prompt=self.fixed.description,
@@ -276,7 +281,7 @@ class RowOptions(NamedTuple):
         """Read a row as a document, with the fields that the rubric uses (`given`)."""
         thoughts = Thoughts()
         family = self.families[0] if self.families else None  # a document has one author
-        subject = row_fields.document(
+        subject = row_fields.read_document(
             fields,
             row,
             row_id,
@@ -290,7 +295,7 @@ class RowOptions(NamedTuple):
 
     def expected(self, fields: Fields, row: DataRow) -> str | None:
         """Return a row's normalised label, such as `accept`, or None if the rows have no labels."""
-        return row_fields.row_label(fields, row, self.task)
+        return row_fields.read_label_key(fields, row, self.task)
 
 
 def open_dataset(
@@ -324,7 +329,7 @@ class MatchedRows(NamedTuple):
 
 
 def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
-    """Find each field's column: named by the caller, known from a tool's export, or with a common name.
+    """Find each field's column: the one named by the caller, in a known tool's export, or with a common name.
 
     Raises `InputError` if there are no rows, and `UsageError` for missing columns.
     """
@@ -385,9 +390,9 @@ def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
 def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
     """Build the part of a fingerprint that all rows share: JSON of the rubrics, mode, models and options.
 
-    Also returns the first of these rubrics.
+    Also returns the first rubric.
     """
-    # Neither a cost limit nor the cache changes a result.
+    # A cost limit and the cache don't change results, so they aren't part of the fingerprint.
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = _list_judge_settings(task, project, request)
     basis_parts: list[object] = []
@@ -397,7 +402,7 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
             model_names.append([model.model for model in models])
         basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, model_names))
     for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
-        # Existing results have the depth without its name.
+        # The depth is added without its name, to match the fingerprints in existing results.
         basis_parts.append(value if option == "depth" else [option, value])
     return json.dumps(basis_parts), settings[0].loaded
 

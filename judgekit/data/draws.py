@@ -43,7 +43,10 @@ class Draws(NamedTuple):
 
 
 def require_key(what: str) -> str:
-    """Return the user's key. Raises `ConfigError` if there's none; `what` names the feature that needs it."""
+    """Return the user's key. Raises `ConfigError` if there's none.
+
+    `what` is the feature that needs the key, for the error message.
+    """
     key = seals.state_key()
     if key is None:
         problem = (

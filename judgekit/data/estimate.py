@@ -91,12 +91,12 @@ def estimate_run(
     for subject in subjects:
         total += 1
         if total > _SAMPLED:
-            continue  # the others are only counted
+            continue  # further subjects are only counted
         judge = judges.find(subject)
         at_once = max_concurrency(judge, at_once)
         _count_calls(calls, judge, subject)
 
-    sampled = max(1, min(total, _SAMPLED))  # at least 1, because it's a divisor
+    sampled = max(1, min(total, _SAMPLED))  # not 0, because `total` is divided by it
     models = []
     for tier in TIERS:
         for (tier_of_calls, _), model_calls in calls.items():
@@ -109,7 +109,7 @@ def estimate_run(
 def _count_calls(
     calls: dict[tuple[TierName, str], _Calls], judge: Judge[Any, Any, Any], subject: Subject
 ) -> None:
-    """Add to `calls` those that a judge would make about a subject if it used all tiers."""
+    """Add the calls that a judge would make for a subject if it used all tiers to `calls`."""
     for tier in TIERS:
         for endpoint in judge.models_by_tier.get(tier, ()):
             model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))

@@ -139,7 +139,7 @@ class Fields(NamedTuple):
         return self.template.fill(read)
 
     def _is_fixed(self, field: str) -> bool:
-        """Whether an export has the same value for a field in all rows, instead of a column.
+        """Whether an export has no column for a field, because the value is the same in all rows.
 
         For example, A always wins in an export with a "chosen" and a "rejected" column.
         """
@@ -156,24 +156,24 @@ class Fields(NamedTuple):
                 parts.append(self._describe_field(field, column))
                 mentioned.update(self.others.get(field, ()))
         if self.template is not None:
-            parts.append(f"the template filled from {names_shown(self.template.columns)}")
+            parts.append(f"the template filled from {format_column_names(self.template.columns)}")
             mentioned.update(column_of(name, self.unused) for name in self.template.columns)
 
         text = ", ".join(parts)
         unused = _exclude(self.unused, mentioned)
         if unused:
-            text += f"; not used: {names_shown(unused)}"
+            text += f"; not used: {format_column_names(unused)}"
         return f"{self.export}: {text}" if self.export else text
 
     def _describe_field(self, field: str, column: str) -> str:
         """Describe a field's column, such as `text from answer (not output)`."""
         verb = "is" if self._is_fixed(field) else "from"
-        text = f"{field} {verb} {names_shown([column])}"
+        text = f"{field} {verb} {format_column_names([column])}"
         if field in self.continues:
-            text += f" and {names_shown([self.continues[field]])}"
+            text += f" and {format_column_names([self.continues[field]])}"
         other_columns = self.others.get(field)
         if other_columns:
-            text += f" (not {names_shown(other_columns)})"
+            text += f" (not {format_column_names(other_columns)})"
         return text
 
 
@@ -271,7 +271,10 @@ class _FoundColumns(NamedTuple):
 
 
 def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]) -> _FoundColumns:
-    """Find each field's column by its common `names`, the first ones first, and remove it from `free`."""
+    """Find each field's column by its common `names`, in order of preference.
+
+    `free` contains the columns that have no field yet, by plain name. Found columns are removed from it.
+    """
     found = _FoundColumns({}, {}, {})
     for field, names_of_field in names.items():
         matching = [plain_name for plain_name in names_of_field if plain_name in free]
@@ -294,7 +297,7 @@ def _select_paths(export: Recognised, given: Mapping[str, str]) -> dict[str, Seq
 
 
 def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
-    """Collect the columns in which the paths of all fields start."""
+    """Collect the columns in which the fields' paths start, such as `a` for the path `a.b[0]`."""
     roots = set()
     for alternatives in paths.values():
         for path in alternatives:
@@ -314,7 +317,7 @@ def id_column_of(
     candidates = [column for column in columns if plain(column) == "id"]
     if len(candidates) > 1:
         options = [naming.choosing_ids(column) for column in candidates[:_SHOWN_CHOICES]]
-        problem = f"{names_shown(candidates)} may each be the ids of the rows"
+        problem = f"{format_column_names(candidates)} may each be the ids of the rows"
         raise UsageError(f"{name}: {problem}; choose with {' or '.join(options)}")
     return candidates[0] if candidates else None
 
@@ -330,7 +333,7 @@ def _check_given(
     name: str,
     naming: Naming,
 ) -> None:
-    """Raise `UsageError` for an unknown field or a missing column."""
+    """Raise `UsageError` if a column is given for an unknown field, or doesn't exist."""
     for field, column in given.items():
         option = naming.option(field, column)
         if field not in usual:
@@ -345,7 +348,7 @@ def unknown_column(option: str, column: str, columns: Sequence[str], name: str) 
     close_matches = difflib.get_close_matches(column, columns, n=1)
     if close_matches:
         hint = f" (did you mean {close_matches[0]}?)"
-    problem = f"{name} has no such column{hint}; it has {names_shown(columns)}"
+    problem = f"{name} has no such column{hint}; it has {format_column_names(columns)}"
     return UsageError(f"{option}: {problem}")
 
 
@@ -368,7 +371,7 @@ def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -
         return
     columns = [text, *rivals]
     options = [naming.option("text", column) for column in columns[:_SHOWN_CHOICES]]
-    problem = f"{names_shown(columns)} may each be the text to judge"
+    problem = f"{format_column_names(columns)} may each be the text to judge"
     raise UsageError(f"{name}: {problem}; choose with {' or '.join(options)}")
 
 
@@ -407,7 +410,7 @@ def _choose_fields_of_text(
             with suppress(UsageError):
                 fields_of("compare", columns, {}, name)  # raises if these rows can't be compared
                 options += f", or compare these texts with {naming.comparing()}"
-        options += f". It has {names_shown(columns)}"
+        options += f". It has {format_column_names(columns)}"
         raise UsageError(
             f"{name}: no column for {' and '.join(text_fields)}; name it with {options}"
         )
@@ -427,7 +430,7 @@ def _build_error_for_both(
     )
 
 
-def document(
+def read_document(
     fields: Fields,
     row: DataRow,
     row_id: str,
@@ -471,7 +474,7 @@ def document(
     return documents.document(files, None, TaskDescription(**task_texts), author)
 
 
-def comparison(
+def read_comparison(
     fields: Fields,
     row: DataRow,
     prompt: str = "",
@@ -559,8 +562,8 @@ def content(subject: Document | ComparisonInput) -> str:
     return hashlib.sha256(json.dumps([files, task_and_authors]).encode()).hexdigest()
 
 
-def winner(fields: Fields, row: DataRow) -> str:
-    """Read the winner in a row: a letter or "tie", or the label's key for a number or a blank.
+def read_winner(fields: Fields, row: DataRow) -> str:
+    """Read the winner in a row: a letter or "tie". Numbers and blanks are returned as their label's key.
 
     Any other label is returned as `NOT_UNDERSTOOD`, followed by its key.
     """
@@ -569,7 +572,7 @@ def winner(fields: Fields, row: DataRow) -> str:
     value = fields.read(row, "winner")
     key = labels.key_of(value)
     if labels.number_of(key) is not None:
-        return key  # a number's meaning depends on the other rows' labels
+        return key  # its meaning depends on the labels of all rows
     winner_letter = labels.winner_of(value, most_texts, letter_by_name)
     if winner_letter:
         return winner_letter
@@ -579,7 +582,7 @@ def winner(fields: Fields, row: DataRow) -> str:
 
 
 def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]:
-    """Map the names by which a label can refer to a text, its column or author, to the text's letter."""
+    """Map the names that a label can use for a text, its column and its author, to the text's letter."""
     letter_by_name: dict[str, str | None] = {}
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _read_author(fields, row, author)):
@@ -591,24 +594,24 @@ def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]
     return letter_by_name
 
 
-def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
+def read_label_key(fields: Fields, row: DataRow, task: TaskName) -> str | None:
     """Read a row's label as a key (`labels.key_of`), or its winner. Returns None if rows have no labels."""
     field = "label"
     if task == "compare":
         field = "winner"
         if field not in fields.columns:
-            return one_hot_winner(row.columns)
+            return read_one_hot_winner(row.columns)
     if field not in fields.columns:
         return None
     if task == "compare":
-        return winner(fields, row)
+        return read_winner(fields, row)
     return labels.key_of(fields.read(row, field))
 
 
-def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
-    """Find the winner marked with 1 in columns such as `winner_model_a`, `winner_model_b` and `winner_tie`.
+def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
+    """Read the winner, marked with 1, from columns such as `winner_model_a`, `winner_model_b`, `winner_tie`.
 
-    Returns `BLANK` if none or several are marked, and None if there are no such columns.
+    Returns `BLANK` unless exactly one column is marked, and None if there are no such columns.
     """
     marked_sides = []
     sides = set()
@@ -631,7 +634,10 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
 
 
 def _read_text(fields: Fields, row: DataRow, field: str) -> str:
-    """Read a field as text, rendering a conversation if that's allowed there. Returns "" without a value."""
+    """Read a field as text. Returns "" without a value.
+
+    In some fields, a conversation is rendered as text.
+    """
     if field in TEMPLATE_FIELDS and fields.template is not None:
         return fields.fill_template(row)
     if field not in fields.columns:
@@ -738,8 +744,8 @@ def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
     return files
 
 
-def names_shown(columns: Sequence[str]) -> str:
-    """List column names for a message, at most a dozen."""
+def format_column_names(columns: Sequence[str]) -> str:
+    """Format column names for a message, up to a dozen of them."""
     names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN]]
     text = ", ".join(names)
     if len(columns) > _SHOWN:

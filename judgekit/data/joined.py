@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.data import fields as row_fields
-from judgekit.data.dataset import RowOptions, match_columns, repeated_id
+from judgekit.data.dataset import RowOptions, match_columns, report_repeated_id
 from judgekit.data.paths import read_cell
 from judgekit.data.rows import Rows
 from judgekit.data.sources import DataRow, UnreadableRow
@@ -97,7 +97,7 @@ class JoinedRows(Rows):
                 continue
             key = labels.id_key(row.id)
             if key in sides:
-                yield repeated_id(row.id, row.number, numbers[key], self._second.id_column)
+                yield report_repeated_id(row.id, row.number, numbers[key], self._second.id_column)
             sides[key] = row.side
             numbers[key] = row.number
 
@@ -139,7 +139,7 @@ class _OneFile:
         return f"{self.name}: {self._fields.describe(self.id_column)}"
 
     def sides(self) -> Iterator[_RowOfSide | UnreadableRow]:
-        """Yield each row's part of a pair."""
+        """Yield each row as one side of a pair, with its id."""
         for row in self._rows:
             if isinstance(row, UnreadableRow):
                 yield self._name_file(row)
@@ -159,29 +159,29 @@ class _OneFile:
 
 
 def _map_fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
-    """Convert the columns given for a pair to those of one side's document. `side` is "a" or "b"."""
+    """Convert the columns given for a comparison to those of one side's document. `side` is "a" or "b"."""
     fields = {}
     for field, column in given.items():
         if field == "prompt":
             fields["description"] = column
         elif field == side:
             fields["text"] = column
-        elif field not in ("a", "b"):  # the other side's text
+        elif field not in ("a", "b"):  # the other side's text is in another file
             fields[field] = column
     return fields
 
 
 def _read_side(fields: Fields, row: DataRow) -> Side:
-    """Read a row's part of a pair."""
+    """Read one side of a pair from a row."""
     try:
-        document = row_fields.document(fields, row, str(row.number), _GIVEN)
+        document = row_fields.read_document(fields, row, str(row.number), _GIVEN)
     except row_fields.Unjudgeable:
         return Side("", "", None)  # `compare` reports the empty text
     return Side(document.task.description, document.files[0].text, document.author.family)
 
 
 def _build_pair(row_id: str | int, first: Side, second: Side) -> dict[str, str | int]:
-    """Build a pair's columns."""
+    """Build the columns of a row that compares both sides."""
     pair: dict[str, str | int] = {
         "id": row_id,
         "prompt": first.prompt or second.prompt,

@@ -24,7 +24,7 @@ class JudgedRow(dict[str, Any]):
     """A row with its result: a dict that's shown briefly in a terminal or a notebook."""
 
     def __repr__(self) -> str:
-        """Summarise the row in a line. `to_dict` has everything."""
+        """Summarise the row in one line. `to_dict` returns everything."""
         mean = "" if self.get("average") is None else f", mean {self['average']:g}"
         return escaped(
             f"<row {short_line(str(self.get('id')), _MAX_NAME_CHARS)}: {self.get('verdict')}{mean}>"
@@ -73,7 +73,7 @@ class JudgedRows(Generator[JudgedRow, None, None]):
         `full` adds each row's complete verdict. Raises `UsageError` if pandas isn't installed, and whatever
         judging raises.
         """
-        make_data_frame(())  # raises before anything is judged if pandas is missing
+        make_data_frame(())  # if pandas is missing, this raises before anything is judged
         rows = []
         for row in self:
             cells = cells_of(row, {})

@@ -20,7 +20,7 @@ from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import survey, unreadable_error
 from judgekit.data.paths import is_path_into
 from judgekit.data.presets import Recogniser
-from judgekit.data.results import OURS, Ids, hold_alone, resolve_output_path
+from judgekit.data.results import OURS, Ids, lock_output, resolve_output_path
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
@@ -77,7 +77,10 @@ class NamedColumns(NamedTuple):
 
 
 def _find_column(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Find a column with the first of these names, first exactly, then ignoring case and punctuation."""
+    """Find a column by name, in order of preference.
+
+    Exact matches precede those ignoring case and punctuation.
+    """
     for name in names:
         if name in columns:
             return name
@@ -109,15 +112,15 @@ class ResultRow(NamedTuple):
         return {name: value for name, value in self.columns.items() if name not in ours}
 
     def values_of(self, column: str) -> list[str]:
-        """List a cell's values as strings, without duplicates: usually one, more for a list, none if empty.
+        """List a cell's values as strings, without duplicates. Only a list can have more than one value.
 
-        The strings are the same whatever file format the row comes from.
+        The strings don't depend on the file format from which the row was read.
         """
         value = self.columns.get(column)
         if column not in self.columns and column.startswith(_SCORE):
             value = self.scores.get(column.removeprefix(_SCORE))
         if isinstance(value, str) and value.startswith("["):
-            value = parse_json(value)  # tables contain lists as JSON
+            value = parse_json(value)  # in tables, lists are written as JSON
         elements = value if isinstance(value, list) else [value]
 
         distinct_values: dict[str, None] = {}  # an ordered set
@@ -168,10 +171,10 @@ class ResultFile:
         self._check_named_columns(list(surveyed.column_names))
 
     def _survey(self, rows: Rows) -> _SurveyedRows:
-        """Read as many rows as it takes to know what the verdicts mean."""
+        """Read as many rows as are needed to know what the verdicts mean."""
         task: TaskName | None = None
         verdict_counts = Counter[str]()
-        first_rows = []  # of a stream
+        first_rows = []  # only kept for a stream, which can't be read again
         column_names = dict[str, None]()
         min_rows = _LOOKED_AT if rows.lasting else 1
         row_iterator: Any = iter(rows)  # a generator
@@ -183,14 +186,16 @@ class ResultFile:
                 task = task or self._guess_task(row)
                 column = self._columns.column_of(row.columns, "verdict", ["verdict"])
                 verdict_counts[labels.key_of(row.columns.get(column or ""))] += 1
-            # A single row shows what our own verdicts mean. Other tools' words are only clear from all rows.
+            # Our own verdicts are clear from the first rows. What other tools' words mean is only clear from
+            # all.
             has_own_verdicts = task is not None and "verdict" not in self._columns.given
             if has_own_verdicts and number >= min_rows:
                 break
 
         if rows.lasting:
             row_iterator.close()
-        else:  # a stream can only be read once, so put its rows back
+        else:
+            # A stream can only be read once, so put the first rows back.
             self._rows = chain(first_rows, row_iterator)
         return _SurveyedRows(task, verdict_counts, column_names)
 
@@ -212,7 +217,7 @@ class ResultFile:
             # An input column with the name of one of ours got the prefix `row.` in the results.
             has_column = column in column_names or f"row.{column}" in column_names
             if not has_column and not is_path_into(column, column_names):
-                columns = fields.names_shown(column_names)
+                columns = fields.format_column_names(column_names)
                 raise UsageError(f"{option}: {self.name} has no such column; it has {columns}")
 
     def __iter__(self) -> Iterator[ResultRow]:
@@ -258,7 +263,7 @@ class ResultFile:
         return None
 
     def _read_verdicts(self, counts: Counter[str], task: TaskName | None) -> None:
-        """Find the verdicts' meanings, and whether texts were judged or compared if `task` is None."""
+        """Find the verdicts' meanings. If `task` is None, infer whether texts were judged or compared."""
         decided = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
         outcomes = labels.read_outcomes(decided) if task != "compare" else {}
         letters = labels.read_winners(decided, self.texts) if task != "judge" else {}
@@ -278,16 +283,16 @@ class ResultFile:
         self._words = words
 
     def text_of(self, row: ResultRow) -> str:
-        """Return the judged text, or the beginnings of the compared texts, or "" if they aren't known."""
+        """Return the judged text, or the beginnings of the compared texts. Returns "" if they're unknown."""
         row_fields = self._get_fields(row)
         if row_fields is None:
             return ""
         data_row = DataRow(0, row.input_columns)
         with suppress(InputError):
             if self.task == "judge":
-                document = fields.document(row_fields, data_row, row.row_id, _EVERYTHING)
+                document = fields.read_document(row_fields, data_row, row.row_id, _EVERYTHING)
                 return document.files[0].text
-            files = fields.comparison(row_fields, data_row).files
+            files = fields.read_comparison(row_fields, data_row).files
             chars_per_text = _MAX_CHARS // len(files)
             return " ".join(
                 f"{file.path}: {short_line(file.text, chars_per_text)}" for file in files
@@ -295,11 +300,11 @@ class ResultFile:
         return ""
 
     def texts_of(self, row: ResultRow) -> dict[str, str]:
-        """Collect a row's texts by name, as `texts_for_people` does."""
+        """Collect a row's texts by name, as `collect_texts` does."""
         row_fields = self._get_fields(row)
         if row_fields is None:
             return {}
-        return texts_for_people(self.task, row_fields, row.input_columns)
+        return collect_texts(self.task, row_fields, row.input_columns)
 
     def _get_fields(self, row: ResultRow) -> Fields | None:
         """Return the columns of a row's fields, or None if no column has a text."""
@@ -310,7 +315,7 @@ class ResultFile:
         return self._fields
 
     def _find_fields(self, names: Sequence[str], input_columns: Mapping[str, Any]) -> Fields | None:
-        """Find the columns of the fields among a row's `input_columns`, or return None without a text."""
+        """Find the columns of the fields among a row's `input_columns`. Returns None if none has a text."""
         given_columns = {}
         for field, column in self._columns.given.items():
             if field == "verdict":
@@ -318,7 +323,7 @@ class ResultFile:
             if not column or column in names or is_path_into(column, names):
                 given_columns[field] = column
             elif f"row.{column}" in names:
-                # An input column with the name of one of ours has this prefix.
+                # In results, an input column with the same name as a result column has this prefix.
                 given_columns[field] = f"row.{column}"
 
         recogniser = Recogniser()
@@ -329,12 +334,10 @@ class ResultFile:
         return None
 
 
-def texts_for_people(
-    task: TaskName, row_fields: Fields, columns: Mapping[str, Any]
-) -> dict[str, str]:
-    """Collect a row's texts to show to a person: question, answer or compared texts, reference, sources.
+def collect_texts(task: TaskName, row_fields: Fields, columns: Mapping[str, Any]) -> dict[str, str]:
+    """Collect a row's texts to show to a person, by heading: the question, the answer and so on.
 
-    Empty texts and cells that aren't texts are omitted.
+    Empty texts, and cells that aren't strings, are omitted.
     """
     row = DataRow(0, columns)
     if task == "compare":
@@ -345,9 +348,9 @@ def texts_for_people(
 
 
 def _collect_comparison_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
-    """Collect the question and the compared texts by name. Returns {} if one of these can't be compared."""
+    """Collect the question and the compared texts by name. Returns {} if the row can't be compared."""
     try:
-        subject = fields.comparison(row_fields, row)
+        subject = fields.read_comparison(row_fields, row)
     except InputError:
         return {}
     texts = {"question": subject.prompt}
@@ -358,7 +361,7 @@ def _collect_comparison_texts(row_fields: Fields, row: DataRow) -> dict[str, str
 def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question, the answer, the expected answer and the sources by name."""
     try:
-        document = fields.document(row_fields, row, "", _FOR_PEOPLE)
+        document = fields.read_document(row_fields, row, "", _FOR_PEOPLE)
     except InputError:  # there's no answer, or a cell isn't a text, but the others can be shown
         texts = {}
         for role, name in (("description", "question"), ("reference", "expected")):
@@ -374,7 +377,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     if "sources" in row_fields.columns:
         # Read these separately, so that malformed sources don't hide the rest.
         with suppress(InputError):
-            sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
+            sources = fields.read_document(row_fields, row, "", _EVERYTHING).files[1:]
             for file in sources[:_MAX_SOURCES]:
                 texts[f"source: {file.path}"] = _shorten_source(file.text)
     return texts
@@ -390,7 +393,7 @@ def _shorten_source(source: str) -> str:
 def read_texts(
     rows: Rows, task: TaskName, columns: NamedColumns = USUAL_COLUMNS
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the id (or the number) and the texts of each row in a judged file.
+    """Yield each row's id and texts. Rows without an id are identified by their number.
 
     Raises `UsageError` if no column has a text.
     """
@@ -401,7 +404,7 @@ def read_texts(
         if isinstance(row, UnreadableRow):
             continue
         row_id = columns.id_of(row.columns, rows.name) or labels.id_key(row.number)
-        yield row_id, texts_for_people(task, row_fields, row.columns)
+        yield row_id, collect_texts(task, row_fields, row.columns)
 
 
 def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
@@ -478,10 +481,10 @@ def _read_label_column(
 
 
 def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
-    """Add a column `winner` to a row that marks its winner with a 1 in a column per text."""
+    """Add a column `winner` to a row that has a column for each text, with a 1 for the winner."""
     if isinstance(row, UnreadableRow) or "winner" in row.columns:
         return row
-    winner = fields.one_hot_winner(row.columns)
+    winner = fields.read_one_hot_winner(row.columns)
     if winner is None:
         return row
     return row._replace(columns={**row.columns, "winner": winner})
@@ -517,7 +520,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             left_out.blank += 1
             continue
         try:
-            document = fields.document(row_fields, row, row_id, _EVERYTHING)
+            document = fields.read_document(row_fields, row, row_id, _EVERYTHING)
         except fields.Unjudgeable:
             left_out.texts += 1
             continue
@@ -569,7 +572,7 @@ def _is_table(rows: Rows) -> bool:
 
 
 def _restore_cells(row: DataRow) -> DataRow:
-    """Remove the escape that keeps spreadsheets from running a row's cells as formulas."""
+    """Unescape a row's cells, which we escaped so that spreadsheets don't run them as formulas."""
     cells = {}
     for name, cell in row.columns.items():
         cells[restore_cell(name)] = restore_cell(cell)
@@ -628,7 +631,7 @@ def add_sample(
         raise UsageError(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
-    with hold_alone(resolve_output_path(path), path, "--labels"):
+    with lock_output(resolve_output_path(path), path, "--labels"):
         return _add_sample(results, path, count, columns)
 
 
@@ -701,9 +704,9 @@ def _draw_rows(
 
 
 def _render_delimited(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
-    """Render rows as lines to append to `old`, with the same columns. Adds a header if it's empty."""
+    """Render rows as lines to append to the text `old`, with its columns. If `old` is empty, add a header."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
-    names = list(map(restore_cell, header))
+    names = list(map(restore_cell, header))  # without the escapes for spreadsheets
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, delimiter=delimiter)
     if not names:

@@ -39,7 +39,7 @@ def read_base(text: str) -> Base:
 def describe_missed(
     conditions: Sequence[Condition], counts: Mapping[str, int], name: str
 ) -> list[str]:
-    """Describe each condition that the rows don't meet. `counts` are the numbers of rows by verdict."""
+    """Describe the conditions that the rows don't meet. `counts` contains the number of rows by verdict."""
     rows = sum(counts.values())
     lines = []
     for condition in conditions:

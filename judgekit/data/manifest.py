@@ -74,8 +74,8 @@ class Submitted(NamedTuple):
 def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
     """Open a run's manifest.
 
-    Raises `InputError` for a damaged file, and `UsageError` for entries not sealed with this user's key.
-    `is_fresh` replaces such files instead, and `is_trusted` seals the entries.
+    Raises `InputError` for a damaged file, and `UsageError` for entries that aren't sealed with this user's
+    key. With `is_fresh`, such a file is replaced instead. With `is_trusted`, the entries are sealed.
     """
     manifest = Manifest(path)
     try:
@@ -90,7 +90,7 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
             f"{path}: no list of batches of judgekit ({error}); move it away"
         ) from None
 
-    # A sound manifest is kept even if `is_fresh`, so that no batch is paid for twice.
+    # Keep a valid manifest even if `is_fresh`, so that no batch is paid for twice.
     if unsealed and is_fresh:
         manifest.close(remove=True)
         return Manifest(path)
@@ -124,7 +124,7 @@ class Manifest:
         self._table.execute("PRAGMA trusted_schema = OFF")
         self._check_objects()
         self._table.executescript(_CREATE)
-        if not self._has_seals():  # an earlier version wrote the file
+        if not self._has_seals():  # the file was created by an earlier version
             for statement in _LATER_COLUMNS:
                 self._table.execute(statement)
 
@@ -167,7 +167,7 @@ class Manifest:
     ) -> list[tuple[BatchTarget, Sequence[str]]]:
         """Split the unsent requests up to number `last` into batches, as lists of custom ids.
 
-        `max_requests` has the targets that only take smaller batches than usual.
+        `max_requests` contains the targets that only accept smaller batches.
         """
         batches: list[tuple[BatchTarget, Sequence[str]]] = []
         # Each target has one batch that isn't full yet. These are its custom ids and its size in bytes.
@@ -213,7 +213,7 @@ class Manifest:
         return batch
 
     def _update(self, batch: Submitted) -> None:
-        """Update a batch's changeable fields and its seal."""
+        """Write the fields of a batch that can change, and a new seal."""
         files = None if batch.provider_files is None else json.dumps(batch.provider_files)
         values = batch.file, batch.id, files, int(batch.is_ours)
         seal = self._seal("batch", [batch.tag, json.dumps(batch.target), *values])
@@ -349,7 +349,7 @@ class Manifest:
 
     def _check_objects(self) -> None:
         """Raise `InputError` if the database contains anything but our own tables and indexes."""
-        # Anything else could run, such as a trigger.
+        # In a file from somebody else, a trigger, for example, could change data.
         for kind, name in self._table.execute("SELECT type, name FROM sqlite_master"):
             is_known = name in _OBJECTS or name.startswith("sqlite_autoindex_")
             if not is_known or kind not in ("table", "index"):
@@ -375,8 +375,8 @@ def _hash_answer(answer: BatchAnswer) -> str:
 def _sealed_fields(
     custom_id: str, target_json: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
-    """List the request fields that its seal covers."""
-    # We write the body as bytes, but in a file from elsewhere it can be text.
+    """List a request's fields that its seal covers."""
+    # We store the body as bytes, but a file that somebody else created may contain text.
     raw = body.encode() if isinstance(body, str) else body
     body_sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
     return [custom_id, target_json, body_sha256, answer]

@@ -26,7 +26,7 @@ import pyarrow as pa
 from judgekit import environment
 from judgekit.data import dataset, parts, runners, seals, tables, worker
 from judgekit.data.broker import Broker
-from judgekit.data.results import OURS, hold_alone
+from judgekit.data.results import OURS, lock_output
 from judgekit.data.rows import RowFiles, rows_in, source_of
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import InputError, JudgekitError, UsageError
@@ -115,7 +115,7 @@ class RayRun:
         request: JudgeRequest,
         at_once: int,
     ) -> None:
-        """Find the input files and the output folder. Raises `UsageError` for options that don't fit."""
+        """Find the input files and the output folder. Raises `UsageError` for unsuitable options."""
         self.work = work
         self._project = project
         self._request = request
@@ -182,7 +182,10 @@ class RayRun:
     def _note_columns(
         self, checked: Mapping[str, Checked], types_by_column: Mapping[str, pa.DataType]
     ) -> None:
-        """Note all files' columns, and an example of each kind of subject, which needs its own judge."""
+        """Note all files' columns and types, and an example of each kind of subject.
+
+        Each kind of subject needs its own judge.
+        """
         misfits = set[str]()  # columns with a cell that doesn't fit its input type
         for file in checked.values():
             self._columns.update(file.columns)
@@ -231,15 +234,18 @@ class RayRun:
                 first_number = first_numbers.setdefault(id_key(row_id), number)
                 is_repeated = first_number != number
                 if is_repeated:
-                    repeated_rows.append(dataset.repeated_id(row_id, number, first_number, column))
+                    repeated_rows.append(
+                        dataset.report_repeated_id(row_id, number, first_number, column)
+                    )
         return repeated_rows
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
-        """Lock the output folder and read its results, or empty it if `fresh`.
+        """Lock the output folder and read its results. If `fresh`, empty the folder first.
 
-        Raises `UsageError` if it isn't ours, is in use, or has rows with invalid seals, unless `trust`.
+        Raises `UsageError` if it has files of other programs or is in use, or if rows have invalid seals.
+        With `trust`, seals don't matter.
         """
-        self._locks.enter_context(hold_alone(self._folder.lockable(), self._folder.name))
+        self._locks.enter_context(lock_output(self._folder.lockable(), self._folder.name))
         self._key = parts.Key(seals.state_key())
         names = self._folder.names()
         if fresh:
@@ -283,7 +289,7 @@ class RayRun:
         """Judge the rows without a valid result, until the run is stopped or reaches its cost limit."""
         self._folder.make()
         self._choose_judges()
-        self._shape = parts.shape_of(self._columns, self._types, self._earlier_schemas)
+        self._shape = parts.choose_shape(self._columns, self._types, self._earlier_schemas)
         source = self._share_rows()
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
         broker = self._start_broker(cpus)
@@ -310,8 +316,8 @@ class RayRun:
                 self._columns.scores[f"score.{name}"] = {"float"}
 
     def _share_rows(self) -> _Source:
-        """Share the lines of finished rows with all machines, and return a source for the other rows."""
-        lines, _ = parts.newest(self._lines)
+        """Share a list of the finished rows with all machines, and return a source of the other rows."""
+        lines, _ = parts.split_newest(self._lines)
         shared = (
             self._dataset,
             self.work.expected,
@@ -409,10 +415,10 @@ class RayRun:
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
     def _add_report(self, judged: JudgedBlock) -> None:
-        """Add up a worker's report, and start a merge once there are enough small files."""
+        """Add a worker's report to the totals, and merge its files once there are enough small ones."""
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
-        self.work.give_up()  # does nothing unless the first rows were all refused
+        self.work.give_up()  # only has an effect if the first rows were all refused
         self._begun_counts[judged.worker].append(judged.blocks_begun)
         if judged.name:
             self._unmerged_names.append(judged.name)
@@ -421,7 +427,7 @@ class RayRun:
             self._unmerged_names = []
 
     def _may_end_now(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
-        """Whether a stopped run can end, because all begun blocks are reported, or we've waited enough."""
+        """Whether a stopped run can end: all blocks that were begun are reported, or time is up."""
         is_stopping = self.work.is_spent or self.work.stopped.is_set()
         if not is_stopping:
             return False
@@ -432,7 +438,7 @@ class RayRun:
 
         for name in ray.get(broker.alive.remote()):
             begun_counts = self._begun_counts[name]
-            # A worker without reports is still at its first block.
+            # A worker that hasn't reported anything is still judging its first block.
             blocks_begun = max(begun_counts) if begun_counts else 1
             blocks_reported = len(begun_counts)
             if blocks_reported < blocks_begun:
@@ -445,7 +451,7 @@ class RayRun:
         self._merge_tasks.append(merge.remote(self._folder, sorted(names)))
 
     def finish(self) -> None:
-        """Reduce the output folder to a single result per row, in files with the same columns.
+        """Reduce the output folder to a single result per row, in few files with the same columns.
 
         Raises `InputError` if that fails.
         """
@@ -453,7 +459,7 @@ class RayRun:
             ray.get(self._merge_tasks)
             if len(self._lines):
                 self._drop_superseded()
-            # Merge the small files that remain, each run's separately.
+            # Merge the small files that remain, separately for each run.
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
             for _, files_of_run in groupby(small, parts.run_of):
                 names = list(files_of_run)
@@ -466,7 +472,7 @@ class RayRun:
         present_names = self._folder.names()
         new_names = [name for name in present_names if name not in self._names]
         _, new_lines, _ = self._scan_files(new_names, first=len(self._names))
-        _, superseded_lines = parts.newest(np.concatenate([self._lines, new_lines]))
+        _, superseded_lines = parts.split_newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
 
         # Rows to drop by file. A file in here is rewritten, even without such rows: sealed, and with the new
@@ -522,7 +528,7 @@ def _explain_errors(written: str | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
-        cause = _cause_of(error)
+        cause = _find_cause(error)
         if isinstance(cause, JudgekitError):
             raise cause from None
         if isinstance(cause, OSError):
@@ -532,8 +538,11 @@ def _explain_errors(written: str | None = None) -> Iterator[None]:
         raise InputError(f"{problem}; run the same command again to go on") from None
 
 
-def _cause_of(error: Exception) -> BaseException:
-    """Find our own error or an `OSError` in the chain of causes, or otherwise the last one with a message."""
+def _find_cause(error: Exception) -> BaseException:
+    """Find the first of judgekit's own errors, or `OSError`, among an error's causes.
+
+    Failing that, return the last cause with a message.
+    """
     cause: BaseException = error
     while not isinstance(cause, JudgekitError | OSError):
         # Ray stores a worker's exception in the attribute `cause`.
@@ -545,7 +554,10 @@ def _cause_of(error: Exception) -> BaseException:
 
 
 def _describe_file_problem(error: OSError, written: str | None) -> str:
-    """Describe an `OSError`: a lost connection, an unwritable folder or an unreadable file."""
+    """Describe an `OSError`, which can mean a lost connection, an unwritable folder or an unreadable file.
+
+    `written` is the folder to which the program was writing, if any.
+    """
     reason = error.strerror or error
     if isinstance(error, ConnectionError | TimeoutError):
         return f"Ray: {reason}"

@@ -88,9 +88,8 @@ class Opinions:
         self._positions[tier, id_key(row.row_id)] = position
 
     def draw(self, row: PendingRow, purpose: str) -> float:
-        """Draw a number from 0 to 1 for a row and a purpose, always the same for the same content."""
-        # Changed content gets a new number. Otherwise, an author who knew that a row isn't in the sample
-        # could put anything into it.
+        """Draw a number from 0 to 1 for a row and a purpose. It's always the same for the same content."""
+        # Otherwise, an author who knew that a row isn't in the sample could put anything into it.
         purpose_and_content = f"{purpose} of {row.fingerprint.current}"
         return Draws(self._key, self._nonce).draw(row.row_id, purpose_and_content)
 

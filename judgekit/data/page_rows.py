@@ -147,7 +147,7 @@ class PageRows:
         self._add_view(view, flags, rank)
 
     def _add_view(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
-        """Add flags and marked quotes to a row's view, and add it to the list."""
+        """Mark the quotes in a row's view, and add the view to the list, with these flags."""
         if any(_do_tiers_differ(judged) for judged in view["judged"]):
             flags.append(TIERS_DIFFER)
         if flags:
@@ -158,7 +158,7 @@ class PageRows:
         self._list.add(view, *rank)
 
     def finish(self) -> ShownRows:
-        """Return all rows for the page, including those only in the second results."""
+        """Return all rows for the page, including rows that only the second results contain."""
         verdict_names = ["verdict"]
         if self.beside is not None:
             verdict_names = [self._name, self.beside.name]
@@ -177,7 +177,7 @@ class PageRows:
             self._add_view(view, flags, rank)
 
     def _choose_columns(self, verdict_names: Sequence[str]) -> list[Column]:
-        """List the page's columns: id, verdicts, whatever any row has, and text."""
+        """List the page's columns: id, verdicts, the optional columns that any row uses, and text."""
         columns = [Column("row", "id")]
         for result_number, name in enumerate(verdict_names):
             columns.append(Column(name, f"said {result_number}"))
@@ -189,7 +189,7 @@ class PageRows:
         return columns
 
 
-def set_beside(results: ResultFile, name: str) -> Beside:
+def read_second_results(results: ResultFile, name: str) -> Beside:
     """Read second results to show next to the first."""
     store = RowStore()
     verdicts = {}
@@ -209,7 +209,7 @@ def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
 
 
 def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
-    """Build the view of a result row, with its texts by name. Quotes in them aren't marked yet."""
+    """Build the view of a result row, with its texts by name. `name` is the name of the results."""
     texts = {}
     for text_name, text in results.texts_of(row).items():
         texts[text_name] = shown_text(text)
@@ -395,7 +395,10 @@ def _rank_row(flags: Sequence[str], verdict: str, mean: float | None) -> tuple[f
 
 
 def _first_position(values: Sequence[str], order: Sequence[str]) -> int:
-    """Find the first position in `order` with any of the values, or the length of `order` without one."""
+    """Find the first position in `order` whose value is in `values`.
+
+    Returns the length of `order` if none is.
+    """
     for position, value in enumerate(order):
         if value in values:
             return position

@@ -273,5 +273,5 @@ class _Thrift:
             if is_last_byte:
                 return value
             shift += 7
-            if shift > 63:  # noqa: PLR2004 - longer than any valid number
+            if shift > 63:  # noqa: PLR2004 - a valid number has up to 64 bits
                 raise PagesError("the header of a page is broken")

@@ -222,7 +222,7 @@ def _hash_id(row_id: str | int) -> int:
     return int(environment.digest(id_key(row_id)), 16)
 
 
-def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def split_newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Split lines into each row's newest line, sorted by id, and all older lines."""
     # Sort by id, then by file, because later files are newer.
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
@@ -271,7 +271,10 @@ class KeptLines(Results):
         self._lines = lines
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return a row's verdict if its content has this fingerprint, or None."""
+        """Return a row's verdict from earlier results.
+
+        Returns None unless its content has the same fingerprint.
+        """
         digest = _hash_id(row_id)
         table = self._lines  # sorted by id
         index = int(np.searchsorted(table["id"], np.uint64(digest)))
@@ -285,7 +288,7 @@ class KeptLines(Results):
         return _WORDS[table["word"][index]] if is_same_content else None
 
 
-def shape_of(
+def choose_shape(
     columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
     """Choose the columns and types for all files, given the input's `types` and the schemas from `before`.
@@ -297,7 +300,7 @@ def shape_of(
     for name, type_ in types.items():
         if name in kinds:
             types_of_input[name] = type_
-    schema = tables.schema_of(kinds, types_of_input)
+    schema = tables.build_schema(kinds, types_of_input)
 
     old_columns = chain.from_iterable(before)
     for column in old_columns:
@@ -319,12 +322,12 @@ def shape_of(
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
     """Write rows of cells (`tables.cells_of`) to a file. Raises `OSError`."""
-    batch = tables.batch_of(rows, shape.schema, renamed={}, given=shape.given)
+    batch = tables.make_batch(rows, shape.schema, renamed={}, given=shape.given)
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 
 
 def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, key: Key) -> None:
-    """Rewrite a file in a new shape, without the `dropped` rows, and seal the remaining ones.
+    """Rewrite a file with new columns, without the `dropped` rows. The remaining rows are sealed.
 
     If no row remains, remove the file.
     """

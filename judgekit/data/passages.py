@@ -112,7 +112,7 @@ def _find_list(value: Mapping[str, Any], keys: Sequence[str]) -> list[Any] | Non
 
 
 def _read_item(item: object) -> Passage:
-    """Read one source. If its form is unknown, the item itself becomes the content."""
+    """Read one source, which can have many forms. If the form is unknown, the item itself is the content."""
     if isinstance(item, list):
         return _read_pair(item)
     if not isinstance(item, dict):
@@ -164,7 +164,7 @@ def _read_pair(items: Sequence[Any]) -> Passage:
 
 
 def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Join a list of sentences, or of blocks with a "text". Returns any other value unchanged."""
+    """Join a list of sentences, or of content blocks with a "text". Returns any other value unchanged."""
     if not isinstance(parts, list):
         return parts
     sentences = []
@@ -179,7 +179,7 @@ def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def _join(sentences: Sequence[str]) -> str:
-    """Join sentences, adding a space between them if there's none."""
+    """Join sentences, with a space between two of them if neither has one."""
     text = ""
     for sentence in sentences:
         if text and sentence:

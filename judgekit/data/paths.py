@@ -116,7 +116,7 @@ def _list_roots(path: ParsedResult) -> list[str]:
             roots[str(node["value"])] = None
         children = node["children"]
         if node["type"] in _ONWARD:
-            # Only the first child is applied to the row. The others are applied to its result.
+            # Only the first child is applied to the row. The other children are applied to its result.
             children = children[:1]
         elif node["type"] == "and_expression":
             condition_and_value = children

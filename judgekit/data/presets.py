@@ -101,7 +101,7 @@ class Recogniser:
         self._giving_paths: dict[tuple[Task, str], dict[str, None]] = {}
 
     def note_row(self, columns: Mapping[str, Any]) -> None:
-        """Recognise the export by this row, if that's not yet known, and note which paths have a value."""
+        """Recognise the export by this row, unless it's already known, and note the paths that have a value."""
         if self._found is None:
             self._found = _find_preset(columns)
         if self._found is None:
@@ -115,7 +115,7 @@ class Recogniser:
                 for path in paths:
                     if is_given(read_cell(columns, path)):
                         paths_with_value[path] = None
-                        break  # only the first one with a value is used
+                        break  # of a field's paths, the first one with a value is used
 
     def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
         """Return the export that the rows come from, or None if it's unknown or unsuitable for the task.
@@ -149,8 +149,8 @@ def _choose_paths(
     """Choose the paths of an export's fields. `fields_with_value` have a value in the first rows."""
     paths = dict(preset.fields(task) or {})
     for field in list(paths):
-        # Drop paths without a value for labels, which rows don't need, and for fields that may be in a column
-        # with a usual name instead.
+        # Drop paths of optional fields that have no value: labels, which rows don't need, and fields that may
+        # be in another column with a common name.
         may_be_other_column = preset.usual and field not in _JUDGED
         is_optional = field in _LABELS or may_be_other_column
         if is_optional and field not in fields_with_value:
@@ -164,7 +164,7 @@ def _choose_paths(
 
 
 def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
-    """Find the export that a row comes from. Returns None if it's unknown."""
+    """Find the preset for the tool that exported a row. Returns None if the tool is unknown."""
     for preset in _presets():
         if preset.fits(columns):
             return preset

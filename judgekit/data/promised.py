@@ -19,7 +19,7 @@ from judgekit.data.dataset import Mappings, PendingRow, open_dataset
 from judgekit.data.draws import fingerprint_rows
 from judgekit.data.opinions import ENDING, Opinions
 from judgekit.data.results import Results
-from judgekit.data.runners import judgements
+from judgekit.data.runners import stream_judgements
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import UsageError
 from judgekit.evaluation import agreement
@@ -90,8 +90,8 @@ class PromisedTiers(NamedTuple):
     mode: ModeName
 
 
-def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
-    """Raise `UsageError` if one of these options, which choose the judge, is used along with a promise."""
+def refuse_options_with(promise: str, options: Mapping[str, object]) -> None:
+    """Raise `UsageError` if any of these options, which choose a judge, is used along with a promise."""
     for name, value in options.items():
         if value:
             problem = "the first tier and deep judge, as configured"
@@ -144,7 +144,7 @@ def bind_rows(
     tiers = find_tiers(project, request)
     dataset = replace(dataset, rows=list(dataset.rows))
     rows = [row for row in dataset if isinstance(row, PendingRow)]
-    # If any row changes, no row of an earlier run has the same fingerprint.
+    # Make the fingerprints depend on all rows: if any row changes, all rows must be judged again.
     basis = f"{dataset.basis}\0{options.basis}\0{fingerprint_rows(rows)}"
     return PromisedRows(options, tiers, rows, bound=replace(dataset, basis=basis))
 
@@ -415,14 +415,14 @@ class PromisedRun:
     async def _ask_in_batches(
         self, keys: Sequence[str], note: Callable[[str, Verdict], None]
     ) -> None:
-        """Ask `deep` about rows with the provider's batches."""
+        """Let `deep` judge rows in the provider's batches. `note` is called with each row's verdict."""
         assert self._job.make_batch_runner is not None, "the caller has checked it"  # noqa: S101
         runner = self._job.make_batch_runner(self._limit_usd, self._batch_rounds == 0)
         self._batch_rounds += 1
 
         def on_record(row: PendingRow, record: Record | None) -> None:
             key = id_key(row.row_id)
-            if record is None:  # without an answer, the next run will ask again
+            if record is None:  # there's no answer, so the next run will ask again
                 waiting_row = self._to_write.pop(key, None)
                 if waiting_row is not None:
                     self._write(waiting_row._replace(error=row.error), None)
@@ -441,14 +441,15 @@ class PromisedRun:
     ) -> AsyncGenerator[tuple[str, Verdict]]:
         """Judge rows by a single tier, and yield each row's key and verdict until the run ends.
 
-        `make_judge` turns the usual judge into that tier's judge. Verdicts are stored under `stored_as`.
+        `make_judge` turns the judge of all tiers into that tier's judge. Verdicts are stored as opinions of
+        the tier `stored_as`.
         """
         purse = _Purse(self._limit_usd)
         request = self._job.request
-        if stored_as == _STRONG_AGAIN:  # the cache would repeat the first verdict
+        if stored_as == _STRONG_AGAIN:  # the cache would just repeat the first verdict
             request = request.model_copy(update={"cache": False})
 
-        stream = judgements(
+        stream = stream_judgements(
             self._take_affordable(keys, purse),
             self._job.project,
             request,
@@ -482,9 +483,9 @@ class PromisedRun:
             yield self._rows[key]
 
     async def _ask_strong_twice(self) -> None:
-        """Ask `deep` again about some rows in the sample, to measure how often it repeats its verdict."""
+        """Let `deep` judge some rows in the sample again, to measure how often it repeats its verdict."""
         sample = [key for key in self._rows if self._number_by_key[key] in self._sampled]
-        # The lowest draws are always the same rows.
+        # A row's draw is always the same, so a continued run repeats the same rows.
         keys_to_repeat = sorted(sample, key=self._draw)[: self._options.noise]
         missing = []
         for key in keys_to_repeat:
@@ -526,7 +527,7 @@ class PromisedRun:
         self._on_written(self._work.on_record(row, record, is_paid=True))
 
     def _write_strong(self, key: str) -> None:
-        """Write `deep`'s verdict on a row, joined with the first tier's if there's one."""
+        """Write `deep`'s verdict on a row. If the first tier judged the row, too, include its rounds."""
         row = self._to_write.pop(key, None)
         if row is None:
             return
@@ -562,7 +563,7 @@ class PromisedRun:
             self._write(row, self._mark_undetermined(verdict))
 
     def _mark_undetermined(self, first_verdict: Verdict) -> Verdict:
-        """Copy the first tier's verdict as undetermined, with the reason why the promise doesn't hold."""
+        """Copy the first tier's verdict, but make it undetermined, because the promise doesn't hold."""
         reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
         word = first_verdict.verdict
         problem = f"{self._tiers.first} alone says {word}, without a promise: {reason}"
@@ -662,7 +663,7 @@ class _Purse:
         self._at_work = 0
 
     def take(self) -> bool:
-        """Reserve the mean cost so far for a row. Returns False if there isn't enough money."""
+        """Reserve money for a row: the mean cost of the rows so far. Returns False if there isn't enough."""
         mean = self._spent_usd / self._paid if self._paid else 0.0
         expected = self._spent_usd + self._at_work * mean
         if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
@@ -678,8 +679,8 @@ class _Purse:
 
 
 def _is_worth_it(fraction: float, first: _Price, strong: _Price) -> bool:
-    """Whether a first tier that decides this fraction of rows saves more money or, if unknown, time."""
-    # The first tier judges all rows, and spares `deep` this fraction.
+    """Whether a first tier that decides this fraction of rows pays off, in money or, if unknown, in time."""
+    # The first tier has to judge all rows, while the strong one is spared a fraction of them.
     if first.usd is not None and strong.usd:
         return first.usd < fraction * strong.usd
     if first.seconds is not None and strong.seconds:

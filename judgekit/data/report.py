@@ -20,7 +20,7 @@ from pydantic import Field
 from judgekit.config import TIE
 from judgekit.data.agreement_tally import Agreement, AgreementTally, PromisedRow
 from judgekit.data.labels import ResultFile, ResultRow, nested
-from judgekit.data.results import judge_named
+from judgekit.data.results import describe_judge
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
@@ -210,7 +210,7 @@ class _Tally:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
-        """Compute the rate of `best` among decided rows, also corrected by the labels if there are enough.
+        """Compute the rate of `best` among decided rows. If there are enough labels, also correct it by them.
 
         Returns None if no row is decided.
         """
@@ -218,7 +218,7 @@ class _Tally:
         if not decided:
             return None
 
-        # Additional values keep the interval of a small sample away from 0 and 1.
+        # The extra values keep a small sample's interval away from 0 and 1.
         judged_low, judged_high = stats.adjusted_mean(decided, (0, 0, 1, 1)).bounds
         judged_rate = CorrectedRate(
             judged=sum(decided) / len(decided),
@@ -478,7 +478,7 @@ class _Lists:
         self._least_bad: tuple[float, ...] | None = None
 
     def add(self, row: ResultRow, label: str | None) -> None:
-        """Add a row to the lists that it belongs to."""
+        """Add a row to the report's lists that it belongs to, such as the worst rows."""
         self._row_count += 1
         if len(self._first_ids) < _SHOWN_IDS:
             self._first_ids.append(short_line(row.row_id, 40))
@@ -532,7 +532,7 @@ class _Lists:
     def _shorten(
         self, row: ResultRow, label: str | None = None, second: str | None = None
     ) -> Shown:
-        """Shorten a row for the report, adding its label or its verdict in the second results."""
+        """Build a short form of a row for the report, with its label or its second verdict."""
         reasoning = str(row.columns.get("reasoning") or "")
         text = self._source.text_of(row)
         return Shown(
@@ -616,7 +616,7 @@ def _count_calls(
     # Ignore a column with this name that another program wrote.
     if not str(judged.get("schema")).startswith("judgekit/"):
         return
-    judges[judge_named({**columns, "judged": judged})] += 1
+    judges[describe_judge({**columns, "judged": judged})] += 1
     for round_ in judged.get("rounds", ()):
         _count_round(tiers[round_["tier"]], round_)
     tier_name = judged.get("judge_tier")
@@ -670,7 +670,7 @@ def _measure_agreement(
 ) -> Labelled:
     """Compare each label with its row's verdict, and count the labels that have no verdict.
 
-    If labels are `binary`, the verdict improve counts as reject.
+    If labels are `binary`, which is accept or reject, the verdict "improve" counts as a rejection.
     """
     confusion = defaultdict[str, dict[str, int]](dict)
     for (label, verdict), count in sorted(Counter(pairs).items()):
@@ -695,9 +695,9 @@ def _measure_agreement(
 def _compute_win_rates(
     ranks: Sequence[ResultRow],
 ) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
-    """Compute each text's win rate and, for more than two texts, its win rate against each other text.
+    """Compute each text's win rate. With more than two texts, also compute it against each other text.
 
-    Both are empty if there are no comparisons.
+    Both results are empty if there are no comparisons.
     """
     if not ranks:
         return {}, {}
@@ -707,7 +707,7 @@ def _compute_win_rates(
         names |= {row.verdict, *row.scores}
     letters = sorted(names - {TIE})
     rates = {letter: _build_win_rate(_score_verdicts(words, letter)) for letter in letters}
-    if len(letters) == 2:  # noqa: PLR2004 - the two rates say it all
+    if len(letters) == 2:  # noqa: PLR2004 - for two texts, the rates against each other are the same
         return rates, {}
 
     matrix = defaultdict[str, dict[str, WinRate]](dict)

@@ -194,7 +194,7 @@ def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) 
     return free_name
 
 
-def judge_named(columns: Mapping[str, Any]) -> str:
+def describe_judge(columns: Mapping[str, Any]) -> str:
     """Describe the judge of a row in OUT as `RUBRIC@VERSION, MODE, MODEL`.
 
     Returns "" if there's no record.
@@ -249,10 +249,10 @@ class Ids:
 
 
 def _insert_id(table: sqlite3.Connection, name: str, number: int) -> int | None:
-    """Insert an id. If it's already there, return its row's number, otherwise None."""
+    """Insert a row's id. If an earlier row has the same id, return that row's number, otherwise None."""
     try:
         table.execute("INSERT INTO ids VALUES (?, ?)", (name, number))
-    except sqlite3.IntegrityError:  # it violates the primary key
+    except sqlite3.IntegrityError:  # the id is in the table already
         query = "SELECT number FROM ids WHERE id = ?"
         (first_number,) = table.execute(query, (name,)).fetchone()
         return int(first_number)
@@ -353,7 +353,7 @@ class _File(Results):
         Closing the returned stack releases everything.
         """
         with ExitStack() as opened:
-            opened.enter_context(hold_alone(str(self._path), self.name))
+            opened.enter_context(lock_output(str(self._path), self.name))
             self._database = _open_temporary(_ROWS)
             opened.callback(self._database.close)
             try:
@@ -391,7 +391,10 @@ class _File(Results):
                 raise UsageError(f"{self.name}: {problem}; choose another --out")
 
     def _resume(self, *, trust: bool) -> None:
-        """Note the rows of earlier runs. Raises `UsageError` for unsealed rows, unless `trust`."""
+        """Note the rows of earlier runs.
+
+        Unless `trust`, raises `UsageError` for rows without a valid seal.
+        """
         self._check_table()
         self._note_lines(self._again_file, in_again_file=True)
         self._note_lines(self._part, in_again_file=False)
@@ -415,7 +418,7 @@ class _File(Results):
     def _find_kept_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Note a row's position in the input, and return its verdict in OUT.
 
-        Returns None if the row must be judged, because it's missing, has no verdict or has changed.
+        Returns None if the row must be judged, because OUT has no verdict for it or its content has changed.
         """
         self._rows_met += 1
         key = id_key(row_id)
@@ -423,7 +426,7 @@ class _File(Results):
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
         row = self._database.execute(query, (key,)).fetchone()
         old_fingerprint, word, failed, start = row
-        if start is None:  # it isn't in OUT
+        if start is None:  # the row isn't in OUT
             return None
 
         is_decided = not failed and word != UNDETERMINED
@@ -442,7 +445,10 @@ class _File(Results):
         return row
 
     def _append(self, row: Mapping[str, Any], raw: bytes) -> None:
-        """Write a row's line atomically, and note its position. Raises `InputError`."""
+        """Append a row's line, and note its position. If writing fails, no part of the line remains.
+
+        Raises `InputError`.
+        """
         try:
             self._prepare_files()
             start = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -458,7 +464,8 @@ class _File(Results):
             raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
         self._note_row(row, in_again_file=False, start=start, size=len(raw))
-        # Otherwise an interrupted call wrote a line without noting it, which `_put_in_order` will do.
+        # If the positions differ, an interrupted call has written a line without noting it. Then
+        # `_put_in_order` will note both lines.
         if start == self._end:
             self._end += len(raw)
 
@@ -481,7 +488,10 @@ class _File(Results):
         self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
-        """Whether the part file contains exactly one sealed line per row, in the input's order."""
+        """Whether the part file contains exactly one sealed line per row, in the input's order.
+
+        Then it needs no rewriting to become OUT.
+        """
         expected_start = 0
         noted_lines = self._database.execute(_IN_ORDER.format("start IS NOT NULL"))
         for _, in_again_file, start, size, sealed in noted_lines:
@@ -516,7 +526,7 @@ class _File(Results):
             for start, size in lines:
                 file.seek(start)
                 row, _ = _parse_line(file.read(size))
-                judge = judge_named(row or {})
+                judge = describe_judge(row or {})
                 counts[judge or "no judge"] += 1
         return counts
 
@@ -582,7 +592,7 @@ class _File(Results):
         return write_error(self.name, str(self._path.parent), error)
 
     def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
-        """Note a file's lines from byte `start` on. Raises `UsageError` for a line that isn't ours."""
+        """Note the position of each line, from byte `start` on. Raises `UsageError` for a foreign line."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(bounded_lines(file, _MAX_LINE), 1):
@@ -606,7 +616,7 @@ class _File(Results):
                     self._end = start
 
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
-        """Raise `UsageError` if a row is from a run with a different name, if both have one."""
+        """Raise `UsageError` if a row is from a run with another name. Runs can also have no name."""
         run_of_row = row.get(RUN)
         may_continue = self._run is None or run_of_row is None or run_of_row == self._run
         if may_continue:
@@ -631,9 +641,9 @@ class _File(Results):
         self._database.execute(_NOTE, values)
 
     def _clean_end(self) -> None:
-        """Before the first write, remove an incomplete last line or add a missing line break.
+        """Before the first write, remove an incomplete last line, or add a missing line break.
 
-        In a fresh run, this empties the files, because no line has been noted.
+        In a fresh run, this empties the part file, because no line counts.
         """
         if self._has_written:
             return
@@ -734,9 +744,10 @@ def part_file_of(table: Path) -> Path:
 
 
 def lines_behind(path: str) -> str:
-    """Return the file to read the complete results from: the part file of a lean table, or `path` itself.
+    """Return the file with the complete results of the table `path`.
 
-    A table that has been changed or copied since it was written doesn't count.
+    A lean table lacks the complete verdicts, which are in its part file. If the table was changed or copied
+    since it was written, the part file may not match it, so `path` itself is returned.
     """
     if not tables.is_lean(path):
         return path
@@ -784,7 +795,7 @@ def _stamp_file_of(table: str) -> Path | None:
 
 
 @contextmanager
-def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
+def lock_output(path: str, name: str, option: str = "--out") -> Iterator[None]:
     """Lock a file, so that no other run writes to it. `option` is the one that names it, for errors.
 
     Raises `UsageError` if another run has locked it, and `InputError` if its folder isn't writable.
@@ -810,8 +821,8 @@ def _build_line_error(path: Path, number: int) -> UsageError:
 
 
 def _open_temporary(table: str) -> sqlite3.Connection:
-    """Open a temporary database with one table, which the SQL statement `table` creates."""
-    # With the path "", SQLite uses a temporary file, which it removes even if the process dies.
+    """Open a temporary database, and run the SQL statement `table`, which creates a table."""
+    # For the path "", SQLite creates a temporary file, and removes it even if the process dies.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.execute(table)
     database.execute("BEGIN")

@@ -92,7 +92,7 @@ class RowFiles:
 
     def rows(self) -> Stream:
         """Yield the rows of all files, numbered consecutively."""
-        rows_before = 0  # in earlier files
+        rows_before = 0  # the number of rows in earlier files
         for path in self.paths:
             last_number = 0
             with self.opened(path) as file:

@@ -54,9 +54,9 @@ def judges(
     request: JudgeRequest,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> Callable[[Document | ComparisonInput], Any]:
-    """Return a function that returns a subject's judge, building one judge per kind of subject.
+    """Build a function that returns the judge for a subject, creating one judge per kind of subject.
 
-    Each new judge is passed through `adapt`.
+    `adapt` can replace a new judge by another one.
     """
     judges_by_kind = {}
 
@@ -83,17 +83,19 @@ async def judged(
     in_order: bool,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
-    """Judge rows in this process, and yield each row with its record, or None if it can't be judged.
+    """Judge rows in this process, and yield each row with its record.
 
-    `is_ready` means that reading the rows doesn't block.
+    The record is None for unjudgeable rows. `is_ready` means that reading the rows doesn't block.
     """
-    stream = judgements(rows, project, request, at_once, in_order=in_order, is_ready=is_ready)
+    stream = stream_judgements(
+        rows, project, request, at_once, in_order=in_order, is_ready=is_ready
+    )
     async with aclosing(stream):
         async for row, judgement in stream:
             yield row, None if judgement is None else judgement.record()
 
 
-async def judgements(
+async def stream_judgements(
     rows: Iterable[PendingRow],
     project: Path,
     request: JudgeRequest,
@@ -105,13 +107,13 @@ async def judgements(
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
     """Judge rows in this process, and yield each row with its verdict or comparison.
 
-    That's None if the row can't be judged. Judges are passed through `adapt`. `is_ready` means that reading
-    the rows doesn't block.
+    For an unjudgeable row, None takes its place. `adapt` can replace each new judge by another one.
+    `is_ready` means that reading the rows doesn't block.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         row_judge = _RowJudge(judges(gateway, project, request, adapt))
 
-        # The models of the first row's judge limit the concurrency, so read rows until there's a judge.
+        # The concurrency depends on the judge's models, so read rows until one of them needs a judge.
         head = []
         rest = iter(rows)
         limit = at_once

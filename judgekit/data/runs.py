@@ -79,7 +79,7 @@ class Tally:
         return self.refused >= HOPELESS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
-        """Add another tally to this one. Strings and flags that are set here don't change."""
+        """Add another tally to this one. For strings and flags, the first value that is set counts."""
         for tally_field in fields(Tally):
             ours = getattr(self, tally_field.name)
             theirs = getattr(other, tally_field.name)
@@ -162,7 +162,7 @@ class DatasetRun(Tally):
         return not is_kept and self.start()
 
     def keep(self, pending: PendingRow) -> str | None:
-        """Count a row as kept if OUT has a verdict for it. Returns the verdict, or None if there's none."""
+        """Reuse a row's verdict from OUT, and count the row as kept. Returns None if OUT has no verdict."""
         with self._lock:
             word = self.results.kept(pending.row_id, pending.fingerprint)
             if word is not None:
@@ -217,7 +217,7 @@ class DatasetRun(Tally):
             self._count_verdict(pending.row, written["verdict"])
             if written["error"] is not None:
                 self.failures += 1
-                # Report the last failed judgement rather than a row that couldn't be judged.
+                # `failed` is for a message. A failed judgement is more interesting than an unjudgeable row.
                 if record or not self.failed:
                     self.failed = f"row {pending.row_id} has no verdict: {written['error']}"
             if record is not None and not is_paid:
@@ -235,7 +235,7 @@ class DatasetRun(Tally):
     def _note_record(self, record: Record, error: str) -> None:
         """Count a record's cost, redactions and refused calls."""
         self.spent_usd += record["cost_usd"] or 0.0
-        # A row counts as both if only some of its calls have a known cost.
+        # A row counts as both priced and unpriced if only some of its calls have a known cost.
         self.priced += record["cost_usd"] is not None
         self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
         self.is_local |= record["cost_source"] == "local"
@@ -254,9 +254,9 @@ class DatasetRun(Tally):
                 self.refusal = error
 
     def _is_refused(self, failures: Sequence[Any]) -> bool:
-        """Whether all of a row's calls were refused for a reason that will affect the other rows.
+        """Whether all of a row's calls were refused for a reason that will affect other rows, too.
 
-        The failure of a successful call is None.
+        `failures` contains None for a successful call.
         """
         kinds = {failure["kind"] if failure else None for failure in failures}
         if kinds <= _REFUSALS:

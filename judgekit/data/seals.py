@@ -73,7 +73,10 @@ def state_key() -> str | None:
 
 
 def _read_or_create_key_file() -> str | None:
-    """Read or create the key in the user's folder, as `state_key` does."""
+    """Read the key in the user's folder. If there's none, create one.
+
+    Returns None if that's impossible. Raises `ConfigError` for a weak key, or one that others can read.
+    """
     path = Path(environment.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
@@ -163,8 +166,8 @@ def _list_line_content(row: Mapping[str, Any]) -> list[str]:
 
 
 def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
-    """List the content of a Parquet row that its seal covers: all names and cells, except empty ones."""
-    # Convert the cells to text, because a column's numbers can become text when files are joined.
+    """List the content of a Parquet row that its seal covers: all names and cells, except empty cells."""
+    # Convert the cells to text, because merging files can turn a column's numbers into text.
     filled = []
     for name, value in cells.items():
         text = _convert_cell(value)

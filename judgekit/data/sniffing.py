@@ -82,7 +82,7 @@ class TextKind(NamedTuple):
 
 
 def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
-    """Recognise a text's encoding and line ends by its first bytes. A `codec` overrides the encoding."""
+    """Recognise a text's encoding and line ends by its first bytes. If given, `codec` is the encoding."""
     if codec is None:
         encoding, codec = _recognise_encoding(head)
     else:
@@ -108,8 +108,8 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
         if head.startswith(mark):
             return encoding, codec
 
-    # In UTF-16 and UTF-32, all bytes of a Latin letter are zero except the first or last one. So find out
-    # which of four bytes are mostly zero.
+    # In UTF-16 and UTF-32, all bytes of a Latin letter are zero, except the first or last one. So check which
+    # bytes in each group of four are mostly zero.
     is_zero = [_measure_zeros(head[offset::4]) > _MIN_ZEROS for offset in range(4)]
     if is_zero == [True, True, True, False]:
         return "UTF-32", "utf-32-be"
@@ -133,7 +133,7 @@ def _measure_zeros(some_bytes: bytes) -> float:
 
 
 def _is_windows_1252(head: bytes) -> bool:
-    """Whether text is probably in Windows-1252 rather than damaged UTF-8."""
+    """Whether text is probably Windows-1252 rather than damaged UTF-8."""
     if head.isascii():
         return False
 
@@ -154,7 +154,7 @@ def _is_windows_1252(head: bytes) -> bool:
 
 
 def _has_bare_returns(head: bytes) -> bool:
-    """Whether lines end with a bare CR, as on old Macs, and there's more than one."""
+    """Whether there are multiple lines that end with a bare CR, as on old Macs."""
     if b"\n" in head or b"\r" not in head:
         return False
     nonblank_lines = [line for line in head.split(b"\r") if line.strip()]

@@ -38,7 +38,10 @@ class UntilRun:
     """Judges rows in a random order, and ends when the answer is certain enough or no row is left."""
 
     def __init__(self, job: UntilJob, work: DatasetRun) -> None:
-        """Raise `ConfigError` if there's no key, and `InputError` if the nonce can't be written."""
+        """Draw the order of the rows.
+
+        Raises `ConfigError` if there's no key to draw with, and `InputError` if the nonce can't be written.
+        """
         self._job = job
         self._work = work
         self._order = draw_order(job.rows, _open_draws(job))[: job.limit]
@@ -61,7 +64,7 @@ class UntilRun:
 
     def _note_finished(self) -> None:
         """Note the verdicts that are in OUT already."""
-        # The order of these calls becomes the order of OUT, so use the order of the input.
+        # OUT will have the order of these calls to `keep`, so use the order of the input.
         for row in self._job.rows:
             word = self._work.keep(row)
             position = self._position_by_id.get(id_key(row.row_id))
@@ -101,9 +104,9 @@ def choose_wave(rows: int, at_once: int) -> int:
 
 
 def draw_order(rows: Sequence[PendingRow], draws: Draws) -> list[PendingRow]:
-    """Put rows into a random order that changes with any of them.
+    """Put rows into a random order, which is different if any row changes.
 
-    Otherwise someone could see which rows were judged, and change only the others.
+    If the order stayed the same, someone could see which rows are judged, and then change only the others.
     """
     purpose = f"order of {fingerprint_rows(rows)}"
     return sorted(rows, key=lambda row: draws.draw(row.row_id, purpose))

@@ -135,7 +135,7 @@ def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whateve
 
 
 def _convert_name(key: object) -> str:
-    """Convert a key to a column name, which must be text in JSON."""
+    """Convert a mapping's key to a column name. In JSON, names must be strings."""
     name = key if isinstance(key, str) else str(plain_value(key))
     if encodable(name) != name:
         raise NoJsonValueError("expected text as a name, got half of a surrogate pair")

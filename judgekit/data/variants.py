@@ -92,7 +92,10 @@ class Variants:
         *,
         is_ready: bool,
     ) -> None:
-        """Judge each row by all variants, and pass the combined record to `on_record`."""
+        """Judge each row by all variants, and pass the combined record to `on_record`.
+
+        `is_ready` means that reading the rows doesn't block.
+        """
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = {}
             limit = at_once

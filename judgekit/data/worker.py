@@ -79,9 +79,10 @@ def check(
     types: Mapping[str, pa.DataType],
     wanted: frozenset[int],
 ) -> Checked:
-    """Check a file's rows, up to the dataset's limit, and note those whose ids have a `wanted` digest.
+    """Check a file's rows, up to the dataset's limit.
 
-    `types` are the types of the input's columns.
+    The result contains the rows whose id has a digest in `wanted`, and the columns whose cells don't fit
+    their type in `types`.
     """
     checked = Checked()
     ids = parts.Digests(wanted)
@@ -97,7 +98,7 @@ def check(
                 continue
 
             cells = _make_cells(row, dataset)
-            # Our columns only contain placeholders, except for the id.
+            # Before rows are judged, result columns only contain placeholders, except for the id.
             input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
             checked.columns.add(input_cells)
             if row.subject is not None:
@@ -274,9 +275,10 @@ class Worker:
                     task.cancel()
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
-        """Read a block's records by row id, in case a worker has written its file and then died.
+        """Read the records of a block that a worker has already judged, before it died.
 
-        The record is None if the row couldn't be judged. Rows without a valid seal are ignored.
+        Returns them by row id. A record is None if its row couldn't be judged. Rows without a valid seal are
+        ignored.
         """
         if not name or not self._job.folder.exists(name):
             return {}
@@ -319,7 +321,7 @@ class Worker:
         run.on_record(row, record)
 
     async def _find_record(self, pending: PendingRow) -> Record | None:
-        """Judge a row and return its record, retrying while its provider is down."""
+        """Judge a row, and return its record. Retries while the provider is down."""
         if pending.subject is None:
             return None
         subject = pending.subject
@@ -336,7 +338,7 @@ class Worker:
 
 
 def _is_final(record: Record) -> bool:
-    """Whether retrying wouldn't help: there's a verdict, or the provider isn't down."""
+    """Whether retrying a row is pointless: it has a verdict, or the provider wasn't the reason to fail."""
     if record["verdict"] != UNDETERMINED:
         return True
     failures = _list_failures(record)

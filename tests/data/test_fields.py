@@ -30,11 +30,11 @@ def row(**columns: Any) -> DataRow:  # noqa: ANN401 - whatever a cell holds
 def judged(columns: dict[str, Any], given: Given = ALL, **settings: Any) -> Document:  # noqa: ANN401 - handed on
     mapped = settings.pop("mapped", {})
     found = fields_of("judge", [*columns], mapped, "rows.jsonl")
-    return fields.document(found, DataRow(1, columns), "7", given, **settings)
+    return fields.read_document(found, DataRow(1, columns), "7", given, **settings)
 
 
 def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # noqa: ANN401 - handed on
-    return fields.comparison(
+    return fields.read_comparison(
         fields_of("compare", [*columns], {}, "rows.jsonl"), DataRow(1, columns), **settings
     )
 
@@ -264,9 +264,9 @@ def test_a_row_without_a_text_is_not_judged(cell: object) -> None:
         found = fields_of("judge", [*columns], {}, "rows.jsonl")
         name = next(iter(columns))
         with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
-            fields.document(found, DataRow(2, {**columns, name: cell}), "2", ALL)
+            fields.read_document(found, DataRow(2, {**columns, name: cell}), "2", ALL)
         with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
-            fields.document(found, DataRow(2, {}), "2", ALL)
+            fields.read_document(found, DataRow(2, {}), "2", ALL)
 
 
 @pytest.mark.parametrize(
@@ -800,14 +800,14 @@ def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str) -
     )
     for word in words:
         named = row(winner=word, model_a="gpt-4o", model_b="claude")
-        assert fields.winner(found, named) == letter, word
+        assert fields.read_winner(found, named) == letter, word
     found = fields_of("compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "")
     for word in ("who knows", True, "c", ["A"], "same-model"):
         named = row(winner=word, model_a="same-model", model_b="same-model")
-        assert fields.winner(found, named).startswith(NOT_UNDERSTOOD), word
+        assert fields.read_winner(found, named).startswith(NOT_UNDERSTOOD), word
     own = Fields({"a": "ours", "b": "theirs", "winner": "won"}, {}, [])
-    assert [fields.winner(own, row(won=word)) for word in ("Theirs", "ours")] == ["B", "A"]
-    assert fields.winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) == ""
+    assert [fields.read_winner(own, row(won=word)) for word in ("Theirs", "ours")] == ["B", "A"]
+    assert fields.read_winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) == ""
 
 
 # --- What decides what is sent
@@ -818,7 +818,7 @@ def test_the_content_of_a_row_is_what_is_sent_and_nothing_else() -> None:
     same = fields.content(judged(columns))
     found = fields_of("judge", [*columns], {}, "rows.jsonl")
     assert (
-        fields.content(fields.document(found, DataRow(9, columns | {"more": 2}), "other", ALL))
+        fields.content(fields.read_document(found, DataRow(9, columns | {"more": 2}), "other", ALL))
         == same
     )
     for change in (

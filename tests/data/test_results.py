@@ -453,7 +453,7 @@ def test_any_row_of_a_folder_verifies_when_it_is_read_again(
         row = result(DataRow(number, columns), number, VERDICT, None, "f")
         kinds.add(row)
         results.append(row)
-    shape = parts.shape_of(kinds, {}, [])
+    shape = parts.choose_shape(kinds, {}, [])
     cells = [seals.sealed_cells(tables.cells_of(row, shape.renamed), KEY) for row in results]
     folder = parts.Folder.at(str(tmp_path / "out"))
     folder.make()

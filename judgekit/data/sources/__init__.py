@@ -55,14 +55,14 @@ class Reading:
         listener: Callable[[str], None] | None = None,
     ) -> None:
         self.encoding = encoding
-        """A Python codec; if None, it's recognised by the file's beginning."""
+        """A Python codec, or None to recognise it by the file's first bytes."""
         self.delimiter = delimiter
-        """A character; if None, it's found in the file's header."""
+        """A character, or None to find it in the file's header."""
         self._listener = listener
         self._made: set[str] = set()
 
     def remark(self, text: str) -> None:
-        """Pass a remark to the listener, unless it's a repetition."""
+        """Pass a remark to the listener, unless the same one was made before."""
         if self._listener is None or text in self._made:
             return
         self._made.add(text)
@@ -106,7 +106,8 @@ class Source(NamedTuple):
         file = path
         if self.has_tables:
             file, _ = split_table(path)
-        name = PurePath(file).name[1:]  # because `.csv`, for example, has no extension
+        # Skip the first character, because a file named `.csv`, for example, has no extension.
+        name = PurePath(file).name[1:]
         return without_packing(name).endswith(self.endings)
 
     @property

@@ -21,9 +21,10 @@ _GZIP = b"\x1f\x8b"
 
 
 def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
-    """Wrap a text file, unless it's plain, to unpack it and convert it to UTF-8 with LF.
+    """Wrap a text file, so that reading it unpacks it, and converts it to UTF-8 with LF.
 
-    An unusual encoding gets a remark. Reading raises `InputError` if the file is damaged.
+    A plain UTF-8 file is returned unchanged. Other encodings than UTF-8 get a remark. Reading raises
+    `InputError` if the file is damaged.
     """
     head = sniffing.head_of(file)
     if head.startswith(_GZIP):

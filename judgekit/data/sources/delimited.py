@@ -97,7 +97,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
-    """Split a row into one row per output. `number` is the row's number in the file."""
+    """Split a row with several outputs into one row per output. `number` is the row's number in the file."""
     first_number = (number - 1) * len(outputs.outputs) + 1
     cells = list(row.values())
     for row_number, columns in enumerate(outputs.rows(cells), first_number):
@@ -177,7 +177,7 @@ class _Lines:
 
 
 def _is_separator_line(cells: Sequence[str]) -> bool:
-    """Whether a line is like `sep=;`, which Excel writes above the header."""
+    """Whether a line is a separator line such as `sep=;`, which Excel understands above the header."""
     if not cells[0].startswith("sep="):
         return False
     delimiter_count = len(cells) - 1  # the reader has split the line there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zipfile
 from typing import TYPE_CHECKING, BinaryIO
@@ -85,10 +86,11 @@ def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> byte
     parquet_module(name, "such a log")
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
+    # Skip the local file header, which ends with a name and extra fields of variable length.
     file.seek(entry.header_offset)
     header = file.read(_HEADER_BYTES)
     name_length, extra_length = _LENGTHS.unpack(header[-_LENGTHS.size :])
-    file.seek(name_length + extra_length, 1)  # relative to the current position
+    file.seek(name_length + extra_length, os.SEEK_CUR)
     packed = file.read(entry.compress_size)
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as unpacked:

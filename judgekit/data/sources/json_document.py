@@ -29,7 +29,7 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows in a document, which is read at once. Raises `InputError` if that fails."""
+    """Yield the rows in a JSON document, which is read into memory. Raises `InputError` if that fails."""
     check(file, name, reading)
     raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:

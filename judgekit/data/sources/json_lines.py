@@ -63,9 +63,9 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
-    """Parse the JSON object in a line.
+    """Parse a line with a JSON object. The line is None if it was too long.
 
-    Raises `CellError` if it isn't one, or if the line is None, because it was too long.
+    Raises `CellError` in that case, or if the line isn't a JSON object.
     """
     if raw is None:
         raise CellError(f"expected a shorter row; {TOO_LONG}")
@@ -88,7 +88,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
     except RecursionError:
         raise CellError(too_deep()) from None
 
-    # Most rows don't need the slow checks, which a quick search shows.
+    # Quick searches show whether the slow checks are needed, which is rare.
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
     may_have_surrogates = "\\ud" in text or "\\uD" in text
     return check_object(value, may_be_deep=may_be_deep, may_have_surrogates=may_have_surrogates)
@@ -115,7 +115,7 @@ def too_deep() -> str:
 
 
 def _check_surrogates(row: dict[str, Any]) -> None:
-    """Raise `CellError` for half of a surrogate pair, which can't be encoded as UTF-8."""
+    """Raise `CellError` if a row contains half of a surrogate pair, which can't be encoded as UTF-8."""
     for column, value in row.items():
         try:
             json.dumps([column, value], ensure_ascii=False).encode()

@@ -43,7 +43,7 @@ class OutputColumns(NamedTuple):
     outputs: Sequence[Output]
 
     def unique_names(self) -> list[str]:
-        """List unique names for the columns, with the output's number for those of an output: `2. Score`."""
+        """List unique column names. A column that belongs to an output gets its number, as in `2. Score`."""
         names = self.names[: self.variables]
         for number, output in enumerate(self.outputs, 1):
             for name in self.names[output.position : output.end]:

@@ -34,7 +34,7 @@ def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     """Yield the rows in a file. Raises `InputError` if it could take too much memory."""
-    del reading  # the file says itself how it is written
+    del reading  # Parquet files need no options for reading
     pages = _measure_pages(file, name)
     file.seek(0)
     with _open(file, name, sorted(pages.nested_texts)) as opened:
@@ -104,7 +104,7 @@ def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
 
 
 def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
-    """Estimate how many bytes of memory these cells take as Python objects."""
+    """Estimate the bytes of memory that these columns' cells take as Python objects."""
     total = 0
     for column in columns:
         total += len(column) * _OBJECT + _count_content_bytes(column)
@@ -112,7 +112,7 @@ def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
 
 
 def _count_content_bytes(column: pa.Array) -> int:
-    """Count the bytes of the cells' content, without the overhead of Python objects."""
+    """Count the bytes of the cells' content, without what Python objects add."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
     from pyarrow import compute  # noqa: PLC0415 - an extra, which only Parquet needs
 
@@ -127,7 +127,7 @@ def _count_content_bytes(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return _estimate_bytes(column.flatten())
     if pa.types.is_map(kind):
-        # A slice still contains the entries of all rows. Use the offsets to find its own.
+        # A slice of a map array still contains the entries of all rows. The offsets tell which are its own.
         start = column.offsets[0].as_py()
         count = column.offsets[len(column)].as_py() - start
         keys = column.keys.slice(start, count)

@@ -57,7 +57,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _connect(name: str) -> sqlite3.Connection:
-    """Open a database read-only. Raises `InputError` for an address."""
+    """Open a local SQLite database read-only. Raises `InputError` for an address such as `s3://…`."""
     path, _ = split_table(name)
     if "://" in path:
         raise InputError(f"{name}: a database is read on this machine; fetch the file")

@@ -79,7 +79,7 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
 
 
 def _open(file: BinaryIO, name: str) -> Workbook:
-    """Open a workbook, with the last computed values for formulas. Raises `InputError`."""
+    """Open a workbook, with formulas replaced by their last computed values. Raises `InputError`."""
     openpyxl = _import_openpyxl(name)
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -88,7 +88,7 @@ def _open(file: BinaryIO, name: str) -> Workbook:
         raise InputError(f"{escaped(name)}: {problem}; export its rows as CSV in UTF-8")
     file.seek(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # these are about styles and charts
+        warnings.simplefilter("ignore")  # openpyxl warns about styles and charts
         return openpyxl.load_workbook(file, read_only=True, data_only=True)
 
 
@@ -105,7 +105,7 @@ def _import_openpyxl(name: str) -> ModuleType:
 
 @contextmanager
 def _explain_errors(name: str) -> Iterator[None]:
-    """Turn errors about a damaged file, or one that isn't a workbook, into `InputError`."""
+    """Convert errors in this block, such as those for a damaged file, to `InputError`."""
     try:
         yield
     except InputError:
@@ -115,7 +115,7 @@ def _explain_errors(name: str) -> Iterator[None]:
         raise InputError(
             f"{escaped(name)}: {problem}; save it as .xlsx, or as CSV in UTF-8"
         ) from None
-    except Exception as error:  # noqa: BLE001 - openpyxl raises whatever comes of a damaged file
+    except Exception as error:  # noqa: BLE001 - for a damaged file, openpyxl can raise anything
         problem = f"cannot be read as a workbook ({type(error).__name__}: {error})"
         raise InputError(f"{escaped(name)}: {escaped(problem)}; save it again") from None
 

@@ -92,7 +92,8 @@ USUAL_ENDINGS = tuple(format_.endings[0] for format_ in RESULT_FORMATS)
 
 def find_format(path: str) -> ResultFormat | None:
     """Find a results file's format by its name. Returns None if its extension is unknown."""
-    name = PurePath(path).name[1:].lower()  # because `.csv`, for example, has no extension
+    # Skip the first character, because a file named `.csv`, for example, has no extension.
+    name = PurePath(path).name[1:].lower()
     for format_ in RESULT_FORMATS:
         if name.endswith(format_.endings):
             return format_
@@ -169,7 +170,7 @@ class ColumnKinds:
     scores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add the kind of each value in a row to its column."""
+        """Add a row: note the kind of each value, such as "int", for the value's column."""
         for name, value in row.items():
             is_added = name in self.added_names
             kinds_by_column = self.added_columns if is_added else self.input_columns
@@ -222,7 +223,7 @@ def _map_scores(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """Map column names to a row's cells, with the scores last."""
+    """Return a row's cells by column name, with one column per score at the end."""
     cells_without_scores = {}
     for name, value in row.items():
         if name != "scores":
@@ -276,8 +277,11 @@ def _choose_type(kinds: set[str]) -> pa.DataType:
     return pa.string()
 
 
-def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Build a table's schema. A column's type is that in `types`, or else depends on its values."""
+def build_schema(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Build a table's schema.
+
+    Types of columns that aren't in `types` are chosen by the kinds of their values.
+    """
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     columns = []
@@ -286,7 +290,7 @@ def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -
     return pa.schema(columns)
 
 
-def batch_of(
+def make_batch(
     rows: Sequence[Mapping[str, Any]],
     schema: pa.Schema,
     renamed: Mapping[str, str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any
 
 from judgekit.data.arrow import parquet_module
-from judgekit.data.tables import ColumnTypeError, batch_of, replacing, schema_of
+from judgekit.data.tables import ColumnTypeError, build_schema, make_batch, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,10 +38,10 @@ def write(table: ResultsTable, target: Path) -> None:
 
 def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataType]) -> None:
     """Write the rows to an open file. Raises `ColumnTypeError` if a cell doesn't fit its type."""
-    schema = schema_of(table.kinds, types)
+    schema = build_schema(table.kinds, types)
     with parquet_module(table.part.name).ParquetWriter(file, schema) as writer:
         for rows in _group_rows(table):
-            writer.write_batch(batch_of(rows, schema, table.renamed, types))
+            writer.write_batch(make_batch(rows, schema, table.renamed, types))
 
 
 def _group_rows(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
