@@ -47,9 +47,9 @@ class Agreement(ReportPart):
     """How many rows `deep` judged twice, and how many of them got the same verdict."""
 
     def describe(self) -> list[str]:
-        """Describe the promise's effect: calls, agreement, savings, and how often `deep` repeats itself.
+        """Describe the promise's effect: calls, agreement, savings, and how often `deep` repeats its verdict.
 
-        The first line is always there; the others only if their figures are known.
+        Returns a line about the calls, and further lines if their figures are known.
         """
         first_tier_text = (
             f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
@@ -162,10 +162,10 @@ class _Group:
 
     @property
     def estimate(self) -> float:
-        """Estimate how many of the first tier's unchecked opinions differ from `deep`'s."""
-        if not self.rate:  # `deep` checked no sample, because no opinion of this group can be final
+        """The estimated number of first opinions outside the sample that `deep` would disagree with."""
+        if not self.rate:  # there's no sample, because no opinion of this group can be final
             return 0.0
-        # `deep` checks a sample drawn at `rate`, so each sampled row represents (1 - rate) / rate others.
+        # Rows are drawn into the sample at `rate`, so each represents (1 - rate) / rate rows outside.
         return self.disagreements * (1 - self.rate) / self.rate
 
     @property
@@ -214,10 +214,10 @@ class AgreementTally:
         self._note_agreement(row)
 
     def _note_agreement(self, row: PromisedRow) -> None:
-        """Count a row in its group. Strict mode has a separate group for rows that the first tier accepts."""
+        """Count a row in its group. In strict mode, rows that the first tier accepts are a separate group."""
         promise = row.promise
         if promise.first is None or promise.rate is None:
-            return  # without a first opinion or a sample, there's nothing to compare
+            return  # there's no first opinion or no sample, so there's nothing to compare
 
         is_strict = row.mode == "strict"
         is_in_accepted_group = is_strict and promise.first == "accept"
@@ -239,7 +239,7 @@ class AgreementTally:
 
     @property
     def _saved_usd(self) -> float | None:
-        """The US dollars saved, compared with asking `deep` about every row. None if any cost is unknown."""
+        """The US dollars saved, compared with letting `deep` judge every row. None if any cost is unknown."""
         if not self._strong:
             return None  # `deep` was never called, so its price is unknown
         first_usd = 0.0
@@ -257,7 +257,7 @@ class AgreementTally:
 
     @property
     def _saved_seconds(self) -> float | None:
-        """The seconds of calls saved, compared with asking `deep` about every row. None if it's unknown."""
+        """The seconds of calls saved, compared with letting `deep` judge every row. None if unknown."""
         if not self._strong:
             return None  # `deep` was never called, so its speed is unknown
         first_seconds = sum(call.seconds for call in self._first)

@@ -68,7 +68,7 @@ class BatchRunner(BatchRun):
             await gateway.aclose()
 
     def _make_waiting_judge(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
-        """Copy a judge, without the limits that a batch doesn't need, such as its timeout.
+        """Copy a judge without the limits that make no sense for batches, such as its timeout.
 
         Raises `UsageError` if the judge's models can't be called in batches.
         """
@@ -94,7 +94,7 @@ class BatchRunner(BatchRun):
         return replace(waiting_judge, cache=cache)
 
     def _find_refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
-        """Return the reason why the judge can't call its models in batches, or None if it can."""
+        """Return the reason why these models can't be called in batches, or None if they can."""
         for model in models:
             refusal_reason = refusal(model)
             if refusal_reason:
@@ -114,11 +114,11 @@ async def _judge_rows(
     rows: Iterator[PendingRow],
     judge_row: Callable[[PendingRow], Coroutine[Any, Any, None]],
 ) -> None:
-    """Judge up to `batches.AT_ONCE` rows concurrently, while the gateway drives their batches."""
+    """Judge up to `batches.AT_ONCE` rows concurrently, while the gateway submits and polls their batches."""
     free_slots = asyncio.Semaphore(batches.AT_ONCE)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.drive())
-        # Read rows in a thread, because reading from standard input blocks.
+        # Read rows in a thread, because reading from standard input can block.
         while pending := await running.run_in_thread(partial(next, rows, None)):
             await free_slots.acquire()
             task = group.create_task(judge_row(pending))
@@ -127,7 +127,7 @@ async def _judge_rows(
 
 
 def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
-    """List the models by tier of each alternative provider that can be called in batches."""
+    """List the alternative providers' models by tier, as far as they can be called in batches."""
     usable = []
     for models_by_tier in judge.settings.others():
         refusals = map(refusal, chain(*models_by_tier.values()))

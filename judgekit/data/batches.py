@@ -167,9 +167,9 @@ class BatchGateway:
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Get a reply from the cache, from a batch or, if the batch has no answer, from a live call.
 
-        If the provider refuses the call's style, repeats the call in a weaker style.
+        A style is the way to request a reply's format. If the provider refuses it, retry with a weaker style.
         """
-        # All rows share what we learn about an address's styles, but `refused` is for this request only.
+        # Rows share the styles known to work at an address, but `refused` only concerns this request.
         address = endpoint.api_base, endpoint.model
         styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
         refused: list[CallStyle] = []
@@ -220,7 +220,10 @@ class BatchGateway:
         style: CallStyle,
         answer: BatchAnswer,
     ) -> Reply:
-        """Convert a batch's answer into a reply and charge it. Raises `GatewayError` for a failed call."""
+        """Convert a batch's answer to a reply, and count its cost.
+
+        Raises `GatewayError` for a failed call.
+        """
         try:
             reply = await batches.reply(endpoint, request, style, answer)
         except GatewayError as failure:
@@ -235,7 +238,7 @@ class BatchGateway:
         styles: Sequence[CallStyle],
         refused: Sequence[CallStyle],
     ) -> CallStyle:
-        """Choose the latest style that wasn't refused, unless the request was already sent in another one."""
+        """Choose the style of a request: the one in which it was already sent, or the latest usable one."""
         usable = [style for style in styles if style not in refused]
         for style in usable:
             was_sent = self._manifest.has(_custom_id(endpoint, request, style))
@@ -244,10 +247,10 @@ class BatchGateway:
         return usable[-1]
 
     def _weaken_format(self, styles: list[CallStyle], style: CallStyle) -> None:
-        """Use a weaker format from now on, because replies in the format of `style` ignored the schema."""
+        """Use a weaker format from now on, because a reply in the format of `style` ignored the schema."""
         latest = styles[-1]
         if latest.mode != style.mode:
-            return  # another row has already weakened it
+            return  # another row has already added a weaker format
         if style.mode in WEAKER:
             styles.append(latest._replace(mode=WEAKER[style.mode]))
 
@@ -255,9 +258,9 @@ class BatchGateway:
         await self._router.aclose()
 
     def _charge(self, custom_id: str, usage: Usage) -> Usage:
-        """Add an answer's cost to the money spent, and return the answer's usage."""
+        """Count an answer's cost as spent, and return the answer's usage. Its cost only counts once."""
         if custom_id in self._charged:
-            return KEPT  # another row with the same request has paid for it
+            return KEPT  # the answer's cost was counted for another row with the same request
         self._charged.add(custom_id)
         self._spent += usage.cost_usd or 0.0
         return usage
@@ -265,9 +268,9 @@ class BatchGateway:
     async def _wait_for_answer(
         self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
     ) -> str | None:
-        """Wait until the manifest has a request's answer. If no answer will come, returns the reason."""
+        """Wait until the manifest has a request's answer. If there will be none, return the reason."""
         if not self._manifest.has(custom_id):
-            # A call of its own frees the request's body before we wait, which can take hours.
+            # Waiting can take hours. Adding the request in a separate call frees its body before that.
             await self._add_request(custom_id, endpoint, request, style)
 
         waiting = self._waiting.get(custom_id)
@@ -294,7 +297,7 @@ class BatchGateway:
                 path, body = await batches.build_request(endpoint, request, style)
         finally:
             self._requests_in_making -= 1
-        if self._manifest.has(custom_id):  # another row has added it meanwhile
+        if self._manifest.has(custom_id):  # another row has added the same request meanwhile
             return
 
         target = BatchTarget(
@@ -306,10 +309,10 @@ class BatchGateway:
             self._costs[custom_id] = batches.estimate(endpoint, body)
 
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
-        """Make a call that no batch answered, at the price of an ordinary call.
+        """Make an ordinary call, at the full price, because no batch answered the request.
 
-        Raises `Unanswered` to leave the row to the next run, and `GatewayError` at the cost limit if the row
-        has already used paid answers.
+        Raises `Unanswered` if the row should be left to the next run. If the cost limit is reached, but the
+        row has already used answers that were paid for, raises `GatewayError` instead.
         """
         is_over_budget = why_missing == FailureKind.BUDGET
         limit = self._limit
@@ -333,10 +336,10 @@ class BatchGateway:
     async def judge(
         self, pending: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
     ) -> None:
-        """Judge a row, whose calls wait for batches, and pass its record to `on_record`."""
+        """Judge a row, whose calls to models wait for batches, and pass its record to `on_record`."""
         row = _Row()
         self._open_rows += 1
-        _current_row.set(row)  # the row's calls look it up
+        _current_row.set(row)  # for `complete`, which the judge calls
 
         try:
             record = None
@@ -349,7 +352,7 @@ class BatchGateway:
             self._is_manifest_needed = True
             if reason.args:
                 on_record(pending._replace(error=str(reason)), None)
-            else:  # the cost limit was reached, so the row gets no record at all
+            else:  # the cost limit was reached, so leave the row to a later run
                 self._run.work.is_spent = True
         finally:
             row.is_over = True
@@ -371,7 +374,7 @@ class BatchGateway:
         shortest, longest = SECONDS
         tries = retrying.Tries(inf, (shortest,), shortest=shortest, longest=longest)
         while await self._wait_until_blocked():
-            # Under a cost limit, wait for the cost of the running batches before choosing more requests.
+            # With a cost limit, only choose more requests once the cost of the running batches is known.
             if self._limit is None or not self._list_awaited_batches():
                 self._choose_requests()
 
@@ -380,7 +383,8 @@ class BatchGateway:
                 while self._has_unfinished_batches():
                     work = partial(self._advance_batches, seconds)
                     has_ended_batch = await retrying.call(work, tries, passes=self._may_retry)
-                    # Poll often after a batch has ended, otherwise less and less often.
+                    # Poll often after a batch has ended, because others may end soon, then less and less
+                    # often.
                     seconds = shortest if has_ended_batch else min(seconds * 1.5, longest)
             except GatewayError as failure:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
@@ -400,7 +404,10 @@ class BatchGateway:
         return is_passing and self._failures <= _MAX_FAILURES
 
     async def _wait_until_blocked(self) -> bool:
-        """Wait until every open row is waiting for an answer. Returns False once all rows are done."""
+        """Wait until all open rows are waiting for answers, so that submitting a batch makes sense.
+
+        Returns False once all rows are judged.
+        """
         while self._is_reading_rows or self._open_rows:
             self._changed.clear()
             can_read_more = self._is_reading_rows and self._open_rows < AT_ONCE
@@ -410,7 +417,7 @@ class BatchGateway:
                 await self._changed.wait()
                 continue
 
-            # A row can make another call while its first one waits, so give the rows a moment to do so.
+            # While a row's first call waits, the row can make another one. Give the rows a moment to do so.
             try:
                 async with asyncio.timeout(SETTLED):
                     await self._changed.wait()
@@ -419,7 +426,7 @@ class BatchGateway:
         return False
 
     def _list_open_batches(self) -> list[tuple[Submitted, BatchCalls]]:
-        """List the batches that aren't collected yet, unless the user's settings don't lead to them."""
+        """List the batches that aren't collected yet, and that the user's settings lead to."""
         open_batches = []
         for batch in self._manifest.batches():
             if batch.provider_files is None:
@@ -465,7 +472,9 @@ class BatchGateway:
 
     async def _advance_batches(self, seconds: float) -> bool:
         """Submit as many batches as possible, wait, then poll them all. Returns True if any has ended."""
-        if not self._has_unfinished_batches():  # the only one may have failed to be submitted
+        if (
+            not self._has_unfinished_batches()
+        ):  # for example, if the only batch couldn't be submitted
             return True
         await self._recover()
         await self._submit_waiting_batches()
@@ -559,12 +568,12 @@ class BatchGateway:
     def _limit_batches(
         self, target: BatchTarget, request_count: int, running_count: int, message: str
     ) -> None:
-        """Hold back further batches until a running one ends.
+        """Hold back further batches until a running one ends, because the provider refused another one.
 
-        If none is running, halves the batch size and raises `GatewayError`, so that we try again later.
+        If none is running, halves the batch size, and raises `GatewayError`, so that the caller tries again.
         """
         self._max_batches[target] = running_count
-        if running_count == 0:  # a batch of this size is too large even by itself
+        if running_count == 0:  # even a single batch of this size is too large
             self._max_requests[target] = ceil(request_count / 2)
             raise GatewayError(FailureKind.RATE_LIMIT, message)
 
@@ -582,14 +591,14 @@ class BatchGateway:
     async def _recover(self) -> None:
         """Find batches whose submission was interrupted, so that none is created twice.
 
-        A batch that the provider doesn't have is forgotten.
+        Batches that the provider doesn't know are forgotten.
         """
         for batch, calls in self._list_open_batches():
             if batch.id:
                 continue
             batch_id = None
             try:
-                if batch.file:  # a batch can't have been created without its file
+                if batch.file:  # without its file, the batch can't have been created
                     batch_id = await calls.find(batch.tag, batch.file)
             except GatewayError as failure:
                 path = self._manifest.path
@@ -640,7 +649,7 @@ class BatchGateway:
         why_missing = f"{_explain_missing(batch.status)} ({submitted.id})"
         missing_count = 0
         for custom_id in custom_ids:
-            is_answered = self._manifest.has(custom_id)  # `collect` has dropped the unanswered ones
+            is_answered = self._manifest.has(custom_id)  # `collect` has dropped unanswered requests
             if is_answered:
                 self._resolve(custom_id, None)
             else:
@@ -656,7 +665,7 @@ class BatchGateway:
             )
 
     def _resolve(self, custom_id: str, why_missing: str | None) -> None:
-        """Wake the rows that wait for a request. `why_missing` is None if it was answered."""
+        """Wake the rows that wait for a request. `why_missing` is None if the request was answered."""
         self._costs.pop(custom_id, None)
         waiting = self._waiting.pop(custom_id, None)
         if waiting is None:
@@ -668,15 +677,15 @@ class BatchGateway:
         waiting.future.set_result(why_missing)
 
     async def _delete_collected(self) -> None:
-        """Delete the provider's copies of batches we've already collected."""
+        """Delete the provider's files of batches that we've collected."""
         for batch in self._manifest.batches():
             calls = _find_calls(batch.target)
             if calls is None or batch.provider_files is None:
                 continue
-            # A manifest from elsewhere could name anybody's files, so those are kept.
+            # Somebody else's manifest could name any files, so only delete those that we created.
             files = batch.provider_files if batch.is_ours else ()
             for file in files:
-                if not file:  # this batch had no request file
+                if not file:  # the batch has no request file
                     continue
                 try:
                     await calls.delete(file)
@@ -685,8 +694,8 @@ class BatchGateway:
             self._manifest.end(batch)
 
     async def finish(self) -> None:
-        """Collect the remaining batches, report unfinished ones, and remove a manifest that's not needed."""
-        # No row waits for these batches any more, but their answers may serve the next run.
+        """Collect the remaining batches, report unfinished ones, and remove an unneeded manifest."""
+        # No row waits for these batches any more, but the next run may use their answers.
         with suppress(GatewayError):
             await self._recover()
             for submitted, calls in self._list_open_batches():
@@ -711,7 +720,7 @@ class BatchGateway:
 
 
 def _has_ended(batch: Batch) -> bool:
-    """Whether a batch has ended. With an unknown status, it ends at its deadline."""
+    """Whether a batch has ended. If its status is unknown, it counts as ended after its deadline."""
     if batch.status in ("completed", *_MISSING):
         return True
     is_past_deadline = batch.deadline is not None and time.time() > batch.deadline
@@ -736,16 +745,16 @@ def _count_batches_for(target: BatchTarget, submitted: Iterable[tuple[Any, ...]]
 
 
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
-    """Hash everything that's sent, except the random fence around quoted texts."""
-    # A question that's repeated because its first reply couldn't be read needs a different id.
+    """Hash everything that is sent, except the random fence (the marker that delimits quoted texts)."""
+    # If a reply can't be read, the question is asked again. The repetition needs a different id.
     is_repeated = "reask" in request.call_key.part
     text = f"{hash_of_call(endpoint, request)} {is_repeated} {style.stamp()}"
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
 def _find_calls(target: BatchTarget) -> BatchCalls | None:
-    """Return the batch calls for an address and model, or None if the user's settings don't lead there."""
-    # The manifest may come from a clone, so it mustn't decide alone to which address a key is sent.
+    """Return the batch calls for an address and model. Returns None unless the user's settings lead there."""
+    # The manifest may come from somebody else's repository, so don't just send a key to any address in it.
     with suppress(UsageError):
         endpoint = endpoint_of(registry.find(target.provider), target.model, environ())
         is_same_address = (endpoint.api_base or "") == target.base

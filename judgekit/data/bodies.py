@@ -26,7 +26,7 @@ _INSTRUCTIONS = ("system", "instructions", "systemInstruction", "system_instruct
 def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Extract a model's answer from an API reply, such as an object with `choices`.
 
-    Conversations and plain values are returned unchanged. Other lists and objects become JSON text.
+    Conversations and plain values are returned unchanged. All other lists and objects become JSON text.
     """
     if conversation.is_conversation(value):
         return value
@@ -58,7 +58,7 @@ def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def _find_question(value: object) -> str | None:
-    """Extract the question from a list or an object, with any instructions above it. None if there's none."""
+    """Find the question in a list or an object, and put any instructions above it. None if there's none."""
     if isinstance(value, list):
         if value and all(isinstance(item, str) for item in value):
             return "\n".join(value)
@@ -77,7 +77,7 @@ def _find_question(value: object) -> str | None:
 
 
 def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Find the question in an object: messages, a key that's common for questions, or the only value."""
+    """Find the question in an object: under a known or common key, or as the only value."""
     for key in _REQUEST_KEYS:
         if request.get(key):
             return request[key]
@@ -95,13 +95,13 @@ def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - w
 
 
 def _read_instructions(request: Mapping[str, Any]) -> str:
-    """Read the instructions that some APIs take next to the messages, as `system: TEXT`, or ""."""
+    """Read the instructions that some APIs have next to the messages. Returns `system: TEXT`, or ""."""
     for key in _INSTRUCTIONS:
         value = request.get(key)
         if isinstance(value, str):
             return f"system: {value}"
         if isinstance(value, dict) and isinstance(value.get("parts"), list):
-            value = value["parts"]  # Gemini's form
+            value = value["parts"]  # as in Gemini's API
         if isinstance(value, list) and value:
             text = _read_blocks(value)
             return f"system: {text}" if text else ""
@@ -126,7 +126,7 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
     if "role" in reply:  # it's the message itself
         return reply
 
-    # OpenAI and Gemini.
+    # OpenAI and Gemini have a list of choices.
     for key in ("choices", "candidates"):
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
@@ -137,18 +137,18 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
                 or first_choice.get("text")
             )
 
-    # Bedrock.
+    # Bedrock has the message in an object.
     output = reply.get("output")
     if isinstance(output, dict) and isinstance(output.get("message"), dict):
         return output["message"]
 
-    # Anthropic and the Responses API: a list of content blocks or of messages.
+    # Anthropic and the Responses API have a list of content blocks or messages.
     for key in ("output", "content", "messages"):
         value = reply.get(key)
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return value
 
-    # Ollama.
+    # Ollama has the message itself.
     message = reply.get("message")
     return message if isinstance(message, dict) else None
 
@@ -179,7 +179,7 @@ def _read_blocks(blocks: list[Any]) -> str | None:
 
 
 def _find_last_answer(messages: list[Any]) -> str | None:
-    """Read the assistant's last message. None if there's none, or if any message can't be read."""
+    """Return the assistant's last message. Returns None if there's none, or if any message can't be read."""
     try:
         turns = conversation.read_turns(messages)
     except NotUnderstoodError:

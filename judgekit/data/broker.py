@@ -112,7 +112,7 @@ class Broker:
         slot, _, _ = worker.partition(" ")
         for name, account in self._accounts.items():
             other_slot, _, _ = name.partition(" ")
-            if other_slot == slot:  # the slot was given away again, so its earlier worker is dead
+            if other_slot == slot:  # there's a new worker in the slot, so the earlier one is dead
                 self._take_back(account)
         self._accounts[worker] = _Account(time.monotonic())
         return self._job
@@ -143,9 +143,9 @@ class Broker:
         return Orders(turns, cap_usd, self._is_over, self._is_stopped)
 
     def _lend_money(self, account: _Account, limit: float) -> float:
-        """Lend a worker free money: not spent, reserved or lent. Returns the new cap on its total spending.
+        """Lend a worker some of the money that isn't spent, reserved or lent to others.
 
-        Ends the run if the limit is used up.
+        Returns the new cap on the worker's total spending. Ends the run if the limit is used up.
         """
         accounts = self._accounts.values()
         used_usd = sum(other.used_usd for other in accounts)
@@ -167,7 +167,8 @@ class Broker:
         pace = self._paces[whom]
         _adjust_pace(pace, report)
 
-        # Take back returned turns. Negative if the worker was silent, lost its turns, and has come back.
+        # Take back the returned turns. The number is negative if the worker was silent for so long that it
+        # lost its turns, but still uses them.
         returned = account.held[whom] - report.held
         pace.give(returned)
         account.held[whom] = report.held
@@ -176,18 +177,22 @@ class Broker:
         share = self._compute_share(whom, pace)
         wait = pace.wait()
         max_held = share
-        # With fewer turns than workers, they take turns: one that has just returned a turn must wait.
+        # If there are fewer turns than workers, workers alternate: one that has just returned a turn must
+        # wait.
         if share == 0 and returned <= 0:
             max_held = 1
         new_turns = pace.take(min(report.wanted, max_held - report.held))
         account.held[whom] += new_turns
 
-        # Under a limit per minute, every call needs a new turn.
+        # With a limit per minute, every call needs a new turn, so none can be used twice.
         lasting_turns = 0 if whom.per_minute else share
         return Turns(new_turns, lasting_turns, wait)
 
     def _compute_share(self, whom: PaceKey, pace: Pace) -> int:
-        """Divide a provider's turns among its users, rounded up. 0 if there are too few turns."""
+        """Divide a provider's turns among the workers that use it, rounded up.
+
+        Returns 0 if there are fewer turns than workers.
+        """
         users = 0
         for account in self._accounts.values():
             if account.held[whom] + account.wanted[whom] > 0:
@@ -229,14 +234,14 @@ class SharedPace(Pace):
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Hold a turn during one call, waiting for one if necessary."""
+        """Hold a turn during a call. If none is free, wait for one."""
         if self._in_flight >= self.limit():
             self._report_now.set()
         async with super().turn(end):
             try:
                 yield
             finally:
-                # A turn beyond the lasting ones is used up by a single call.
+                # Lasting turns can be used again. Any turn beyond those is used up by this call.
                 if self._limit > self._lasting_turns:
                     self._limit -= 1
                     if self._queues:
@@ -258,7 +263,7 @@ class SharedPace(Pace):
         self._report_now.set()
 
     def take_report(self) -> PaceReport:
-        """Build a report since the last one, returning half of the unused turns."""
+        """Build a report about the time since the last one. It returns half of the unused turns."""
         waiting = sum(map(len, self._queues.values()))
         needed = self._in_flight + waiting
         missing = max(0, needed - self.limit())
@@ -315,22 +320,22 @@ class BrokerClient:
         return self.is_stopped or self.is_over
 
     async def beats(self) -> None:
-        """Report to the broker and follow its orders, again and again until the connection is lost."""
+        """Report to the broker and follow its orders, at regular intervals, until the connection is lost."""
         while not self.lost:
             reports = self._take_reports()
             reserved_usd = self._in_flight * self._mean_usd
             try:
                 orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
-            except Exception as error:  # noqa: BLE001 - any error of a lost actor; the worker raises it
+            except Exception as error:  # noqa: BLE001 - whatever it is, the worker raises it later
                 self.lost = error
                 self.is_stopped = True
             else:
                 self._follow(orders)
-            # Wake everybody who waits for these orders. Later callers wait for a new event.
+            # Wake all calls that wait for these orders. Later calls wait for a new event.
             self._orders_came.set()
             self._orders_came = asyncio.Event()
 
-            # Wait for the next beat, or until somebody needs orders sooner.
+            # Wait for the next interval, or until a call needs orders sooner.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT):
                     await self._report_now.wait()
@@ -338,7 +343,7 @@ class BrokerClient:
             await asyncio.sleep(_SOON)
 
     def _take_reports(self) -> dict[PaceKey, PaceReport]:
-        """Build a report on each provider, returning unused turns."""
+        """Build a report on each provider, which also returns unused turns to the broker."""
         reports = {}
         for whom, pace in self.paces.items():
             if isinstance(pace, SharedPace):

@@ -40,7 +40,7 @@ def check_names(names: Sequence[str]) -> list[str]:
 def without_blank_end(cells: Sequence[str], min_cells: int) -> Sequence[str]:
     """Strip blank cells from the end of a row, but keep at least `min_cells` cells."""
     count = len(cells)
-    # Excel also writes cleared columns to the right of a table.
+    # There are such cells because Excel also saves columns whose cells were cleared.
     while count > min_cells and not cells[count - 1].strip():
         count -= 1
     return cells[:count]
@@ -53,7 +53,7 @@ def with_name_of_index(names: Sequence[str]) -> Sequence[str]:
 
 
 def check_text(cell: str, column: str = "") -> None:
-    """Raise `CellError` for a NUL character, or for bytes that weren't valid UTF-8."""
+    """Raise `CellError` if a cell contains a NUL character, or bytes that weren't valid UTF-8."""
     if "\0" in cell:
         raise CellError("expected text, got a NUL byte", column)
     try:

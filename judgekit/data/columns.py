@@ -30,7 +30,7 @@ def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
 
 
 def _is_response(name: str, known: frozenset[str]) -> bool:
-    """Whether a normalised name ends in "response", and isn't a known name or an expected answer's."""
+    """Whether a normalised column name ends in "response", unless it's known or means an expected answer."""
     is_expected_answer = name.startswith(_RIGHT)
     if name in known or is_expected_answer:
         return False
@@ -38,19 +38,19 @@ def _is_response(name: str, known: frozenset[str]) -> bool:
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
-    """List the columns that could be the judged text just as well as the column `text`.
+    """List other columns that could just as well be the judged text as the column `text`.
 
-    `text` is a normalised name, and `free` maps the normalised names of unused columns to their real names.
+    `text` is a normalised name. `free` maps normalised names of unused columns to their real names.
     """
     known = frozenset(known_names)
     if _is_output(text, known):
         return [free[name] for name in free if _is_output(name, known)]
-    # We only guessed this column, so anything that sounds like an output is as good a guess.
+    # The column `text` is a guess. So any column that sounds like an output is as good a guess.
     return [free[name] for name in free if name not in known and _sounds_like_output(name)]
 
 
 def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
-    """Whether a column name is common for one of `fields`, or for any field if `fields` is empty."""
+    """Whether a column name is common for one of `fields`. Without `fields`, check all fields."""
     names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
     for field in fields or names_by_field:
         common_names = names_by_field[field].split()
@@ -70,7 +70,7 @@ def _is_output(name: str, known: frozenset[str]) -> bool:
 
 
 def _sounds_like_output(name: str) -> bool:
-    """Whether a normalised name sounds like an output, and not like a score or an expected answer."""
+    """Whether a normalised column name sounds like an output, and not like a score or an expected answer."""
     is_about_output = name.endswith(_ABOUT)
     is_expected_answer = name.startswith(_RIGHT)
     if is_about_output or is_expected_answer:

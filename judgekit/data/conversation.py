@@ -220,8 +220,8 @@ def rendered(turns: Sequence[Turn]) -> str:
 def split_shared(
     first: Sequence[Turn], second: Sequence[Turn]
 ) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
-    """Split two conversations into their common prefix, the rest of the first, and the rest of the second."""
-    # Even if both are equal, each rest keeps a turn, because that's what is compared.
+    """Split two conversations into their common beginning, and the rests of the first and the second."""
+    # The rests are compared, so even if both conversations are equal, leave a turn in each rest.
     max_shared = min(len(first), len(second)) - 1
     shared_count = 0
     while shared_count < max_shared and first[shared_count] == second[shared_count]:
@@ -258,7 +258,10 @@ def read_turns(value: object) -> list[Turn]:
 
 
 def _list_messages(value: object) -> list[Any]:
-    """Find the list of messages in a conversation. Raises `NotUnderstoodError` if there's none."""
+    """Find the list of messages in a value, which can also be JSON text.
+
+    Raises `NotUnderstoodError` if there's none.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -269,14 +272,14 @@ def _list_messages(value: object) -> list[Any]:
     if isinstance(value, dict):
         value = _find_messages(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]  # LangSmith nests the messages in a list of prompts
+        value = value[0]  # LangSmith has a list of prompts, each of which is a list of messages
     if not isinstance(value, list):
         raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
     return value
 
 
 def is_message(value: object) -> bool:
-    """Whether a value is a single message by an assistant."""
+    """Whether a value is a single message that an assistant wrote."""
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         return False
     has_content = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
@@ -293,9 +296,9 @@ def _looks_like_message(message: object) -> bool:
 
 
 def _find_messages(value: Mapping[str, Any]) -> object:
-    """Find an object's list of messages, including the reply if the object has one.
+    """Find the list of messages in an object, and add the reply if the object contains one.
 
-    If there's none, returns whatever it has instead.
+    If there's no such list, returns a value that may contain the messages in another form.
     """
     list_key = next((key for key in _LIST_KEYS if key in value), None)
     if list_key is None:
@@ -304,7 +307,7 @@ def _find_messages(value: Mapping[str, Any]) -> object:
     if not isinstance(messages, list):
         return messages
 
-    # OpenAI's and Gemini's replies, logged next to the request.
+    # In logs of requests to OpenAI or Gemini, add the logged reply.
     for reply_key, message_key in (("choices", "message"), ("candidates", "content")):
         choices = value.get(reply_key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
@@ -340,7 +343,7 @@ def _add_type(block: object) -> object:
     """Add a `type` to a block that only has a telling key, such as `toolUse`, and unwrap it."""
     if not isinstance(block, dict):
         return block
-    # An older format of Vercel's AI SDK.
+    # This is an older format of Vercel's AI SDK.
     if block.get("type") == "tool-invocation" and isinstance(block.get("toolInvocation"), dict):
         inner = block["toolInvocation"]
         call_and_result = {"input": inner.get("args"), "output": inner.get("result")}
@@ -402,7 +405,7 @@ def _is_api_item(message: Mapping[str, Any]) -> bool:
 
 
 def _name_speaker(message: Mapping[str, Any], position: str) -> str:
-    """Name a message's speaker: user, assistant or tool for known roles, otherwise the role itself.
+    """Return a message's speaker, such as "user". An unknown role is returned as it is.
 
     Raises `NotUnderstoodError` if the message has no role.
     """
@@ -414,7 +417,7 @@ def _name_speaker(message: Mapping[str, Any], position: str) -> str:
     if not isinstance(role, str) or role == "message":
         raise NotUnderstoodError(f"{_EXPECTED}; {position} has no role")
     name = role.casefold()
-    # LangChain's classes: HumanMessage, AIMessageChunk.
+    # LangChain uses class names, such as HumanMessage and AIMessageChunk.
     class_name = name.removesuffix("chunk").removesuffix("message")
     return _SPEAKERS.get(name) or _SPEAKERS.get(class_name) or short_line(role, NAME_CHARS)
 
@@ -430,7 +433,7 @@ def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
     if content_key is None:
         return _list_blocks_without_content(message, refusals, position)
     content = message[content_key]
-    # The AI SDK writes an empty `content` next to the real parts.
+    # Messages of Vercel's AI SDK can have an empty `content`, with the real content in `parts`.
     if content == "" and isinstance(message.get("parts"), list):
         content = message["parts"]
     blocks = content if isinstance(content, list) else [content]
@@ -440,9 +443,9 @@ def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
 def _list_blocks_without_content(
     message: Mapping[str, Any], refusals: list[object], position: str
 ) -> list[object]:
-    """List the content blocks of a message without content: its audio transcript or its refusals.
+    """List the content blocks of a message that has no content. They are a transcript, or the `refusals`.
 
-    Raises `NotUnderstoodError` if the message should have content.
+    Raises `NotUnderstoodError` if there's no reason why the message has no content.
     """
     audio = message.get("audio")
     if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
@@ -450,7 +453,7 @@ def _list_blocks_without_content(
     has_empty_content = any(key in message for key in _CONTENT_KEYS)
     has_calls = message.get("tool_calls") or message.get("function_call")
     if has_empty_content or refusals or has_calls:
-        return refusals or [None]  # None is a block without text
+        return refusals or [None]  # None stands for a block without text
     raise NotUnderstoodError(
         f"{position}: expected content or parts, got only {_list_keys(message)}"
     )
@@ -508,9 +511,9 @@ def _classify_block(block: object) -> str:
 
 
 def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-    """Return a content block's text. Media become a placeholder such as `[image]`.
+    """Return a content block's text. For other media, return a placeholder such as `[image]`.
 
-    Raises `NotUnderstoodError` for any other block.
+    Raises `NotUnderstoodError` for an unknown kind of block.
     """
     if block is None:
         return ""
@@ -537,7 +540,7 @@ def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatev
 
 
 def _find_text(block: Mapping[str, Any]) -> str | None:
-    """Find a content block's text. None if it has none, or if the block might contain more than that."""
+    """Find a content block's text. Returns None if it has none, or might contain more than text."""
     type_ = str(block.get("type", ""))
     is_text = type_ in ("text", "input_text", "output_text") or "text" in block
     has_single_value = type_ == "" and len(block) == 1
@@ -546,7 +549,7 @@ def _find_text(block: Mapping[str, Any]) -> str | None:
     for key in _TEXT_KEYS:
         value = block.get(key)
         if isinstance(value, dict):
-            value = value.get("value")  # the form of OpenAI's assistants
+            value = value.get("value")  # as in OpenAI's Assistants API
         if isinstance(value, str):
             return value
     return None

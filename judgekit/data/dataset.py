@@ -78,7 +78,7 @@ def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
 def report_repeated_id(
     row_id: str | int, number: int, first_number: int, column: str
 ) -> UnreadableRow:
-    """Report that row `number` has the same id as row `first_number`."""
+    """Build the error for row `number`, which has the same id as row `first_number`."""
     problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     if labels.id_key(row_id) != str(row_id):
         problem += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
@@ -99,7 +99,8 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
     """
     stream = iter(rows)
     if rows.lasting:
-        # These rows can be read again, so keep none in memory: a little Parquet can unpack to gigabytes.
+        # These rows can be read again, so don't keep any in memory. A small Parquet file can unpack to
+        # gigabytes.
         return rows, _survey_head(islice(stream, _LOOKED_AT), rows.name, rest=stream)
 
     # A stream can only be read once, so put its first row back.
@@ -229,7 +230,7 @@ class Dataset:
         return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
     def check(self) -> int:
-        """Read all rows and count them. Raises `InputError` if any can't be read."""
+        """Read all rows, and count them. Raises `InputError` if any row can't be read."""
         count = 0
         unreadable_count = 0
         first_unreadable = None
@@ -278,9 +279,9 @@ class RowOptions(NamedTuple):
         return ReadRow(subject, thoughts.count)
 
     def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
-        """Read a row as a document, with the fields that the rubric uses (`given`)."""
+        """Read a row as a document. `given` says which fields the rubric uses."""
         thoughts = Thoughts()
-        family = self.families[0] if self.families else None  # a document has one author
+        family = self.families[0] if self.families else None  # a document has a single author
         subject = row_fields.read_document(
             fields,
             row,
@@ -357,9 +358,9 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
 
 
 def _disable_templated_field(options: RowOptions) -> dict[str, str]:
-    """Map the field that the template fills to "", so that no column is searched for.
+    """Map the field that the template fills to "", which means that no column is searched for it.
 
-    Raises `UsageError` if the caller also names a column for it.
+    Raises `UsageError` if the caller also named a column for this field.
     """
     field = "prompt" if options.task == "compare" else "description"
     if options.given.get(field):
@@ -380,7 +381,7 @@ def _has_column(column: str, names: Collection[str]) -> bool:
 
 
 def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
-    """Name a table's score columns: one for each dimension, or for each compared text."""
+    """List the names of a table's score columns: one for each dimension, or for each compared text."""
     names: Sequence[str] = LETTERS
     if task == "judge" and isinstance(loaded.rubric, ScoreRubric):
         names = loaded.rubric.questions
@@ -416,7 +417,7 @@ def _list_judge_settings(
         judge, _ = document_judge(gateway, project, request)
         return [judge.settings]
 
-    # Two texts have another default rubric than three or more.
+    # The default rubric for two texts differs from the one for three or more.
     text_counts = [2, 3] if request.rubric is None else [2]
     settings = []
     for count in text_counts:
@@ -441,8 +442,8 @@ def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> li
 
 
 def _read_used_fields(loaded: LoadedRubric) -> Given:
-    """Return a rubric's `given`: whether its questions use a reference and sources."""
-    # Only rubrics that score can use them.
+    """Return a rubric's `given`, which says if its questions use a reference and sources."""
+    # Only rubrics that score texts can use them.
     if isinstance(loaded.rubric, ScoreRubric):
         return loaded.rubric.given
     return Given()

@@ -35,7 +35,7 @@ class Draws(NamedTuple):
     nonce: str
 
     def draw(self, row_id: str | int, purpose: str) -> float:
-        """Draw a number from 0 to 1 for a row's id and a purpose. The same arguments give the same number."""
+        """Draw a number from 0 to 1 for a row id and a purpose. The same arguments give the same number."""
         text = json.dumps([self.nonce, purpose, id_key(row_id)])
         key = self.key.encode("utf-8", "surrogateescape")
         digest = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
@@ -62,7 +62,7 @@ def new_nonce() -> str:
 
 
 def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
-    """Read a run's nonce from a file, or write a new one if there's none that this key has sealed.
+    """Read a run's nonce from a file. Unless there's one that was sealed with this key, write a new one.
 
     Raises `InputError` if the file can't be written, and `UsageError` if it's a link.
     """
@@ -80,7 +80,7 @@ def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
 
 
 def _read_nonce(path: str, key: str) -> str | None:
-    """Read the nonce from a file, or return None if there's none that this key has sealed."""
+    """Read the nonce from a file. Returns None unless there's a nonce that was sealed with this key."""
     with suppress(OSError, ValueError, RecursionError):
         sealed_nonce = json.loads(Path(path).read_bytes())
         if isinstance(sealed_nonce, dict) and isinstance(sealed_nonce.get("nonce"), str):

@@ -157,9 +157,9 @@ def _price_tokens(endpoint: Endpoint, read: int, written: int, *, in_batches: bo
     if is_local(endpoint):
         return 0.0
     if endpoint.profile.kind in ("replay", "command"):
-        return None  # a recording has its own costs, and a command's aren't known beforehand
+        return None  # recordings contain their costs, and a command's costs aren't known beforehand
     if in_batches:
         return price(endpoint, read, written)
-    from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
+    from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily, because it takes seconds
 
     return litellm.compute_cost(endpoint, read, written)

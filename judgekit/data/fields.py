@@ -148,7 +148,7 @@ class Fields(NamedTuple):
         return bool(paths) and not reads_column
 
     def describe(self, *used_otherwise: str) -> str:
-        """Describe each field's column and the unused columns in a line, except those `used_otherwise`."""
+        """Describe in one line each field's column, and the unused columns, except those `used_otherwise`."""
         parts = []
         mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
@@ -166,7 +166,7 @@ class Fields(NamedTuple):
         return f"{self.export}: {text}" if self.export else text
 
     def _describe_field(self, field: str, column: str) -> str:
-        """Describe a field's column, such as `text from answer (not output)`."""
+        """Describe where a field is read, such as `text from answer (not output)`."""
         verb = "is" if self._is_fixed(field) else "from"
         text = f"{field} {verb} {format_column_names([column])}"
         if field in self.continues:
@@ -178,7 +178,10 @@ class Fields(NamedTuple):
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
-    """Parse `FIELD=COLUMN` items to columns by field. Raises `UsageError` for any other item."""
+    """Parse items such as `text=answer` (FIELD=COLUMN). Returns columns by field.
+
+    Raises `UsageError` for any other item.
+    """
     columns = {}
     for item in items:
         field, sign, column = item.partition("=")
@@ -310,7 +313,7 @@ def id_column_of(
 ) -> str | None:
     """Find the id column: `id`, or the only column with a similar name, such as `ID` or `_id`.
 
-    Returns None if there's none, and raises `UsageError` if there are several.
+    Returns None if there's none. Raises `UsageError` if there are multiple candidates.
     """
     if "id" in columns:
         return "id"
@@ -343,7 +346,7 @@ def _check_given(
 
 
 def unknown_column(option: str, column: str, columns: Sequence[str], name: str) -> UsageError:
-    """Build the error for an option that names a column that the input `name` doesn't have."""
+    """Build the error for an option with a column that doesn't exist in the input `name`."""
     hint = ""
     close_matches = difflib.get_close_matches(column, columns, n=1)
     if close_matches:
@@ -355,7 +358,7 @@ def unknown_column(option: str, column: str, columns: Sequence[str], name: str) 
 def _keep_complete_pairs(
     a: Sequence[str], b: Sequence[str], free: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Keep only the pairs of names, such as `response_a` and `response_b`, for which both columns exist."""
+    """Keep the pairs of names, such as `response_a` and `response_b`, for which both columns exist."""
     names_of_a = []
     names_of_b = []
     for name_of_a, name_of_b in zip(a, b, strict=True):
@@ -366,7 +369,7 @@ def _keep_complete_pairs(
 
 
 def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:
-    """Raise `UsageError` if there are `rivals`: other columns that could be the judged text."""
+    """Raise `UsageError` if there are `rivals`, which are other columns that could be the judged text."""
     if not rivals:
         return
     columns = [text, *rivals]
@@ -383,9 +386,10 @@ def _choose_fields_of_text(
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Decide whether texts have a column each or one for all, and remove the other fields from `chosen`.
+    """Choose between columns of single texts and a column that contains all texts.
 
-    Raises `UsageError` if there's no text, or if the caller named columns for both.
+    The fields that aren't used are removed from `chosen`. Raises `UsageError` if there's no text, or if the
+    caller named columns for both.
     """
     text_fields: tuple[str, ...]
     if task == "judge":
@@ -408,7 +412,9 @@ def _choose_fields_of_text(
         options = " ".join(naming.option(field) for field in text_fields)
         if task == "judge":
             with suppress(UsageError):
-                fields_of("compare", columns, {}, name)  # raises if these rows can't be compared
+                fields_of(
+                    "compare", columns, {}, name
+                )  # this raises if the rows can't be compared, either
                 options += f", or compare these texts with {naming.comparing()}"
         options += f". It has {format_column_names(columns)}"
         raise UsageError(
@@ -419,7 +425,7 @@ def _choose_fields_of_text(
 def _build_error_for_both(
     text_fields: Sequence[str], field_of_all: str, naming: Naming
 ) -> UsageError:
-    """Build the error for a caller who named columns of single texts as well as one for all texts."""
+    """Build the error for naming both columns of single texts and a column that contains all texts."""
     if naming.is_python:
         all_fields = ", ".join([*text_fields, field_of_all])
         return UsageError(
@@ -481,7 +487,7 @@ def read_comparison(
     families: Sequence[str | None] = (),
     thoughts: Thoughts | None = None,
 ) -> ComparisonInput:
-    """Read a row's texts to compare. `prompt` and the authors' `families` are defaults for missing values.
+    """Read the texts to compare in a row. `prompt` and `families` are used if the row has no values for them.
 
     Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` if a text is empty.
     """
@@ -502,7 +508,7 @@ def read_comparison(
             raise Unjudgeable(f"{column}: empty; nothing to compare")
         files.append(file_of(letter, text))
 
-    if len(families) == 1:  # one family for all texts
+    if len(families) == 1:  # the same family wrote all texts
         families = [*families] * len(texts)
     letters = LETTERS[: len(texts)]
     authors = []
@@ -518,14 +524,14 @@ def _are_conversations(fields: Fields, row: DataRow) -> bool:
 
 
 def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[str, str]]]:
-    """Split two conversations into their common prefix, which is the prompt, and the two remaining texts."""
+    """Split two conversations into their common beginning, which is the prompt, and the two answers."""
     column_of_a = fields.name("a")
     column_of_b = fields.name("b")
     first = _read_turns(fields.read(row, "a"), column_of_a)
     second = _read_turns(fields.read(row, "b"), column_of_b)
     shared, rest_of_first, rest_of_second = conversation.split_shared(first, second)
     prompt = conversation.rendered(shared)
-    if len(shared) == 1:  # a single message needs no speaker
+    if len(shared) == 1:  # a single message is rendered without its speaker
         prompt = shared[0].content
     texts = [
         (column_of_a, conversation.words_of(rest_of_first)),
@@ -552,7 +558,7 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
 
 
 def content(subject: Document | ComparisonInput) -> str:
-    """Hash everything that's judged in a row, which excludes its id and other columns."""
+    """Hash everything in a row that affects its verdict. The id and unused columns don't."""
     files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
         task_and_authors = [getattr(subject.task, role) for role in TASK_ROLES]
@@ -595,7 +601,10 @@ def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]
 
 
 def read_label_key(fields: Fields, row: DataRow, task: TaskName) -> str | None:
-    """Read a row's label as a key (`labels.key_of`), or its winner. Returns None if rows have no labels."""
+    """Read a row's label as a key (`labels.key_of`) or, for comparisons, the winner.
+
+    Returns None if the rows have no labels.
+    """
     field = "label"
     if task == "compare":
         field = "winner"
@@ -666,7 +675,8 @@ def _has_messages(value: object) -> bool:
 
 def _convert_to_text(value: object, field: str, column: str, naming: Naming) -> str:
     """Convert a cell to text. Raises `FieldError` for a list or an object."""
-    if value is None or value != value:  # noqa: PLR0124 - only NaN, a table's empty cell, differs from itself
+    is_nan = value != value  # noqa: PLR0124 - only NaN differs from itself
+    if value is None or is_nan:  # in tables, NaN is an empty cell
         return ""
     if isinstance(value, str):
         return encodable(value)
@@ -702,8 +712,8 @@ def _split_judged_turn(
 ) -> tuple[str, str]:
     """Split a conversation into the assistant's last message, which is judged, and the turns before it.
 
-    If `judge_turn` is "all", everything is judged. Raises `FieldError` for any other value, and `Unjudgeable`
-    if there's no text to judge.
+    If `judge_turn` is "all", the entire conversation is the text to judge. Raises `FieldError` if `value`
+    isn't a conversation, and `Unjudgeable` if there's no text to judge.
     """
     if conversation.is_message(value):
         value = [value]
@@ -721,7 +731,7 @@ def _split_judged_turn(
         turn = turns.pop()
         if turn.speaker == ASSISTANT:
             return turn.content, conversation.rendered(turns)
-        # A later turn by somebody else isn't shown to the judge.
+        # Ignore turns after the assistant's last message.
     raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
 
 
@@ -731,7 +741,7 @@ def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
         inner = parse_json(value)
         is_json = inner is not value  # `parse_json` returns any other text unchanged
         if is_json:
-            # If that's no list of sources, the text is itself a source that looks like JSON.
+            # If the JSON doesn't contain sources, the text itself is a source that looks like JSON.
             with suppress(FieldError):
                 return _read_sources(inner, column, naming)
 

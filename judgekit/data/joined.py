@@ -89,7 +89,7 @@ class JoinedRows(Rows):
             self._reading.remark(problem)
 
     def _read_second_into(self, sides: dict[str, Side]) -> Iterator[UnreadableRow]:
-        """Read the second file's texts into `sides`, by id, yielding its unreadable rows."""
+        """Add the second file's texts to `sides`, by id. Yields its unreadable rows."""
         numbers: dict[str, int] = {}  # row numbers by id
         for row in self._second.sides():
             if isinstance(row, UnreadableRow):
@@ -125,7 +125,7 @@ class _OneFile:
 
     def __init__(self, rows: Rows, given: Mapping[str, str], id_column: str | None) -> None:
         self.name = rows.name
-        # Read the file like documents to judge, because each row has a single text.
+        # Each row of a file contains a single text, so read the file as if its documents were to be judged.
         matched = match_columns(rows, RowOptions("judge", given, id_column))
         if matched.id_column is None:
             problem = f"{rows.name} has no column of ids, by which two files are joined"

@@ -61,7 +61,10 @@ class NamedColumns(NamedTuple):
     given: Mapping[str, str] = MappingProxyType({})
 
     def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
-        """Return a row's id as a key (`labels.id_key`), or None. `name` is the file's, for errors."""
+        """Return a row's id as a key (`labels.id_key`), or None.
+
+        `name` is the file's name, for error messages.
+        """
         column = self.id_column
         if column not in columns:
             column = fields.id_column_of(columns, name)
@@ -69,7 +72,7 @@ class NamedColumns(NamedTuple):
         return None if row_id is None else labels.id_key(row_id)
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
-        """Find a row's column for a field: the caller's, or the first of the common `names`."""
+        """Find a row's column for a field. If the caller named none, search for the common `names`."""
         if field not in self.given:
             return _find_column(columns, names)
         column = self.given[field]
@@ -106,7 +109,7 @@ class ResultRow(NamedTuple):
 
     @property
     def input_columns(self) -> dict[str, Any]:
-        """The columns the row had before it was judged."""
+        """The columns that the row had before it was judged."""
         scores = [f"{_SCORE}{name}" for name in self.scores]
         ours = {*OURS, *scores}
         return {name: value for name, value in self.columns.items() if name not in ours}
@@ -205,7 +208,7 @@ class ResultFile:
             self._rows = list(self._rows)
 
     def _check_named_columns(self, column_names: Sequence[str]) -> None:
-        """Raise `UsageError` if the caller names an unknown field or a missing column."""
+        """Raise `UsageError` if the caller named an unknown field or a missing column."""
         known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])
         for field, column in self._columns.given.items():
             option = f"--map {field}={column}"
@@ -214,7 +217,7 @@ class ResultFile:
             may_be_in_another_file = field in ("label", "winner")
             if not column or may_be_in_another_file:
                 continue
-            # An input column with the name of one of ours got the prefix `row.` in the results.
+            # In results, an input column with the same name as a result column has the prefix `row.`
             has_column = column in column_names or f"row.{column}" in column_names
             if not has_column and not is_path_into(column, column_names):
                 columns = fields.format_column_names(column_names)
@@ -309,7 +312,7 @@ class ResultFile:
     def _get_fields(self, row: ResultRow) -> Fields | None:
         """Return the columns of a row's fields, or None if no column has a text."""
         names = tuple(row.input_columns)
-        if self._names != names:  # they differ from the last row's
+        if self._names != names:  # the row has different columns than the last one
             self._names = names
             self._fields = self._find_fields(names, row.input_columns)
         return self._fields
@@ -362,7 +365,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question, the answer, the expected answer and the sources by name."""
     try:
         document = fields.read_document(row_fields, row, "", _FOR_PEOPLE)
-    except InputError:  # there's no answer, or a cell isn't a text, but the others can be shown
+    except InputError:  # there's no answer, or a cell isn't a string; show the other texts anyway
         texts = {}
         for role, name in (("description", "question"), ("reference", "expected")):
             cell = row_fields.read(row, role)
@@ -472,7 +475,7 @@ def read_labels(
 def _read_label_column(
     rows: Rows, task: TaskName, names: Sequence[str], columns: NamedColumns
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield each row with its id and label. Raises `InputError` if either is missing."""
+    """Yield each row with its id and label. Raises `InputError` if one is missing."""
     field = "winner" if task == "compare" else "label"
     stream: Iterable[DataRow | UnreadableRow] = rows
     if task == "compare" and field not in columns.given:
@@ -551,7 +554,10 @@ def _read_answers(
     *,
     is_table: bool,
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield each row with its id and its value for `field`. Raises `InputError` if either is missing."""
+    """Yield each row with its id and its value for `field`. Raises `InputError` if one is missing.
+
+    `is_table` means that cells may be escaped for spreadsheets.
+    """
     for row in rows:
         if isinstance(row, UnreadableRow):
             raise unreadable_error(file, row, 0)
@@ -591,7 +597,7 @@ def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect our `score.NAME` columns by name."""
+    """Collect the scores in `score.NAME` columns by name, without input columns that have such a name."""
     cells = {}
     for name, value in columns.items():
         if name.startswith(_SCORE):
@@ -604,7 +610,7 @@ def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
         return cells
     if "scores" not in record and "subjects" not in record:
         return cells
-    # The record shows which scores are ours. An input column can have such a name, too.
+    # The record contains the names of the scores. All other columns are from the input.
     dimensions = record.get("scores") or ()
     subjects = record.get("subjects") or ()
     names = {*dimensions, *(subject.get("letter") for subject in subjects)}
@@ -638,19 +644,24 @@ def add_sample(
 def _add_sample(
     results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns
 ) -> tuple[int, int]:
-    """Read a sheet of labels, and write it back with more rows. The caller must lock the file."""
+    """Add random rows to a label sheet. Returns the number of added rows and of all rows.
+
+    The caller must lock the file.
+    """
     raw = b""
     existing_ids = set()
     if Path(path).exists():
         raw = Path(path).read_bytes()
-        sheet = open_rows(path, io.BytesIO())  # standard input isn't used, because this is a file
+        sheet = open_rows(
+            path, stdin=io.BytesIO()
+        )  # `path` is a file, so standard input isn't used
         answers = _read_answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
         for _, row_id, _ in answers:
             existing_ids.add(row_id)
 
     new_rows = []
     for result in _draw_rows(results, count, without=existing_ids):
-        # People must label without seeing the verdict, so a sheet only has the input columns.
+        # People mustn't see the verdict before they label a row, so only write the input columns.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.input_columns.items():
             row.setdefault(name, value)
@@ -667,9 +678,9 @@ def _add_sample(
 
 
 def _append_rows(raw: bytes, new_rows: Sequence[Mapping[str, Any]], path: str) -> str:
-    """Return a sheet's text with rows appended. `raw` is its current content.
+    """Append rows to a label sheet. `raw` is its current content. Returns the new content.
 
-    Raises `InputError` if that isn't UTF-8.
+    Raises `InputError` if the sheet isn't UTF-8.
     """
     encoding = sniffing.recognise_text(raw)
     if not encoding.is_plain:
@@ -694,7 +705,7 @@ def _draw_rows(
 ) -> list[ResultRow]:
     """Draw a random sample of decided rows whose id isn't in `without`."""
 
-    # The rows with the lowest hashes are a random sample, and a larger sample only adds rows to it.
+    # The rows with the lowest hashes are a random sample. A larger sample contains all of a smaller one.
     def hash_id(result: ResultRow) -> bytes:
         return hashlib.sha256(result.row_id.encode()).digest()
 

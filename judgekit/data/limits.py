@@ -27,7 +27,7 @@ class Base(NamedTuple):
 def read_base(text: str) -> Base:
     """Parse `BASE[:POINTS]`, such as `main.jsonl:1.5`."""
     path, _, number = text.rpartition(":")
-    # Without a valid number, the colon is a part of the path.
+    # If no valid number follows the last colon, the colon is part of the path.
     if path:
         with suppress(ValueError, ZeroDivisionError):  # `Fraction` also reads "1/0"
             points = Fraction(number)
@@ -64,9 +64,10 @@ def describe_missed(
 def describe_worse(
     verdicts: Mapping[str, str], base_verdicts: Mapping[str, str], name: str, base: Base
 ) -> str | None:
-    """Describe how far the accept rate fell below earlier results, or return None if `base` allows it.
+    """Describe how much lower the accept rate is than in earlier results. Returns None if `base` allows that.
 
-    Both arguments map row ids to verdicts, and only ids in both count. Raises `InputError` if there are none.
+    `verdicts` and `base_verdicts` map row ids to verdicts. Only rows in both count. Raises `InputError` if
+    there are none.
     """
     common_ids = verdicts.keys() & base_verdicts.keys()
     if not common_ids:

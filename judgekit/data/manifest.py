@@ -154,7 +154,7 @@ class Manifest:
         return int(row[0] or 0) if row else 0
 
     def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchTarget, int]]:
-        """Yield the custom id, target and bytes of each unsent request up to number `last`, in order."""
+        """Yield the custom id, target and size of each unsent request up to number `last`, in order."""
         query = (
             "SELECT custom_id, place, length(body) FROM request"
             " WHERE batch IS NULL AND rowid <= ? ORDER BY rowid"
@@ -191,7 +191,7 @@ class Manifest:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
             number = int(self._table.execute(insert, (tag, json.dumps(target))).lastrowid or 0)
             batch = Submitted(number, tag, target)
-            self._update(batch)  # adds the seal, which covers more fields than were just inserted
+            self._update(batch)  # adds the seal
             pairs = ((number, custom_id) for custom_id in custom_ids)
             self._table.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
         return batch
@@ -201,7 +201,7 @@ class Manifest:
         query = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
         rows = self._table.execute(query, (batch.number,))
         path = batch.target.path.encode()
-        # Bodies are JSON already, and large, so they're inserted as they are.
+        # The bodies are large and already JSON, so insert them without parsing.
         line_format = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
         lines = [line_format % (custom_id.encode(), path, body) for custom_id, body in rows]
         return b"".join(lines)
@@ -246,7 +246,7 @@ class Manifest:
         return (custom_id for (custom_id,) in self._table.execute(query, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
-        """Store an ended batch's answers, and forget requests with no answer or with contradictory ones."""
+        """Store an ended batch's answers. Forget its requests that have no answer, or contradictory ones."""
         store_answer = (
             "UPDATE request SET answer = ?, seal = ?, body = NULL"
             " WHERE custom_id = ? AND batch = ? AND answer IS NULL"
@@ -256,7 +256,7 @@ class Manifest:
         with self._table:
             values = self._seal_answers(batch, answers, contradicted)
             self._table.executemany(store_answer, values)
-            # `_seal_answers` has now filled `contradicted`.
+            # By now, `_seal_answers` has filled `contradicted`.
             keys = ((custom_id, batch.number) for custom_id in contradicted)
             self._table.executemany(drop_answer, keys)
             self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
@@ -268,9 +268,9 @@ class Manifest:
         answers: Iterable[tuple[str, BatchAnswer | None]],
         contradicted: set[str],
     ) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield each answer's JSON and seal, its request's custom id and the batch's number.
+        """Yield the values to store for each answer: its JSON and seal, the custom id and the batch's number.
 
-        Adds requests with two different answers to `contradicted`.
+        The custom ids of requests with two different answers are added to `contradicted`.
         """
         first_hashes: dict[str, str] = {}  # of each request's first answer, by custom id
         target_json = json.dumps(batch.target)
@@ -322,11 +322,14 @@ class Manifest:
         return count
 
     def trust(self) -> None:
-        """Seal all entries for a user who trusts the file. None of the provider's files counts as ours."""
+        """Seal all entries, because the user trusts the file.
+
+        Files at the provider don't count as ours, because nothing proves that.
+        """
         for batch in self.batches():
             if batch.provider_files is None:
                 self.store(batch._replace(is_ours=False))
-            else:  # it's collected, and only its files remain, which we mustn't delete
+            else:  # the batch is collected, so only its files remain, which we mustn't delete
                 self.left_behind += filter(None, batch.provider_files)
                 self.end(batch)
 
@@ -362,12 +365,11 @@ class Manifest:
 
 
 def _hash_answer(answer: BatchAnswer) -> str:
-    """Hash an answer's status and content."""
+    """Hash an answer's status and content, to tell repeated answers from contradictory ones."""
     content = answer.body
     if isinstance(content, dict) and "choices" in content:
-        content = content[
-            "choices"
-        ]  # without the reply's id, which differs if it's delivered twice
+        # Ignore the reply's id, which can be different if the same answer is delivered twice.
+        content = content["choices"]
     text = json.dumps([answer.status, content], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

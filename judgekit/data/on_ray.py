@@ -64,7 +64,10 @@ _FILES = 64  # files read in one task
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Connect to the cluster at `address` or RAY_ADDRESS, or start Ray here. Raises `InputError`."""
+    """Connect to the cluster at `address`, by default RAY_ADDRESS. Without either, start Ray on this machine.
+
+    Raises `InputError` if that fails.
+    """
     cluster = address or environment.environ().get("RAY_ADDRESS") or "local"
     options = {}
     if cluster == "local":
@@ -72,7 +75,7 @@ def connected(address: str | None) -> Iterator[None]:
     try:
         with _hide_stderr():
             ray.init(cluster, log_to_driver=False, logging_level=logging.CRITICAL, **options)
-    except Exception as error:  # noqa: BLE001 - whatever Ray raises
+    except Exception as error:  # noqa: BLE001 - Ray can raise anything
         message = short_line(str(error), 200)
         raise InputError(
             f"Ray at {cluster}: {message}; start Ray there, or leave the address out"
@@ -152,7 +155,7 @@ class RayRun:
         """
         types_by_column = {}
         for column in types or ():
-            # Bytes became text, some of it Base64, and wouldn't convert back to the same bytes.
+            # Bytes were converted to text, which can't always be converted back.
             if "binary" not in str(column.type):
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
@@ -197,9 +200,9 @@ class RayRun:
                 self._types[name] = column_type
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
-        """Check the files, and yield each one's path and result.
+        """Check the files, and yield each file's path and result.
 
-        Rows whose id has a digest in `wanted_ids` are listed in the result.
+        The result lists the rows whose id has a digest in `wanted_ids`.
         """
         paths = self._files.paths
         rows_left = self._dataset.limit
@@ -209,7 +212,7 @@ class RayRun:
             yield from zip(paths, checked, strict=True)
             return
 
-        # Under a row limit, a file's rows depend on the earlier files' counts, so check one after another.
+        # With a row limit, check the files one after another, because earlier rows count towards the limit.
         for path in paths:
             (file,) = _run_remotely(_check_file, [(self._shared, path, rows_left, wanted_ids)])
             yield path, file
@@ -219,7 +222,7 @@ class RayRun:
 
     def _find_repeated_ids(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
         """List the rows that repeat an earlier row's id."""
-        # Two ids can have the same digest, because digests are short. So read these rows again and compare.
+        # Digests are short, so different ids can have the same one. Read such rows again to compare the ids.
         repeated_digests = frozenset(parts.find_repeated(file.ids for file in checked.values()))
         if not repeated_digests:
             return []
@@ -259,9 +262,9 @@ class RayRun:
             raise seals.refused(self._folder.name, unsealed)
 
     def _scan_files(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
-        """Read result files, numbered from `first`. Returns the remaining names, the lines and the schemas.
+        """Read result files, numbered from `first`. Returns their names, lines and schemas.
 
-        Removes files that a killed run had already replaced by a merged one.
+        Removes files that a killed run had already merged into another one. Their lines aren't returned.
         """
         groups = []
         for start in range(0, len(names), _FILES):
@@ -286,7 +289,7 @@ class RayRun:
         return names, lines[~is_in_removed_file], schemas
 
     def judge(self) -> None:
-        """Judge the rows without a valid result, until the run is stopped or reaches its cost limit."""
+        """Judge the rows that have no valid result, until the run is stopped or reaches its cost limit."""
         self._folder.make()
         self._choose_judges()
         self._shape = parts.choose_shape(self._columns, self._types, self._earlier_schemas)
@@ -301,13 +304,13 @@ class RayRun:
             ray.kill(broker)
 
     def _choose_judges(self) -> None:
-        """Make a judge for each kind of subject, and note its score columns."""
+        """Build a judge for each kind of subject, and note the columns of its scores."""
         judge_of = runners.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._subject_by_kind.items():
             judge = judge_of(subject)
             self._judges[kind] = judge
             score_names: Iterable[str] = ()
-            if kind:  # a comparison, whose scores are named by letters
+            if kind:  # a comparison, whose scores are named by the texts' letters
                 text_count, _ = kind
                 score_names = LETTERS[:text_count]
             elif isinstance(judge.rubric, ScoreRubric):
@@ -328,8 +331,8 @@ class RayRun:
         return _Source(self._files, ray.put(shared))
 
     def _plan_judging(self, source: _Source, broker: Any, cpus: int) -> Any:  # noqa: ANN401 - Ray's
-        """Build the dataset of workers' reports. Ray Data reads and judges the rows when it's iterated."""
-        # Enough blocks for a worker to have the next rows ready when it finishes some.
+        """Build the dataset of workers' reports. Rows are only read and judged when it's iterated over."""
+        # Give a worker enough blocks, so that it has further rows when it finishes some.
         blocks_per_worker = 2 + 2 * self._at_once // worker.ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
@@ -356,14 +359,15 @@ class RayRun:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here, max_task_retries=-1)
         broker = make.remote(self.work.max_cost_usd, workers)
-        # The job contains keys, so send it from process to process: Ray can write its objects to a disk.
+        # The job contains keys, and Ray can write its objects to a disk. So send the job in a call instead.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._make_job())))
         return broker
 
     def _make_job(self) -> Job:
         judges = {}
         for kind, judge in self._judges.items():
-            # A worker makes its own gateway and cache, but can't look up this machine's other providers.
+            # A worker makes its own gateway and cache. But it can't find the providers that this machine can
+            # use, so list them here.
             others = partial(tuple, judge.settings.others())
             judges[kind] = replace(judge.with_settings(others=others), gateway=None, cache=None)
 
@@ -408,7 +412,7 @@ class RayRun:
                     break
         finally:
             batches.close()
-            # Wait for Ray's threads: if one used Ray after its shutdown, that would kill this process.
+            # Wait until Ray's threads end. One that used Ray after its shutdown would kill this process.
             for thread in threading.enumerate():
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
@@ -475,8 +479,8 @@ class RayRun:
         _, superseded_lines = parts.split_newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
 
-        # Rows to drop by file. A file in here is rewritten, even without such rows: sealed, and with the new
-        # columns.
+        # Rows to drop by file. All these files are rewritten, even if there are no rows to drop: they get the
+        # new columns, and are sealed.
         dropped_rows: dict[str, list[int]] = {}
         if any(schema != self._shape.schema for schema in self._earlier_schemas):
             for name in self._names:
@@ -521,13 +525,13 @@ def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
 
 @contextmanager
 def _explain_errors(written: str | None = None) -> Iterator[None]:
-    """Replace an error that Ray raises by its cause, as one of our own errors.
+    """Convert errors that Ray raises in this block to judgekit's errors, with the cause as their message.
 
-    `written` is the folder that the work writes to, or None if it only reads.
+    `written` is the folder to which the block writes, if any.
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - whatever Ray raises
+    except Exception as error:  # noqa: BLE001 - Ray can raise anything
         cause = _find_cause(error)
         if isinstance(cause, JudgekitError):
             raise cause from None
@@ -584,7 +588,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed
         return filesystem.open_input_file(path)
 
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
-        """Yield blocks of a file's unjudged rows, each block in a table with a single row."""
+        """Yield blocks of a file's rows that must be judged. Each block is a table with a single cell."""
         dataset, expected, lines, run_number, starts_and_counts = ray.get(self._shared)
         start, count = starts_and_counts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
@@ -603,7 +607,7 @@ class _Actor:
         self._worker = worker.Worker(job, broker.beat.remote, name)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Judge the blocks in a batch. They're pickled, because a table can't hold objects."""
+        """Judge the blocks in a batch. Ray passes tables, so blocks and results are pickled."""
         outcomes = []
         try:
             for packed in batch["block"].to_pylist():

@@ -104,12 +104,15 @@ class Opinions:
         return os.fdopen(descriptor, "r+b")
 
     def _read_lines(self) -> None:
-        """Note the opinions' positions. If the file has no valid nonce, start it anew with a new one."""
+        """Note the opinions' positions in the file.
+
+        If it has no valid nonce, ignore them, and add a new nonce.
+        """
         self._file.seek(0)
         start = 0
         for raw in self._file:
             if not raw.endswith(b"\n"):
-                break  # a killed run left this line unfinished
+                break  # a killed run didn't finish this line
             self._note_line(raw, start)
             start += len(raw)
         self._file.truncate(start)
@@ -120,7 +123,7 @@ class Opinions:
             self._append_line({"nonce": self._nonce})
 
     def _note_line(self, raw: bytes, start: int) -> None:
-        """Note the nonce or the opinion in a line. Without a valid seal, only count it."""
+        """Note the nonce or the opinion in a line. If the line has no valid seal, only count it."""
         line: Any = None
         with suppress(ValueError, RecursionError):
             line = json.loads(raw)
@@ -136,8 +139,13 @@ class Opinions:
             self._positions[line["tier"], id_key(line["id"])] = position
 
     def _append_line(self, content: Mapping[str, Any]) -> tuple[int, int]:
-        """Append a sealed line, or nothing if that fails. Returns its start and size in bytes."""
-        plain = json.loads(json.dumps(content))  # the seal must match what's read back
+        """Append a sealed line. Returns its start and size in bytes.
+
+        If it can't be written, removes all of it.
+        """
+        plain = json.loads(
+            json.dumps(content)
+        )  # the values that will be read back, which the seal must match
         sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
         raw = json.dumps(sealed).encode() + b"\n"
         start = self._file.seek(0, os.SEEK_END)

@@ -56,7 +56,7 @@ class RowStore:
     def __init__(self) -> None:
         # SQLite removes the file when it's closed or its process dies.
         self._table = sqlite3.connect("", isolation_level=None)
-        # Close it with the store, so that readers needn't close it if one of their rows fails.
+        # Close the database with the store, so that callers needn't close it after an error.
         weakref.finalize(self, self._table.close)
         self._table.execute(
             "CREATE TABLE rows (number INTEGER PRIMARY KEY, id TEXT UNIQUE, view TEXT, taken INTEGER)"
@@ -69,7 +69,7 @@ class RowStore:
         self._table.execute("INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values)
 
     def take(self, row_id: str) -> RowView | None:
-        """Return the row with this id and mark it as taken, or return None if there's none."""
+        """Return the row with this id, and mark it as taken. Returns None if there's no such row."""
         query = "SELECT view FROM rows WHERE id = ?"
         row = self._table.execute(query, (row_id,)).fetchone()
         if row is None:
@@ -117,9 +117,9 @@ class PageRows:
         self._list = RowList()
 
     def add(self, row: ResultRow, label: str | None, *, is_binary: bool) -> None:
-        """Add a row of the first results, combined with the second results' row that has the same id.
+        """Add a row of the first results. If the second results contain it, too, both are shown together.
 
-        `is_binary` means that labels are only pass or fail, so the verdict improve counts as reject.
+        `is_binary` means that all labels are either accept or reject, so "improve" counts as a rejection.
         """
         verdicts = [row.verdict]
         flags = []
@@ -129,7 +129,7 @@ class PageRows:
             if second_view is None:
                 flags.append(f"only in {self._name}")
             else:
-                verdicts.append(second_view["judged"][0]["said"])  # it has only one verdict
+                verdicts.append(second_view["judged"][0]["said"])  # its only verdict
 
         flags += _describe_difference(verdicts, label, is_binary=is_binary)
         rank = _rank_row(flags, verdicts[-1], number(row.columns.get("average")))
@@ -169,7 +169,7 @@ class PageRows:
         return self._list.finish()
 
     def _add_rows_only_in(self, second: Beside) -> None:
-        """Add the rows that only the second results have, with an empty verdict for the first."""
+        """Add the rows that only the second results contain. Their first verdict is empty."""
         for view in second.rows.left():
             flags = [f"only in {second.name}"]
             rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
@@ -190,7 +190,7 @@ class PageRows:
 
 
 def read_second_results(results: ResultFile, name: str) -> Beside:
-    """Read second results to show next to the first."""
+    """Read the second results, which are shown next to the first ones."""
     store = RowStore()
     verdicts = {}
     for row in results:
@@ -224,11 +224,11 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
 
 
 def _view_judged(row: ResultRow, name: str) -> RowView:
-    """Build the view of the verdict on a row, with each tier's opinion if the row has our record."""
+    """Build the view of a row's verdict. If the row contains our record, include each tier's opinion."""
     record = nested(row.columns.get("judged")) or {}
     schema = str(record.get("schema"))
     if not schema.startswith("judgekit/"):
-        record = {}  # it's another program's column with the same name
+        record = {}  # another program wrote a column with the same name
     round_records = record.get("rounds")
     rounds: Iterator[Round | CompareRound] = _read_records(Round, round_records)
     if schema.startswith("judgekit/comparison@"):
@@ -263,7 +263,10 @@ def _view_finding(finding: Finding) -> RowView:
 
 
 def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) -> RowView:
-    """Build the view of a tier's opinion or failure. `reasoning` is the verdict's, which isn't repeated."""
+    """Build the view of a tier's opinion or failure.
+
+    `reasoning` is the verdict's reasoning. If the opinion has the same, it isn't shown again.
+    """
     tier: str = round_.tier
     order = getattr(round_, "order", None)  # of the compared texts
     if order:
@@ -316,12 +319,12 @@ def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
 
 
 def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) -> None:
-    """Add the second results' verdict and texts to the first results' view of the same row."""
+    """Add the second results' verdict and texts to a row's `view`, which has those of the first results."""
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
     for text_name, text in other.get("texts", {}).items():
         first_text = texts.setdefault(text_name, text)
-        if first_text != text:  # show both, each under the name of its results
+        if first_text != text:  # show both texts, each with the name of its results
             del texts[text_name]
             texts[f"{text_name}, {name}"] = first_text
             texts[f"{text_name}, {other_name}"] = text
@@ -330,12 +333,12 @@ def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) 
 
 
 def _mark_answers(view: RowView) -> None:
-    """Split each text of a row into pieces at the quotes in it, so that a page can highlight them."""
+    """Split a row's texts into pieces, so that the page can highlight passages that findings quote."""
     quotes = []
     for judged in view["judged"]:
         quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
 
-    # Findings quote the answer, so another text with the same words isn't marked.
+    # Findings quote the answer, so don't mark the same words in other texts.
     texts_in_pieces: list[tuple[str, list[str]]] = []
     for name, text in view.get("texts", {}).items():
         is_answer = name == _ANSWER or name.startswith(f"{_ANSWER}, ")
@@ -347,8 +350,8 @@ def _mark_answers(view: RowView) -> None:
 def _describe_difference(
     verdicts: Sequence[str], label: str | None, *, is_binary: bool
 ) -> list[str]:
-    """Describe how one or two verdicts differ from each other, and the last one from the label."""
-    are_right: list[bool | None] = []  # None without a label or a decided verdict
+    """List flags for a row: how its two verdicts differ, and if the last verdict agrees with the label."""
+    are_right: list[bool | None] = []  # None if there's no label, or the verdict is undecided
     for verdict in verdicts:
         if label is None or verdict in UNDECIDED:
             are_right.append(None)
@@ -365,7 +368,10 @@ def _describe_difference(
 
 
 def _describe_change(verdicts: Sequence[str], are_right: Sequence[bool | None]) -> str:
-    """Describe how the second of two verdicts differs from the first: same, changed, fixed or regressed."""
+    """Describe the change between two verdicts: same, changed, fixed or regressed.
+
+    `are_right` says if each verdict agrees with the label. It contains None if there's no label.
+    """
     first, second = verdicts
     if first == second:
         return SAME

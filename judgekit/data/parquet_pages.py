@@ -66,9 +66,10 @@ def _measure_group(
     schema: parquet.ParquetSchema,
     pages: Pages,
 ) -> int:
-    """Measure the bytes of a row group that are unpacked at once: dictionaries and largest pages.
+    """Measure the bytes of a row group that are unpacked at the same time: dictionaries and largest pages.
 
-    Adds columns to `pages.nested_texts`. Raises `PagesError` if lists have too many values.
+    Adds columns with much text in lists to `pages.nested_texts`. Raises `PagesError` if lists have too many
+    values.
     """
     group_bytes = 0
     for index in range(group.num_columns):
@@ -90,7 +91,10 @@ def _measure_group(
 def _check_values(
     chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int
 ) -> None:
-    """Raise `PagesError` if a list column has far more values than its packed size makes plausible."""
+    """Raise `PagesError` if a list column has implausibly many values for its compressed size.
+
+    Such a file could have been made to use up memory.
+    """
     max_values = MAX_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
@@ -114,7 +118,7 @@ def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Si
     start = chunk.data_page_offset
     if chunk.has_dictionary_page:
         dictionary_start = chunk.dictionary_page_offset or 0
-        if 0 < dictionary_start < start:  # it comes before the data pages
+        if 0 < dictionary_start < start:  # the dictionary page comes before the data pages
             start = dictionary_start
 
     sizes = _Sizes()
@@ -156,7 +160,7 @@ def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
         raw = opened.read(min(size, _LONGEST_HEADER))
         try:
             return _parse_header(raw)
-        except IndexError:  # the header is longer than what we've read
+        except IndexError:  # the header is longer than the bytes read so far
             is_end_of_file = len(raw) < size
             if is_end_of_file or size >= _LONGEST_HEADER:
                 raise PagesError("the header of a page is broken") from None

@@ -105,7 +105,8 @@ class Folder:
             if isinstance(self.system, LocalFileSystem):
                 outputs.make_folder(str(Path(self.root).parent))
                 return self.root
-            # A bucket has no locks, so only prevent simultaneous runs of this user on this machine.
+            # Remote files can't be locked. A local lock prevents simultaneous runs of this user on this
+            # machine.
             return f"{environment.RESULTS.make()}/{environment.digest(self.root)}"
         except OSError as error:
             raise InputError(f"{self.name}: cannot be written ({error.strerror})") from None
@@ -136,8 +137,8 @@ class Folder:
 
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Write a file atomically. Raises `OSError`."""
-        # A local file is written under another name and then renamed. In remote file systems, a file only
-        # appears when it's closed.
+        # Write a local file under another name, and then rename it. Remote files need no renaming, because
+        # they only appear when they are closed.
         is_local = isinstance(self.system, LocalFileSystem)
         written_path = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
@@ -198,7 +199,7 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
 
 
 def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Build the numbers to keep in memory for a result, in the order of `_LINE`."""
+    """Convert a result row to the numbers that are kept in memory, in the order of `_LINE`."""
     word = cells["verdict"]
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
@@ -210,7 +211,10 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
 
 
 def _split_fingerprint(fingerprint: str) -> tuple[int, int]:
-    """Split a fingerprint of 32 hexadecimal digits into two 64-bit numbers, or (0, 0) if it's invalid."""
+    """Split a fingerprint of 32 hexadecimal digits into two 64-bit numbers.
+
+    Returns (0, 0) if it's invalid.
+    """
     try:
         return int(fingerprint[:16] or "0", 16), int(fingerprint[16:32] or "0", 16)
     except ValueError:
@@ -223,8 +227,8 @@ def _hash_id(row_id: str | int) -> int:
 
 
 def split_newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Split lines into each row's newest line, sorted by id, and all older lines."""
-    # Sort by id, then by file, because later files are newer.
+    """Split lines into the newest one for each id, sorted by id, and all older ones."""
+    # Sort by id, then by file number, because later files are newer.
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
     ids = ordered["id"]
     is_newest: Any = np.ones(len(ordered), bool)
@@ -233,7 +237,7 @@ def split_newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.
 
 
 def find_repeated(digests: Iterable[bytes]) -> list[int]:
-    """Find the digests that occur more than once, given the concatenated 8-byte digests of each file."""
+    """Find the digests that occur more than once. For each file, there are concatenated 8-byte digests."""
     arrays = [np.frombuffer(file, "u8") for file in digests]
     ordered = np.sort(np.concatenate(arrays))
     is_same_as_previous = ordered[1:] == ordered[:-1]
@@ -252,7 +256,7 @@ class Digests(Ids):
     def add(self, row_id: str | int, number: int) -> int | None:
         """Add an id's digest, and note the row if the digest is wanted.
 
-        Always returns None, because repeated ids are found later.
+        Unlike other `Ids`, this always returns None, because repeated ids are only found later.
         """
         digest = _hash_id(row_id)
         self.found += digest.to_bytes(8, "little")
@@ -289,20 +293,23 @@ class KeptLines(Results):
 
 
 def choose_shape(
-    columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
+    columns: tables.ColumnKinds,
+    input_types: Mapping[str, pa.DataType],
+    old_schemas: Iterable[pa.Schema],
 ) -> Shape:
-    """Choose the columns and types for all files, given the input's `types` and the schemas from `before`.
+    """Choose columns and types for all files, by merging the new columns with the schemas of existing files.
 
-    If a column has different types, numbers become floats, and everything else becomes text.
+    If a column has different types, numbers become floats, and everything else becomes text. Otherwise, input
+    columns keep their type from the input.
     """
     kinds, renamed = columns.named()
-    types_of_input = {}
-    for name, type_ in types.items():
+    kept_input_types = {}
+    for name, type_ in input_types.items():
         if name in kinds:
-            types_of_input[name] = type_
-    schema = tables.build_schema(kinds, types_of_input)
+            kept_input_types[name] = type_
+    schema = tables.build_schema(kinds, kept_input_types)
 
-    old_columns = chain.from_iterable(before)
+    old_columns = chain.from_iterable(old_schemas)
     for column in old_columns:
         index = schema.get_field_index(column.name)
         is_missing = index < 0
@@ -316,8 +323,8 @@ def choose_shape(
         are_numbers = both_types == {pa.int64(), pa.float64()}
         common_type = pa.float64() if are_numbers else pa.string()
         schema = schema.set(index, pa.field(column.name, common_type))
-        types_of_input.pop(column.name, None)
-    return Shape(schema, renamed, frozenset(types_of_input))
+        kept_input_types.pop(column.name, None)
+    return Shape(schema, renamed, frozenset(kept_input_types))
 
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
@@ -343,10 +350,10 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
 
 
 def merge(folder: Folder, names: Sequence[str]) -> None:
-    """Merge part files into one, and remove the parts."""
+    """Merge part files into one file, and remove the parts."""
     target = f"rows{names[0].removeprefix('part')}"
     existing = [name for name in names if folder.exists(name)]
-    # If a run was killed after merging, only the parts have to be removed.
+    # If an earlier run merged the parts and was then killed, only remove the parts.
     if not folder.exists(target) and existing:
         schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
         folder.write(target, _group_tables(folder, existing, schema), schema)

@@ -60,7 +60,15 @@ def read_passages(value: object) -> list[Passage]:
 
 
 def _read_object(value: Mapping[str, Any]) -> list[Passage]:
-    """Read the sources in an object: a single source, columns of lists, or texts by name."""
+    """Read the sources in an object.
+
+    It can have these forms:
+
+    - a single source, such as {"title": …, "text": …}, possibly wrapped in another object;
+    - texts by name, such as {"a.md": "text", "b.md": "text"};
+    - columns, such as {"titles": […], "sentences": […]};
+    - a single list of sources, such as {"documents": […]}.
+    """
     has_usual_key = not value.keys().isdisjoint(_USUAL_KEYS)
     if has_usual_key:
         return [_read_item(value)]
@@ -86,15 +94,15 @@ def _read_object(value: Mapping[str, Any]) -> list[Passage]:
 
 
 def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
-    """Read sources in columns of lists, such as HotpotQA's titles and sentences.
+    """Read sources in columns, which are lists, such as HotpotQA's titles and sentences.
 
-    Returns None if there are none.
+    Returns None if there are no such lists.
     """
     texts = _find_list(value, _LISTS)
     if texts is None or len(value) == 1:
         return None
     titles = _find_list(value, _TITLES)
-    if titles is None or len(titles) != len(texts):  # they don't belong to the texts
+    if titles is None or len(titles) != len(texts):  # then the titles don't belong to the texts
         titles = [""] * len(texts)
     passages = []
     for title, text in zip(titles, texts, strict=True):
@@ -149,10 +157,7 @@ def _read_text(item: Mapping[str, Any], text: object) -> Passage:
 
 
 def _read_pair(items: Sequence[Any]) -> Passage:
-    """Read a pair: a title with its sentences, or a source with its score.
-
-    Any other list becomes the content.
-    """
+    """Read a pair as a source: [title, sentences] or [source, score]. Any other list becomes the content."""
     if len(items) != _PAIR:
         return Passage("", items)
     first, second = items

@@ -52,7 +52,7 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
     if path is None:
         return None
 
-    # In CSV, for example, a column that the path leads into contains JSON as text.
+    # A path can lead into a column with JSON text, as in CSV. Parse such columns first.
     data = columns
     for root in _list_opened_roots(name):
         cell = columns.get(root)
@@ -60,12 +60,12 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
             data = {**data, root: parse_json(cell)}
     try:
         return path.search(data, options=_OPTIONS)
-    except JMESPathError:  # a function that doesn't apply to such a value
+    except JMESPathError:  # for example, a function in the path doesn't accept the value
         return None
 
 
 def column_of(name: str, columns: Collection[str]) -> str:
-    """Return the column that a field comes from: `name` itself, or the first column in that path."""
+    """Return the column that `name` refers to: the column `name`, or the first column in the path `name`."""
     path = _compile(name)
     if name in columns or path is None:
         return name
@@ -73,7 +73,7 @@ def column_of(name: str, columns: Collection[str]) -> str:
 
 
 def is_path_into(name: str, columns: Collection[str]) -> bool:
-    """Whether `name` is a path that leads into one of the columns."""
+    """Whether `name` is a path that leads into one of `columns`, such as `a.b` for the column `a`."""
     path = _compile(name)
     if path is None:
         return False
@@ -127,7 +127,7 @@ def _list_roots(path: ParsedResult) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _list_opened_roots(name: str) -> Sequence[str]:
-    """List the columns that a path leads into, such as `a` but not `c` for `a.b || c`."""
+    """List the columns whose content a path looks into. For `a.b || c`, that's `a`, but not `c`."""
     path = _compile(name)
     roots: dict[str, None] = {}  # an ordered set
     nodes = [] if path is None else [path.parsed]
@@ -135,7 +135,7 @@ def _list_opened_roots(name: str) -> Sequence[str]:
         node = nodes.pop(0)
         children = node["children"]
         is_onward = node["type"] in _ONWARD
-        # A function is applied to parsed JSON, except `to_string`, which returns text unchanged.
+        # Functions look into their arguments, except `to_string`, which returns text unchanged.
         is_call = node["type"] == "function_expression" and node["value"] != "to_string"
         if is_onward:
             children = children[:1]

@@ -42,7 +42,7 @@ class Preset(NamedTuple):
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row looks like one from this export, by the columns that it has and lacks."""
+        """Whether a row comes from this export, going by the columns that it has and lacks."""
         has_other_column = bool(self.only) and not self.only.issuperset(columns)
         if has_other_column:
             return False
@@ -194,7 +194,7 @@ def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shorten_path(path: str) -> str:
-    """Shorten a path for a message. If it has operators, only its columns are named."""
+    """Shorten a path for a message. If the path has operators, only name its columns."""
     roots = find_roots(path)
     is_literal = not roots
     if is_literal:

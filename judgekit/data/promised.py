@@ -229,7 +229,7 @@ class PromisedRun:
         running.run(judge())
 
     async def judge(self, rows: Iterable[PendingRow]) -> None:
-        """Judge the rows that OUT doesn't have yet. The promise is about all rows."""
+        """Judge `rows`, which OUT doesn't contain yet. The promise concerns all rows of the run."""
         job = self._job
         with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
             if self._opinions.unsealed:
@@ -268,9 +268,10 @@ class PromisedRun:
     # --- Choosing the tier for each row
 
     async def _try_first_tier(self) -> bool:
-        """Let both tiers judge a few rows, and find out if the first tier saves more than it costs.
+        """Let both tiers judge a pilot of a few rows.
 
-        Returns True if it does, or if the run has ended.
+        Returns True if the first tier saves more than it costs. Also returns True if the run has ended
+        meanwhile.
         """
         pilot = self._choose_pilot()
         await self._ask_first(pilot)
@@ -293,17 +294,20 @@ class PromisedRun:
         return False
 
     def _choose_pilot(self) -> list[str]:
-        """Choose the rows that both tiers judge first."""
+        """Choose the rows of the pilot, which both tiers judge first."""
         size = round(len(self._rows) * _PILOT_FRACTION)
         size = min(max(size, _MIN_PILOT_ROWS), _MAX_PILOT_ROWS)
-        # The rows with the lowest draws will be in the sample anyway, so `deep` isn't asked in vain.
+        # `deep` will have to judge the rows with the lowest draws anyway, because they'll be in its sample.
         budget = self._promise.budget(len(self._rows))
         rate = agreement.choose_rate(budget, agreement.LEVEL)
         in_sample = [key for key in self._rows if self._draw(key) < rate]
         return sorted(in_sample, key=self._draw)[:size]
 
     async def _ask_both(self) -> Settled:
-        """Ask the first tier about all rows and `deep` about a sample, and settle which rows are final."""
+        """Let the first tier judge all rows, and `deep` a sample.
+
+        Then settle which first opinions are final.
+        """
         await self._ask_first(list(self._rows))
         if self._is_over:
             return agreement.NOTHING_FINAL
@@ -356,7 +360,7 @@ class PromisedRun:
     # --- Asking
 
     async def _ask_first(self, keys: Sequence[str]) -> None:
-        """Ask the first tier about rows for which there's no opinion yet."""
+        """Get the first tier's opinions on rows: earlier ones, or new ones."""
         tier = self._tiers.first
         missing = []
         for key in keys:
@@ -374,14 +378,14 @@ class PromisedRun:
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
-        """Note the first tier's opinion on a row, without an outcome if it can't become final."""
+        """Note the first tier's opinion on a row. Its outcome is None if it can't become final."""
         outcome: Outcome | None = None
         if verdict.because == PROMISED and verdict.margin is not None:
             outcome = _find_outcome(verdict.verdict)
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
-        """Get `deep`'s verdict on rows, asking for missing ones. If `writes`, also write the results."""
+        """Get `deep`'s verdicts on rows: earlier ones, or new ones. If `writes`, also write the results."""
         missing = []
         for key in keys:
             if key not in self._strong and not self._recall_strong(key):
@@ -467,7 +471,7 @@ class PromisedRun:
 
     @property
     def _limit_usd(self) -> float | None:
-        """The US dollars left to spend. None if there's no limit."""
+        """The US dollars that are left to spend, or None if there's no limit."""
         if self._job.request.max_cost_usd is None:
             return None
         return self._job.request.max_cost_usd - self._work.spent_usd
@@ -499,7 +503,7 @@ class PromisedRun:
             self._second_words[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
-        """Tally the promise's effect on all rows."""
+        """Count the promise's effects on all rows, such as saved calls."""
         tally = AgreementTally()
         for key in self._rows:
             first = self._first.get(key)
@@ -553,12 +557,12 @@ class PromisedRun:
             self._write(row, written)
 
     def _write_without_promise(self) -> None:
-        """After the money has run out, write rows that only the first tier judged as undetermined."""
+        """Write rows that only the first tier judged as undetermined. Used if the money has run out."""
         for key, row in list(self._to_write.items()):
             if key not in self._first:
                 continue
             verdict = self._opinions.find(self._tiers.first, self._rows[key])
-            assert verdict is not None, "a first opinion is kept"  # noqa: S101
+            assert verdict is not None, "first opinions are always stored"  # noqa: S101
             del self._to_write[key]
             self._write(row, self._mark_undetermined(verdict))
 
@@ -594,7 +598,7 @@ class PromisedRun:
         )
 
     def _average_price(self, tier: str, keys: Sequence[str]) -> _Price:
-        """Average the cost and time of a tier's verdicts on rows, ignoring cached replies."""
+        """Compute the typical cost and time of a tier's verdicts on these rows, without cached replies."""
         costs = []
         seconds = []
         for key in keys:
@@ -610,7 +614,7 @@ class PromisedRun:
 
         return _Price(
             usd=fmean(costs) if costs else None,
-            # The median ignores the first calls, which wait for libraries to load.
+            # Use the median, because the first calls take longer while libraries are loaded.
             seconds=median(seconds) if seconds else None,
         )
 
@@ -625,8 +629,8 @@ async def promised_rows(
 ) -> AsyncGenerator[dict[str, Any]]:
     """Judge all rows under a promise, then yield their results in order.
 
-    Rows without any opinion, because of the cost limit, are omitted. Raises `InputError` for a row that isn't
-    a mapping, `ConfigError` if there's no key, and the errors of `open_dataset`.
+    Rows that weren't judged because of the cost limit are omitted. Raises `InputError` for a row that isn't a
+    mapping, `ConfigError` if there's no key, and the errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), row_options, project, request)
     promised = bind_rows(dataset, options, project, request)

@@ -250,9 +250,10 @@ class _Tally:
         )
 
     def needs(self, best: str) -> str | None:
-        """Describe how many more labels a corrected rate needs. Returns None if there are enough.
+        """Describe how many more labels are needed to correct the rate of `best`.
 
-        It needs `MIN_LABELS` labels, some that are `best` and some that aren't.
+        Returns None if there are enough. `MIN_LABELS` labels are needed. Some must be `best`, and some
+        mustn't.
         """
         label_count = len(self.pairs)
         decided = self.words.total() - _count_undecided(self.words)
@@ -262,7 +263,7 @@ class _Tally:
         best_label_count = sum(label == best for label, _ in self.pairs)
         missing_count = MIN_LABELS - label_count
         reason = f"{counted(label_count, 'label is', 'labels are')} too few"
-        is_one_sided = best_label_count in (0, label_count)  # or there are no labels
+        is_one_sided = best_label_count in (0, label_count)  # also true if there are no labels
         if label_count and is_one_sided:
             if best_label_count:
                 missing_side_rows = decided - self.words[best]
@@ -270,8 +271,8 @@ class _Tally:
             else:
                 missing_side_rows = self.words[best]
                 reason = f"no label says {best}"
-            # Estimate how common the missing side is from the judge's verdicts, or by Laplace's rule of
-            # succession if that gives more.
+            # To find out how many rows must be labelled, estimate how common the missing side is: by the
+            # judge's verdicts, or by Laplace's rule of succession if that gives more.
             fraction = max(missing_side_rows / decided, 1 / (label_count + 2))
             missing_count = max(missing_count, _count_draws_until_seen(fraction))
 
@@ -282,7 +283,7 @@ class _Tally:
 
 
 def _count_draws_until_seen(fraction: float) -> int:
-    """Compute how many rows to draw to see one from a group that is this fraction of all rows.
+    """Compute how many rows must be drawn to get one from a group that makes up this fraction of all rows.
 
     The confidence is `stats.LEVEL`.
     """
@@ -335,7 +336,7 @@ class _Totals:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
         elif row.verdict not in UNDECIDED:
-            self.ranks.append(row._replace(columns={}))  # drop the cells to save memory
+            self.ranks.append(row._replace(columns={}))  # without the cells, to save memory
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
     def dimensions(self) -> dict[str, dict[str, int]]:
@@ -443,7 +444,7 @@ def summarise(
 
 
 def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
-    """Return the `MAX_SHOWN` largest groups with their values, largest first."""
+    """Return the `MAX_SHOWN` groups with the most rows, largest first."""
 
     def count_rows(group: tuple[str, _Tally]) -> int:
         _, tally = group
@@ -497,26 +498,26 @@ class _Lists:
         average = number(row.columns.get("average"))
         if average is None:
             average = -1.0  # sorts before all scores
-        # The worst rows have the lowest ranks: rejected ones, then low scores, then early rows.
+        # Rejected rows have the lowest ranks, then rows with low scores, then early rows.
         rank = OUTCOMES.index(row.verdict), average, self._row_count
         if self._least_bad is not None and rank > self._least_bad:
             return
 
         # Keep a shortened row to save memory.
         self._worst.append((rank, self._shorten(row)))
-        if len(self._worst) > 2 * MAX_SHOWN:  # don't sort after every row
+        if len(self._worst) > 2 * MAX_SHOWN:  # only sort occasionally
             self._worst = heapq.nsmallest(MAX_SHOWN, self._worst, key=itemgetter(0))
             self._least_bad, _ = self._worst[-1]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
-        """Add a row to `wrong` if its verdict disagrees with its label, up to `MAX_SHOWN` rows."""
+        """Add a row to the list `wrong` if its verdict disagrees with its label and the list isn't full."""
         if row.verdict in UNDECIDED or agrees(label, row.verdict, binary=self.is_binary):
             return
         if len(self.wrong) < MAX_SHOWN:
             self.wrong.append(self._shorten(row, label=label))
 
     def _compare_with_second(self, row: ResultRow, second_word: str) -> None:
-        """Count a row that's in both results, and list it if its two verdicts differ."""
+        """Count a row that both results contain, and list it if the two verdicts differ."""
         self._rows_in_both += 1
         if row.verdict in UNDECIDED or second_word in UNDECIDED:
             return
@@ -557,9 +558,9 @@ class _Lists:
         return Unmatched(results=self._first_ids, others=first_others)
 
     def difference(self, best: str) -> Difference:
-        """Compute how much the rate of `best` differs between both results, for rows decided in both.
+        """Compute how much the rate of `best` differs between both results, for rows that both decided.
 
-        Its value is None if there are no such rows.
+        Without such rows, the difference's value is None.
         """
         row_differences = []
         for first_word, second_word in self._both_words:
@@ -570,7 +571,7 @@ class _Lists:
         low = None
         high = None
         if row_differences:
-            # Additional values keep the interval of a small sample away from -1 and 1.
+            # The extra values keep a small sample's interval away from -1 and 1.
             mean_difference = stats.adjusted_mean(row_differences, (-1, 1))
             value = mean_difference.value
             low, high = mean_difference.bounds
@@ -644,7 +645,7 @@ def _compare_with_labels(
     rows: _Lists,
     left_out: LeftOut | None,
 ) -> Labelled:
-    """Measure how well the verdicts agree with the labels, where `pairs` are (label, verdict)."""
+    """Measure how well verdicts agree with labels. `pairs` contains (label, verdict)."""
     agreement = _measure_agreement(pairs, labels, binary=rows.is_binary)
     return agreement.model_copy(
         update={
@@ -741,7 +742,7 @@ def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[fl
 
 def _build_win_rate(values: Sequence[float]) -> WinRate:
     """Compute the win rate from values that are 1 for a win, 0.5 for a tie and 0 for a loss."""
-    # Additional values keep the interval of a small sample away from 0 and 1.
+    # The extra values keep a small sample's interval away from 0 and 1.
     rate = stats.adjusted_mean(values, (0, 0, 1, 1))
     low, high = rate.bounds
     wins = values.count(1.0)

@@ -151,10 +151,10 @@ def result(
 
 
 def _copy_own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
-    """Copy an input row's columns with the names that they get in OUT."""
+    """Copy an input row's cells, under the column names that they get in OUT."""
     columns = {}
     for name, value in _replace_infinities(row.columns).items():
-        if name == "id" and taken.id_column == "id":  # our `id` column has the same values
+        if name == "id" and taken.id_column == "id":  # the result column `id` has the same values
             continue
         columns[_choose_free_name(name, taken, row.columns)] = value
     return columns
@@ -184,9 +184,9 @@ def _name_deciding_models(comparison: Mapping[str, Any]) -> str | None:
 
 
 def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
-    """Choose an input column's name in OUT: its own, or `row.NAME` if that's taken.
+    """Choose an input column's name in OUT. If a result column has the same name, use `row.NAME`.
 
-    If the input already has a column `row.NAME`, it's `row.row.NAME`, and so on.
+    If the input also has a column `row.NAME`, use `row.row.NAME`, and so on.
     """
     free_name = name
     while free_name in taken or (free_name != name and free_name in columns):
@@ -226,7 +226,7 @@ class Ids:
         self._table: sqlite3.Connection | None = None
 
     def add(self, row_id: str | int, number: int) -> int | None:
-        """Note a row's id. If an earlier row has the same id, return that row's number, otherwise None."""
+        """Note a row's id. Returns the number of an earlier row with the same id, or None if there's none."""
         name = id_key(row_id)
         if self._table is not None:
             return _insert_id(self._table, name, number)
@@ -348,7 +348,7 @@ class _File(Results):
         self._resources = self._open_files(trust=trust)
 
     def _open_files(self, *, trust: bool) -> ExitStack:
-        """Lock OUT, note its rows unless the run is fresh, and open the part file.
+        """Lock OUT, note its rows unless the run is fresh, and open the part file, which gets new rows.
 
         Closing the returned stack releases everything.
         """
@@ -364,7 +364,7 @@ class _File(Results):
             except OSError as error:
                 raise self._write_error(error) from None
 
-            # The descriptor can change before the callback is called.
+            # `_rewrite` can replace the descriptor, so look it up when the stack is closed.
             opened.callback(lambda: os.close(self._descriptor))
             return opened.pop_all()
 
@@ -479,7 +479,7 @@ class _File(Results):
             raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
-        """Rewrite the part file's lines in the order of the input, sealed and without repetitions."""
+        """Rewrite the part file with one line per row, in the order of the input, and sealed."""
         self._clean_end()
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
@@ -510,14 +510,14 @@ class _File(Results):
         tables.write_table(
             writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
         )
-        # Equal times will show that OUT contains exactly these rows.
+        # If both files have the same mtime, the next run knows that OUT contains exactly these rows.
         os.utime(self._path, ns=(part_time, part_time))
         if self._stamp_file is not None:
             self._stamp_file.write_text(self._describe_out(), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
-        # A row to be judged again has its old verdict if the run didn't reach it.
+        # A row that should have been judged again still has its old verdict if the run didn't reach it.
         query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
         lines = self._database.execute(f"{query} AND NOT in_again_file").fetchall()
         if not lines:
@@ -537,7 +537,7 @@ class _File(Results):
         return 0
 
     def _is_own_file(self) -> bool:
-        """Whether OUT is the same file that this user wrote here, rather than one from a clone."""
+        """Whether OUT is still the file that this user wrote on this machine."""
         try:
             file = self._stamp_file
             return file is not None and file.read_text(encoding="ascii") == self._describe_out()
@@ -545,14 +545,17 @@ class _File(Results):
             return False
 
     def _describe_out(self) -> str:
-        """Describe OUT's current state and its omitted columns. Raises `OSError`."""
+        """Describe OUT's current state, which changes with the file, and its omitted columns."""
         stamp = repr(environment.stamp(str(self._path)))
         if self._left_out:
             return f"{stamp} without {','.join(self._left_out)}"
         return stamp
 
     def _check_table(self) -> None:
-        """Raise `UsageError` if OUT is a table that may contain rows missing from the part file."""
+        """Raise `UsageError` if OUT is a table with rows that may be missing from the part file.
+
+        Rows are only continued from the part file, so such rows would be lost.
+        """
         written_at = self._time_written()
         is_table = self._writer is not None
         if not is_table or not written_at:
@@ -567,9 +570,9 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
     def _equals_lines(self) -> bool:
-        """Whether OUT has the content that would be written from the part file now.
+        """Whether writing a table from the part file would give the same content as OUT.
 
-        Its time doesn't show that if the files were copied.
+        If the files were copied, their times don't show that.
         """
         assert self._writer is not None, "the caller has checked it"  # noqa: S101
         try:
@@ -577,7 +580,7 @@ class _File(Results):
                 # The writer depends on the suffix.
                 table = Path(folder) / f"table{self._path.suffix}"
 
-                # It may have been written with or without complete verdicts.
+                # OUT may have been written with or without complete verdicts.
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
                         self._writer, self._part, table, OURS, self._schema, left_out=left_out
@@ -657,7 +660,7 @@ class _File(Results):
             os.write(self._descriptor, b"\n")
 
     def _prepare_files(self) -> None:
-        """Before the first write, move the lines of rows that are judged again to their own file."""
+        """Before the first write, move the lines of rows that will be judged again to the again file."""
         if self._has_written:
             return
         self._clean_end()
@@ -668,7 +671,7 @@ class _File(Results):
             self._rewrite(self._part, condition="NOT in_again_file")
 
     def _rewrite(self, target: Path, condition: str) -> None:
-        """Atomically rewrite the part file or the again file, with all rows that fulfil an SQL condition.
+        """Atomically rewrite `target`, the part or the again file, with the rows for which `condition` holds.
 
         Lines are taken from both files, in the order of the input.
         """
@@ -687,7 +690,7 @@ class _File(Results):
                     source = again_file if in_again_file else part_file
                     source.seek(start)
                     raw_line = source.read(size)
-                    if self._key and not sealed:  # the user has chosen to trust it
+                    if self._key and not sealed:  # the user has chosen to trust the file
                         raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
 
                     is_sealed = bool(self._key) or sealed
@@ -699,7 +702,7 @@ class _File(Results):
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
 
-        # The old positions were valid until the file was replaced.
+        # Now that the file is replaced, the new positions are valid.
         self._database.execute(
             "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
             (target == self._again_file,),
@@ -717,11 +720,11 @@ def open_results(
     source: Rows | None = None,
     run: str | None = None,
 ) -> Results:
-    """Open the results file `out`, or if it's None, write JSON Lines to `stdout`.
+    """Open the results file `out`. If it's None, write JSON Lines to `stdout`.
 
     An existing file is continued, unless `fresh`. If `trust`, rows without a valid seal are sealed instead of
-    refused. If `full`, a table for people also contains complete verdicts. `source` are the rows to judge,
-    whose file can't be `out`. `run` is the run's name, which must match that in the file.
+    refused. If `full`, tables such as CSV also contain the complete verdicts. `source` are the rows to judge,
+    which can't be in `out`. `run` is the run's name, which must be the one in an existing file.
 
     Raises `UsageError` if `out` can't be used for these results, and `InputError` if it can't be read or
     written.
@@ -777,7 +780,10 @@ def resolve_output_path(out: str) -> str:
 
 
 def write_error(name: str, folder: str, error: OSError, option: str = "--out") -> InputError:
-    """Build the error for a results file that can't be written, with a remedy."""
+    """Build the error for a file that can't be written, with a remedy.
+
+    `option` is the option that names it.
+    """
     remedy = f"free space or choose another {option}; run the same command again to go on"
     if error.errno == errno.ENOENT:
         remedy = f"make its folder or choose another {option}"
@@ -787,7 +793,7 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 
 
 def _stamp_file_of(table: str) -> Path | None:
-    """Return the path of the file that proves that this user wrote a table, or None if there's no cache."""
+    """Return the path of a file in which we note that this user wrote a table. None if that's impossible."""
     try:
         return Path(environment.RESULTS.make()) / environment.file_name_for(table)
     except OSError:
@@ -796,7 +802,7 @@ def _stamp_file_of(table: str) -> Path | None:
 
 @contextmanager
 def lock_output(path: str, name: str, option: str = "--out") -> Iterator[None]:
-    """Lock a file, so that no other run writes to it. `option` is the one that names it, for errors.
+    """Lock a file, so that no other run writes to it. `option` is the option that names it, for messages.
 
     Raises `UsageError` if another run has locked it, and `InputError` if its folder isn't writable.
     """
@@ -835,7 +841,10 @@ def _dump_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """Parse a line of OUT. Returns the row, or None if the line isn't ours, and whether it's invalid JSON."""
+    """Parse a line of OUT. Also returns whether the line is invalid JSON.
+
+    The row is None if judgekit didn't write the line.
+    """
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):
@@ -847,7 +856,7 @@ def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _replace_infinities(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
-    """Replace infinity and NaN, which aren't valid JSON, with None at any depth."""
+    """Replace infinity and NaN, which aren't valid JSON, with None. Lists and objects are searched, too."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

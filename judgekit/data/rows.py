@@ -104,7 +104,7 @@ class RowFiles:
     def renumber(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
-        """Renumber a file's row for the dataset, where earlier files have `before` rows."""
+        """Renumber a row within the dataset. `before` is the number of rows in earlier files."""
         is_header = row.number == 0
         number = 0 if is_header else row.number + before
         if isinstance(row, UnreadableRow) and len(self.paths) > 1:
@@ -143,7 +143,7 @@ def _list_remote_files(system: FileSystem, root: str) -> list[str]:
 
 
 def _list_local_files(folder: str) -> list[str]:
-    """List the files below a folder, as relative paths, without links and without following them."""
+    """List the files below a folder, as relative paths. Links are omitted, and not followed."""
     names = []
     for base, _, files in os.walk(folder, onerror=_raise):
         for name in files:
@@ -253,7 +253,7 @@ def _find_typed_file(files: RowFiles) -> str:
 
 
 def file_of(path: str) -> str:
-    """Return the file's path, without a table name as in `FILE::TABLE`."""
+    """Return the path of the file, without the table name in `FILE::TABLE`."""
     source = find_source(path)
     if source is not None and source.has_tables:
         path, _ = split_table(path)
@@ -266,9 +266,9 @@ def source_of(path: str) -> Source:
 
 
 def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
-    """Check that a file's beginning matches its name, and return the types of its columns, if any.
+    """Check that a file's content starts as its extension requires. Raises `InputError` if it doesn't.
 
-    Raises `InputError` if it doesn't match.
+    Returns the columns' types, or None if the format has none.
     """
     source = source_of(name)
     if source.is_text:
@@ -277,7 +277,10 @@ def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
 
 
 def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
-    """Yield the rows in an open file of the kind that its name says. Raises `InputError` if it isn't."""
+    """Yield the rows in an open file. Its extension determines the format.
+
+    Raises `InputError` if the file doesn't have that format.
+    """
     reading = reading or Reading()
     source = source_of(name)
     if source.is_text:
@@ -299,9 +302,12 @@ def _read_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
 
 @contextmanager
 def _explain_read_errors(name: str) -> Iterator[None]:
-    """Turn errors of the system or pyarrow about the input `name` into `InputError`."""
+    """Convert errors of the system or pyarrow in this block to `InputError`. `name` is the input."""
     try:
         yield
-    except (OSError, ValueError) as error:  # `ValueError`: for example, a path contains NUL
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # for example, `ValueError` for a NUL character in a path
         reason = getattr(error, "strerror", None) or short_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({reason})") from None

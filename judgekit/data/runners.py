@@ -149,7 +149,7 @@ class _RowJudge:
         return judgement
 
     async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
-        """Return a subject's judge, building it the first time."""
+        """Return a subject's judge. The first subject of each kind builds it."""
         kind = kind_of(subject)
         if kind not in self._judges:
             # This blocks, because it reads files, loads litellm, and asks local servers for models.
@@ -213,11 +213,11 @@ def by_engine(
     *,
     is_ready: bool = False,
 ) -> Runner:
-    """Build a runner that lets the engine judge rows, or this process if the engine can't."""
+    """Build a runner that lets the engine judge rows. If there's no engine, this process judges them."""
     subject_key = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-        # Serialise the fields that all requests share only once.
+        # All requests share most fields, so only serialise these once. `make_body` appends the subject.
         shared_fields = {**client.caller_fields(str(project)), "wish": request.model_dump()}
         shared_beginning = json.dumps(shared_fields).removesuffix("}")
 
@@ -242,7 +242,7 @@ def by_engine(
 
 
 def _finish_unjudgeable(rows: Iterable[PendingRow], on_record: OnRecord) -> Iterator[PendingRow]:
-    """Yield the rows that have a subject. The others are passed to `on_record` without a record."""
+    """Yield the rows that can be judged. Pass all other rows to `on_record`, without a record."""
     for row in rows:
         if row.subject is None:
             on_record(row, None)

@@ -136,8 +136,8 @@ class DatasetRun(Tally):
     def pending(self) -> Iterator[PendingRow]:
         """Yield the rows that have no verdict in OUT yet, until the run is stopped.
 
-        After an unreadable row, no more rows are yielded. The remaining ones are only read to count those
-        that are unreadable, for the error `problem`.
+        After an unreadable row, no more rows are yielded. The remaining rows are only read to count
+        unreadable ones, for the error in `problem`.
         """
         first_unreadable = None
         unreadable_count = 0
@@ -188,7 +188,7 @@ class DatasetRun(Tally):
             priced_rows = self.judged - self.unpriced
             mean = self.spent_usd / priced_rows if priced_rows else 0.0
             expected = self.spent_usd + self._at_work * mean
-            # Allow for rounding errors in sums.
+            # Sums of prices aren't exact, so tolerate a tiny difference.
             if expected >= self.max_cost_usd * (1 - INEXACT):
                 self.is_spent = True
         return self.is_spent
@@ -266,9 +266,9 @@ class DatasetRun(Tally):
         return False
 
     def _is_same_refusal(self, message: str) -> bool:
-        """Whether a bad request has the same message as the first one, except for numbers.
+        """Whether a refused request has the same message as the first refused one, except for numbers.
 
-        A different message may be caused by the row's text.
+        If messages differ, they may be about the row's text rather than the configuration.
         """
         words = _NUMBERS.sub("N", message)
         if not self.refused_words:
@@ -299,6 +299,6 @@ class DatasetRun(Tally):
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:
-            if len(self.labels) > _MAX_LABELS:  # the column hardly contains labels
+            if len(self.labels) > _MAX_LABELS:  # so many different values can't be labels
                 label = _OTHER_LABEL
             self.labels[label, word] += 1

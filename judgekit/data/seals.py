@@ -58,7 +58,7 @@ def what_of(written: str) -> str:
 
 
 def state_key() -> str | None:
-    """Return the user's key, creating it if necessary. None if the user's folder isn't writable.
+    """Return the user's key, and create it if necessary. Returns None if the user's folder isn't writable.
 
     Raises `ConfigError` for a key that others can guess or read.
     """
@@ -99,7 +99,7 @@ def _read_or_create_key_file() -> str | None:
 
 
 def _describe_weakness(key: str) -> str:
-    """Describe why a key can be guessed. Returns "" if it doesn't look weak."""
+    """Describe why a key is weak. Returns "" if it isn't."""
     if len(key) < _MIN_LENGTH:
         return f"expected at least {_MIN_LENGTH} characters, got {len(key)}"
     different_chars = len(set(key))
@@ -158,8 +158,8 @@ def _read_seal(row: Mapping[str, Any]) -> str:
 
 
 def _list_line_content(row: Mapping[str, Any]) -> list[str]:
-    """List the content of a JSON line that its seal covers. Different rows have different content."""
-    # Names must be complete and keep their values, so that no column can be swapped with our verdict.
+    """List the content of a JSON line that its seal covers."""
+    # Include every name with its value. Otherwise an input column could be swapped with our verdict.
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
     text = json.dumps(others, ensure_ascii=False, sort_keys=True)
     return [_read_hash(row), _encodable(text)]
@@ -203,7 +203,7 @@ def _encodable(text: str) -> str:
 
 
 def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
-    """Build the error for entries without a valid seal. Raise it before anything is sent."""
+    """Build the error for entries without a valid seal. Callers must raise it before they send anything."""
     verb = "does" if unsealed == 1 else "do"
     problem = f"{counted(unsealed, thing, things)} {verb} not verify"
     possible_reasons = (

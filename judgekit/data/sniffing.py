@@ -53,11 +53,11 @@ def describe_delimiter(delimiter: str) -> str:
 
 
 def head_of(file: BinaryIO) -> bytes:
-    """Peek at a file's first bytes without changing its position; b"" if that's impossible."""
+    """Return a file's next bytes without changing its position. Returns b"" if that's impossible."""
     if hasattr(file, "peek"):
         head: bytes = file.peek(_HEAD_SIZE)  # can return more or fewer bytes
         return head[:_HEAD_SIZE]
-    if not file.seekable():  # these bytes couldn't be read again
+    if not file.seekable():  # reading would consume these bytes
         return b""
     start = file.tell()
     head = file.read(_HEAD_SIZE)
@@ -167,9 +167,9 @@ def no_utf_8(byte: int) -> str:
 
 
 def find_delimiter(head: bytes, usual: str, name: str) -> str:
-    """Find the delimiter in a header: the usual one, or else the only other one that separates cells.
+    """Find the delimiter in a header. Failing the `usual` one, use the only other one that separates cells.
 
-    Raises `InputError` if there are multiple candidates.
+    Raises `InputError` if multiple delimiters separate cells.
     """
     raw_header, _, _ = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")
     header = raw_header.decode("utf-8", "replace").strip("\r")

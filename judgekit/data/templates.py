@@ -30,12 +30,12 @@ class Template(NamedTuple):
         return [part.column for part in self.parts if part.column]
 
     def fill(self, read: Callable[[str], str]) -> str:
-        """Fill the template with the text that `read` returns for each column."""
+        """Fill the template. `read` returns the text for a column."""
         text = ""
         for template_part in self.parts:
             text += template_part.words
             if template_part.column:
-                # Indent all lines except the first, so that none looks like a line of the template.
+                # Indent all lines but the first, so that none of them looks like a line of the template.
                 text += read(template_part.column).strip().replace("\n", "\n  ")
         return text
 
@@ -48,7 +48,8 @@ def parse_template(text: str) -> Template:
     template_parts = []
     try:
         for words, name, format_spec, conversion in string.Formatter().parse(text):
-            # Python ends a name at `!` or `:`, but a column's name can contain these.
+            # Python splits names at `!` and `:`, but a column name can contain these, so join the parts
+            # again.
             column = name or ""
             if conversion:
                 column += f"!{conversion}"

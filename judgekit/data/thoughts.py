@@ -14,7 +14,7 @@ class Thoughts:
         self.count = 0
 
     def drop(self, text: str) -> str:
-        """Remove a closed block of thoughts from the beginning of an output."""
+        """Remove a block of thoughts, such as `<think>…</think>`, from the beginning of an output."""
         block = _BLOCK.match(text)
         if block is None:
             return text

@@ -50,7 +50,7 @@ class UntilRun:
         self.answer = Answer(job.condition, len(job.rows))
 
     def __call__(self) -> None:
-        """Judge rows in waves until the answer is certain. Rows already being judged are still finished."""
+        """Judge rows in waves until the answer is certain. Rows that are being judged then are finished."""
         self._note_finished()
         pending = self._yield_pending()
         while True:
@@ -73,9 +73,9 @@ class UntilRun:
                 self.answer.note(position, word)
 
     def _yield_pending(self) -> Iterator[PendingRow]:
-        """Yield the rows to judge in random order, until the answer is certain.
+        """Yield the rows to judge, in random order, until the answer is certain.
 
-        Also stops when the run is stopped or its budget is spent.
+        Also ends if the run is stopped or its budget is spent.
         """
         for position, row in enumerate(self._order):
             is_settled = self.answer.holds is not None
@@ -93,13 +93,13 @@ class UntilRun:
 
 
 def choose_wave(rows: int, at_once: int) -> int:
-    """Choose the size of the next wave of rows, after `rows` rows were judged.
+    """Choose the number of rows to judge next, in a wave, after `rows` rows were judged.
 
-    A wave is finished before the next one starts. Otherwise a slow row would delay the answer, while later
-    rows were judged in vain.
+    A wave is finished before the next one starts. Otherwise, while a slow row delays the answer, later rows
+    would be judged for nothing.
     """
-    # With 64 concurrent rows and slow rejections, 30 % of a recorded judge's rows were judged in vain without
-    # waves, and 6 % with them. Growing waves hardly delay a long run.
+    # In a test with 64 concurrent rows and slow rejections, 30 % of the rows were judged for nothing without
+    # waves, and 6 % with them. Waves grow, because that hardly delays a long run.
     return max(at_once, rows // 2)
 
 
@@ -113,7 +113,7 @@ def draw_order(rows: Sequence[PendingRow], draws: Draws) -> list[PendingRow]:
 
 
 def _open_draws(job: UntilJob) -> Draws:
-    """Return a source of random numbers, which are the same again when OUT is continued."""
+    """Return a source of random numbers. A run that continues OUT gets the same numbers again."""
     key = require_key("--until draws its rows")
     if job.out is None:
         return Draws(key, new_nonce())

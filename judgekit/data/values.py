@@ -78,7 +78,7 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
 
 
 def _convert_simple(value: object) -> str | int | float | None:
-    """Convert a string, number, date, duration or bytes; None for any other type."""
+    """Convert a string, number, date, duration or bytes to JSON. Returns None for any other type."""
     if isinstance(value, str):
         if encodable(value) != value:
             raise NoJsonValueError("expected text, got half of a surrogate pair")
@@ -101,7 +101,7 @@ def _convert_simple(value: object) -> str | int | float | None:
 
 
 def _decode_bytes(raw: bytes) -> str:
-    """Decode bytes as UTF-8, or else encode them as Base64."""
+    """Decode bytes as UTF-8. If they aren't UTF-8, encode them as Base64."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -121,7 +121,7 @@ def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whateve
             continue
         try:
             converted = convert()
-        except Exception as error:  # noqa: BLE001 - the code of another program
+        except Exception as error:  # noqa: BLE001 - another program's code can raise anything
             raise NoJsonValueError(
                 f"expected a value, got one that cannot be read ({error})"
             ) from None

@@ -129,7 +129,7 @@ class Variants:
     def combine(self, records: Mapping[str, Record]) -> dict[str, Any]:
         """Combine the records of a row's variants into one."""
         order = _ORDER[self._combination]
-        # The earliest verdict in this order decides. If there's more than one, so does the first of them.
+        # The verdict that comes first in this order decides. If several variants gave it, use the first one.
         deciding_record = min(records.values(), key=lambda record: order.index(record["verdict"]))
 
         known_costs = []

@@ -130,7 +130,7 @@ class Block(NamedTuple):
 
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
-    """Yield the rows that must be judged in blocks, for the run with this number.
+    """Group the rows that must be judged into blocks, and yield these. `number` is the run's number.
 
     Raises `InputError` for an unreadable row.
     """
@@ -146,7 +146,7 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
             size = 0
     if run.problem:
         raise run.problem
-    # Even without rows, a last block reports rows that were kept.
+    # If the only rows left are those kept from earlier runs, an empty block reports them.
     if rows or run.kept:
         yield _make_block(rows, run, number)
 
@@ -225,8 +225,8 @@ class Worker:
             return running.run(running.run_in_home_loop(partial(self._judge_block, block)))
 
     async def _judge_block(self, block: Block) -> JudgedBlock:
-        """Judge a block and write its results, in the event loop."""
-        if self._beats is None:  # there was no event loop in `__init__`
+        """Judge a block, and write its results. Returns a report."""
+        if self._beats is None:  # `__init__` can't do this, because it runs before the event loop
             self._beats = asyncio.create_task(self._client.beats())
 
         self._blocks_begun += 1
@@ -259,9 +259,9 @@ class Worker:
         )
 
     async def _wait_for_rows(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Wait for the rows being judged. When the run is stopped, cancel them after a moment.
+        """Wait for the rows that are being judged. If the run is stopped, cancel them after a moment.
 
-        If the broker is lost, cancel them immediately.
+        If the connection to the broker is lost, cancel them immediately.
         """
         deadline = None  # set when the run is stopped
         while tasks:
@@ -295,9 +295,9 @@ class Worker:
     async def _judge_row(
         self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
-        """Judge a row, unless it's in `written`, and pass its record to the run.
+        """Judge a row, and pass its record to the run. If the row is in `written`, reuse that record.
 
-        Does nothing if the run ends before.
+        Does nothing if the run ends before the row's turn.
         """
         key = id_key(row.row_id)
         if key in written:
@@ -309,7 +309,7 @@ class Worker:
             record = None
             try:
                 record = await self._find_record(row)
-            except Exception as error:  # noqa: BLE001 - one row must not end a run of millions
+            except Exception as error:  # noqa: BLE001 - a single row mustn't end a run with millions
                 problem = str(error)
                 if not isinstance(error, JudgekitError):
                     problem = f"{type(error).__name__}: {problem}"

@@ -105,9 +105,10 @@ def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> 
 
 
 def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
-    """Return the delimiter that the user named or the header contains, with a remark if it's unusual.
+    """Return the delimiter that the user named.
 
-    Raises `InputError` for a file of another kind.
+    Without one, find it in the header, and remark if it's unusual. Raises `InputError` for a file in another
+    format.
     """
     head = sniffing.head_of(file)
     sniffing.refuse_others(head, name)
@@ -142,13 +143,13 @@ class _Lines:
             next_line = self._decode(next(self._lines))
         self._row.append(next_line)
         self._size += len(next_line)
-        is_line_too_long = not next_line  # `_decode` returns "" for it
+        is_line_too_long = not next_line  # `_decode` returns "" for such a line
         if is_line_too_long or self._size > MAX_BYTES:
             raise csv.Error(TOO_LONG)
         return next_line
 
     def _decode(self, raw: bytes | None) -> str:
-        """Decode a line. Returns "" if it's None, because it was too long."""
+        """Decode a line. Returns "" for a line that was too long, which is None."""
         if raw is None:
             return ""
         if self.line == 1 and not self._row:

@@ -26,13 +26,13 @@ _LENGTHS = struct.Struct("<HH")  # of the name and the extra field, at the end o
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
-    del reading  # the log says itself how it is written
+    del reading  # logs need no options for reading
     with _open_archive(file, name) as archive:
         _list_samples(archive, name)
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    del reading  # the log says itself how it is written
+    del reading  # logs need no options for reading
     with _open_archive(file, name) as archive:
         for number, entry in enumerate(_list_samples(archive, name), 1):
             try:
@@ -62,13 +62,13 @@ def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
-    """Unpack a sample.
+    """Unpack a sample. Raises `CellError` if it's damaged or too long.
 
-    Raises `CellError` if it's damaged or too long, and `InputError` if pyarrow is needed but missing.
+    Raises `InputError` if unpacking it needs pyarrow, which isn't installed.
     """
     try:
         with archive.open(entry) as unpacked:
-            # One more byte than allowed is enough to notice that a sample is too long.
+            # Read one more byte than allowed, to notice if the sample is too long.
             raw = unpacked.read(MAX_BYTES + 1)
     except NotImplementedError:
         if entry.compress_type != _ZSTANDARD:

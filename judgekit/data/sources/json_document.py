@@ -79,7 +79,7 @@ def _is_json_lines(raw: bytes) -> bool:
 
 
 def _find_rows(document: object, name: str) -> Sequence[Any]:
-    """Find the list of rows in a document, which can also be a single row.
+    """Find the list of rows in a JSON document. The document can also be a single row.
 
     Raises `InputError` if there are no rows, or if multiple lists could be the rows.
     """
@@ -92,12 +92,12 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
     rows = presets.find_rows(document)
     if rows is None:
         rows = _read_split_table(document)
-        if not rows:  # without rows, it may be something else
+        if not rows:
             rows = _read_columns_or_index(document)
     if rows is not None:
         return rows
 
-    # Find a list of objects that isn't a row's conversation or sources.
+    # Otherwise, look for a list of objects, except one that may be a row's conversation or sources.
     lists: dict[str, list[Any]] = {}
     for key, value in document.items():
         has_objects = isinstance(value, list) and any(isinstance(item, dict) for item in value)
@@ -117,7 +117,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
 
 
 def _read_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Read a table that pandas wrote as an object with `columns` and `data`. Returns None if it isn't one."""
+    """Read a table that pandas wrote as {"columns": …, "data": …}. Returns None for any other object."""
     names = document.get("columns")
     data = document.get("data")
     if not isinstance(names, list) or not isinstance(data, list):

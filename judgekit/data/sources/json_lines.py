@@ -32,12 +32,12 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
-    """Yield the rows in lines, each of which is a row or a tool's exported document with rows.
+    """Yield the rows in lines of JSON. A line is a row, or a document with rows that some tool exported.
 
     A line that's too long is None.
     """
     number = 0
-    are_documents = True  # until a line isn't one
+    are_documents = True  # until a line isn't such a document
     for line_number, line in enumerate(lines, 1):
         raw = line
         if raw is not None:
@@ -59,7 +59,7 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
             rows = [row]
         for row_number, columns in enumerate(rows, number):
             yield DataRow(row_number, columns)
-        number += len(rows) - 1  # the first one has been counted
+        number += len(rows) - 1  # the first row has been counted above
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
@@ -97,9 +97,9 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
 def check_object(
     value: object, *, may_be_deep: bool = True, may_have_surrogates: bool = True
 ) -> dict[str, Any]:
-    """Return a value if it's a valid row. Raises `CellError` if it isn't.
+    """Check that a value is a valid row, and return it. Raises `CellError` if it isn't.
 
-    Callers can skip the slow checks for depth and surrogates if they're sure.
+    The checks for depth and surrogates are slow. Callers who know that a value can't fail can skip them.
     """
     if may_be_deep and _is_deep(value):
         raise CellError(too_deep())

@@ -22,14 +22,14 @@ def bounded_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
         if is_complete:
             yield line
             continue
-        # Skip the rest of the line in chunks.
+        # The line is too long. Read its rest in chunks, and ignore it.
         while (chunk := file.readline(_CHUNK_SIZE)) and not chunk.endswith(b"\n"):
             pass
         yield None
 
 
 def unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:
-    """Build an unreadable row from an error, naming the line if its number differs from the row's."""
+    """Build an unreadable row from an error. If the line has another number than the row, mention it."""
     problem = error.problem
     if line != number:
         problem += f" (line {line})"

@@ -51,7 +51,7 @@ class OutputColumns(NamedTuple):
         return names
 
     def rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield a row for each output, in the form that promptfoo writes in JSON."""
+        """Yield a row for each output, in the form in which promptfoo writes rows as JSON."""
         variables = dict(zip(self.names, cells[: self.variables], strict=False))
         for output in self.outputs:
             after_output = slice(output.position + 1, output.end)
@@ -83,7 +83,7 @@ def find_outputs(names: Sequence[str]) -> OutputColumns | None:
 
 
 def _has_outputs(names: Sequence[str], position: int) -> bool:
-    """Whether a column contains outputs, judging by the names of the next columns."""
+    """Whether a column contains a model's outputs. The names of the columns after it show that."""
     if names[position] in _DETAILS:
         return False
     next_names = tuple(names[position + 1 :])
@@ -103,7 +103,7 @@ def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
 
 def _fill_prompt(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Fill a prompt's template with a test's variables, and return it as promptfoo's JSON does."""
-    if variables and "{{" not in prompt:  # this is only the prompt's name
+    if variables and "{{" not in prompt:  # then it's only the prompt's name
         return {"label": prompt}
     filled = _HOLE.sub(lambda hole: variables.get(hole[1], hole[0]), prompt)
     return {"label": prompt, "raw": filled}

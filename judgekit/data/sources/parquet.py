@@ -87,7 +87,7 @@ def _yield_batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBa
 
 def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
     """Yield the cells of each row, or None if a row is too long to unpack."""
-    # If the batch is small enough, so is every row in it.
+    # If the entire batch is small enough, so is every row in it.
     if _estimate_bytes(batch.columns) <= MAX_BYTES:
         yield from zip(*map(plain_cells, batch.columns), strict=True)
         return

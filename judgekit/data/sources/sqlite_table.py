@@ -74,9 +74,9 @@ def _decode(raw: bytes) -> str:
 
 
 def _choose_table(connection: sqlite3.Connection, name: str) -> str:
-    """Find the table in `FILE::TABLE`, or the only one if none is named.
+    """Return the table named in `FILE::TABLE`. If none is named, return the only one.
 
-    Raises `InputError` if there's no such table.
+    Raises `InputError` if there's no such table, or more than one.
     """
     path, wanted = split_table(name)
     tables = [str(table) for (table,) in connection.execute(_TABLES)]

@@ -63,7 +63,7 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
                 return
             continue
 
-        # An empty row only counts if another row follows, because it may be below the table.
+        # Don't yield an empty row until another row follows, because it could be below the table.
         number += 1
         if is_blank:
             empty_count += 1
@@ -121,9 +121,9 @@ def _explain_errors(name: str) -> Iterator[None]:
 
 
 def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
-    """Find the sheet in `FILE::SHEET`, or the first visible one, with a remark if there are others.
+    """Return the sheet named in `FILE::SHEET`. If none is named, return the first visible one.
 
-    Raises `InputError` if there's no such sheet.
+    If there are others, remark that. Raises `InputError` if there's no such sheet.
     """
     path, wanted = split_table(name)
     sheets = {sheet.title: sheet for sheet in workbook.worksheets}
@@ -147,7 +147,7 @@ def _read_cells_quietly(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
     rows = sheet.iter_rows(values_only=True)
     while True:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # these are about dates that are invalid in Excel, too
+            warnings.simplefilter("ignore")  # openpyxl warns about invalid dates
             cells = next(rows, None)
         if cells is None:
             return

@@ -32,7 +32,7 @@ _FIXED_KINDS = {
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that atomically replaces `target` once it's completely on the disk.
+    """Open a new file, which atomically replaces `target` when the block ends.
 
     If `target` doesn't exist yet, the new file is private. Raises `OSError`.
     """
@@ -103,7 +103,7 @@ def find_format(path: str) -> ResultFormat | None:
 def writer_of(path: str) -> TableWriter | None:
     """Load the module that writes a results file with this name.
 
-    Returns None for JSON Lines, which need no writer, and for an unknown extension.
+    Returns None for JSON Lines, which need no table writer, and for an unknown extension.
     """
     format_ = find_format(path)
     if format_ is None or format_.module is None:
@@ -127,15 +127,15 @@ def write_table(
 ) -> None:
     """Write the rows in a JSON Lines file, `part`, as a table. Raises `OSError`.
 
-    `ours` are our columns, after those of the input. Columns in `left_out` are omitted. `schema` has the
-    input's column types, which Parquet keeps if all cells fit.
+    `ours` are the result columns, which follow the input columns. Columns in `left_out` are omitted. `schema`
+    contains the input's column types, which Parquet preserves for columns whose cells all fit.
     """
     columns = ColumnKinds(ours)
     for _, row in _read_lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
     kinds = {name: column_kinds for name, column_kinds in kinds.items() if name not in left_out}
-    # Bytes have become text, so they can't keep their type.
+    # Bytes were converted to text, so columns of bytes can't keep their type.
     types = {}
     for column in schema or ():
         if column.name in kinds and "binary" not in str(column.type):
@@ -185,9 +185,9 @@ class ColumnKinds:
         _merge_kinds(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        """Return the kinds of values by column, in order, and the new names of renamed input columns.
+        """Return the kinds of values by column name, in order, and the new names of renamed input columns.
 
-        An input column with the name of a score column becomes `row.NAME`.
+        If an input column has the name of a score column, it's renamed to `row.NAME`.
         """
         renamed = {}
         for name in self.input_columns.keys() & self.scores.keys():
@@ -200,7 +200,7 @@ class ColumnKinds:
         for name, column_kinds in self.input_columns.items():
             kinds[renamed.get(name, name)] = column_kinds
         for name in self.added_names:
-            if name == "scores":  # replaced by a column for each score
+            if name == "scores":  # write a column for each score instead
                 kinds |= self.scores
                 continue
             kinds[name] = set(self.added_columns.get(name, ()))
@@ -215,7 +215,7 @@ def _merge_kinds(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[st
 
 
 def _map_scores(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Map score columns, `score.NAME`, to a row's scores."""
+    """Return a row's scores by column name, `score.NAME`."""
     scores = row.get("scores")
     if isinstance(scores, dict):
         return {f"score.{name}": value for name, value in scores.items()}
@@ -317,7 +317,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
-    from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - the help needs only the table of formats
+    from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - imported lazily, because it needs pyarrow
 
     if not is_of_input:
         if pa.types.is_string(column.type):
@@ -330,7 +330,9 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
         except (pa.ArrowException, ValueError, TypeError):
             # In JSON, values such as dates are strings, which pyarrow can parse.
             array = pa.array(values, pa.string()).cast(column.type)
-        if plain_cells(array) == values:  # a duration in another unit, for example, would differ
+        # Check that the array represents the values exactly. A duration in another unit wouldn't, for
+        # example.
+        if plain_cells(array) == values:
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         pass  # the values don't fit the type
@@ -338,7 +340,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
 
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
-    """Find the columns with cells that don't fit their type in `types`."""
+    """Find the columns whose cells don't all fit their type in `types`."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     misfit_columns = set()

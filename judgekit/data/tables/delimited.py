@@ -24,7 +24,7 @@ def write(table: ResultsTable, target: Path) -> None:
     delimiter = DELIMITERS[target.suffix.lower()]
     with replacing(target) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
-        # With these line ends, as in RFC 4180, the writer quotes every kind of line break in a cell.
+        # With the line ends of RFC 4180, the writer quotes cells with any kind of line break.
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")
         writer.writerow(map(defuse_cell, table.kinds))
         for _, row in table.rows():

@@ -24,9 +24,9 @@ def check(name: str) -> None:
 
 
 def write(table: ResultsTable, target: Path) -> None:
-    """Write a table, keeping the input's column types where all cells fit."""
+    """Write a table. A column keeps its type from the input if all its cells fit."""
     types = dict(table.types)
-    while True:  # after dropping a type that doesn't fit
+    while True:  # if a cell doesn't fit, drop its column's type and try again
         try:
             with replacing(target) as file:
                 _write_to(file, table, types)
