@@ -170,7 +170,7 @@ class _Group:
 
     @property
     def most(self) -> int:
-        """An upper bound for the number in `estimate`, which is too low with a probability of at most `level`."""
+        """An upper bound for `estimate`, which is too low with a probability of at most `level`."""
         if not self.rate:  # there's no sample, because no opinion of this group can be final
             return 0
         return min(

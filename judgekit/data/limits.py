@@ -49,7 +49,7 @@ def describe_missed(
 
         range_text = condition.describe_range(totals, rows)
         line = f"{name}: {condition} isn't met: {range_text} of {counted(rows, 'row', 'rows')}"
-        rows_without_verdict = totals.maximum - totals.minimum  # each could still go either way
+        rows_without_verdict = totals.maximum - totals.minimum  # such a row could count either way
         if rows_without_verdict:
             subject = counted(
                 rows_without_verdict,

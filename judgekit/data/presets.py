@@ -101,7 +101,7 @@ class Recogniser:
         self._giving_paths: dict[tuple[Task, str], dict[str, None]] = {}
 
     def note_row(self, columns: Mapping[str, Any]) -> None:
-        """Recognise the export by this row, unless it's already known, and note the paths that have a value."""
+        """Recognise the export by this row, unless it's already known, and note which paths have a value."""
         if self._found is None:
             self._found = _find_preset(columns)
         if self._found is None:
