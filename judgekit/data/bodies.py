@@ -43,9 +43,9 @@ def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Extract the question from an API request: a string, messages, an object with either, or JSON of these.
+    """Extract the question from an API request: a string, messages or an object, or JSON of these.
 
-    Lists and objects that we can't read become JSON text.
+    Unknown lists and objects are returned as JSON text.
     """
     original = value
     if isinstance(value, str):

@@ -131,7 +131,7 @@ class Broker:
         account.spent_usd = spent_usd
         account.reserved_usd = reserved_usd
 
-        # Turns and money of silent workers go to the others.
+        # Take back the turns and money of silent workers, so that others can use them.
         for other_account in self._accounts.values():
             if now_s - other_account.seen > SILENT:
                 self._take_back(other_account)

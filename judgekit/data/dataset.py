@@ -267,7 +267,7 @@ class RowOptions(NamedTuple):
         return partial(self._read_document, fields, _read_used_fields(loaded))
 
     def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
-        """Read a row's texts to compare."""
+        """Read the texts to compare in a row."""
         thoughts = Thoughts()
         subject = row_fields.read_comparison(
             fields,

@@ -253,7 +253,10 @@ class ResultFile:
         return self._words.get(labels.key_of(value), "")
 
     def _guess_task(self, row: DataRow) -> TaskName | None:
-        """Tell from a row's record or scores if its text was judged or compared, or return None."""
+        """Infer from a row's record or scores if its text was judged or compared.
+
+        Returns None if that's unclear.
+        """
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):

@@ -216,7 +216,7 @@ class _Thrift:
     def fields(self) -> Iterator[tuple[int, int]]:
         """Yield the id and type of each field in a struct.
 
-        The caller must read or skip each value before asking for the next field.
+        The caller must read or skip a field's value before it takes the next field.
         """
         self._depth += 1
         if self._depth > self._DEEPEST:

@@ -475,7 +475,7 @@ class _Lists:
         self._differing = list[Shown]()
         # Each row with its sort key: outcome, mean, position. The lowest keys are the worst rows.
         self._worst: list[tuple[tuple[float, ...], Shown]] = []
-        # The highest key among the worst rows, once there are enough: a row above it needn't be kept.
+        # Once there are enough worst rows, the highest key among them. Rows above it can be ignored.
         self._least_bad: tuple[float, ...] | None = None
 
     def add(self, row: ResultRow, label: str | None) -> None:

@@ -132,9 +132,9 @@ def _read_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | Non
 
 
 def _read_columns_or_index(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Read a table that pandas wrote by column or by row number. Returns None if it isn't one.
+    """Read a table that pandas wrote by column or by row number. Returns None for any other object.
 
-    That's `{"text": {"0": "a", "1": "b"}}` or `{"0": {"text": "a"}, "1": {"text": "b"}}`.
+    By column, it's `{"text": {"0": "a", "1": "b"}}`. By row, it's `{"0": {"text": "a"}, "1": {"text": "b"}}`.
     """
     values = list(document.values())
     are_nonempty_objects = all(isinstance(value, dict) and value for value in values)
@@ -144,7 +144,7 @@ def _read_columns_or_index(document: Mapping[str, Any]) -> list[dict[str, Any]] 
     if is_by_row:
         return values
 
-    row_numbers = list(values[0])  # must be the same in every column
+    row_numbers = list(values[0])  # all columns must have the same ones
     are_numbers = all(key.isdecimal() for key in row_numbers)
     if not are_numbers or any(list(value) != row_numbers for value in values):
         return None
