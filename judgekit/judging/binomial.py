@@ -22,12 +22,12 @@ def at_most(errors: int, total: int, rate: float) -> float:
     if errors < 0 or rate >= 1:
         return 0.0
 
-    # The last term of the sum is the probability of exactly `errors`; its logarithm can't underflow.
+    # The binomial sum's last term is the probability of exactly `errors`. Its logarithm can't underflow.
     log_combinations = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
     log_last_term = log_combinations + errors * log(rate) + (total - errors) * log1p(-rate)
 
-    # Add the other terms relative to the last one, from the last to the first. Below the mean, they only
-    # get smaller.
+    # Add the other terms in reverse order, relative to the last one. Below the mean, they get smaller and
+    # smaller, so stop when they're negligible.
     term = 1.0
     relative_sum = 1.0
     for error_count in range(errors, 0, -1):

@@ -69,24 +69,23 @@ class ReplyCache:
         return self._store.is_quick
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
-        """Return the stored reply to the same request, or None if there isn't a recent valid one.
+        """Return the stored reply to the same request. Its usage is zero, because no call is made.
 
-        Its usage is zero, because it's free now.
+        Return None if there isn't a recent valid reply.
         """
         if endpoint.profile.kind == "replay":
             return None
         stored = self._store.read_reply(hash_of_call(endpoint, request))
         if stored is None:
             return None
-        if (
-            abs(stored.age) >= MAX_SECONDS
-        ):  # far in the past or, if a clock was wrong, in the future
+        # If a clock was wrong, the age can be negative.
+        if abs(stored.age) >= MAX_SECONDS:
             return None
         return _parse_reply(stored.text)
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Store a reply that could be read."""
-        if endpoint.profile.kind == "replay":  # the recording can change
+        """Store a valid reply, except for replies from a recording, because the recording can change."""
+        if endpoint.profile.kind == "replay":
             return
         text = json.dumps(
             {

@@ -199,7 +199,7 @@ Flaw: TypeAlias = tuple[str, str]
 
 
 def find_flaws(calibration: Calibration) -> Iterator[Flaw]:
-    """Yield each key that contradicts others, with a description of the expected value."""
+    """Yield each key of a calibration that contradicts others, with a description of the expected value."""
     later_tiers = _list_tiers(calibration)[1:]
     reference = calibration.promise.reference
     if reference is not None and reference not in later_tiers:
@@ -274,11 +274,11 @@ def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in the counts that support a gate, with keys relative to the gate."""
+    """Yield the flaws in the counts that support a gate. Keys are relative to the gate."""
     cases = calibration.cases
     promise = calibration.promise
-    # A case can only be in one of a tier's gates, so together they can't have more labels than there are
-    # cases.
+    # A case can only be in one gate of a tier. So all its gates together can't have more labels than there
+    # are cases.
     tier_labels = 0
     for other_gate in calibration.gates:
         if other_gate.tier == gate.tier and not other_gate.stands:
@@ -286,7 +286,7 @@ def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterato
     if tier_labels > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {tier_labels}"
 
-    # The gates share the allowed error, so none can have been tested at a higher level than this.
+    # The gates share the allowed error probability, which limits the level at which each can be tested.
     level = (1 - promise.confidence) / max(1, len(calibration.gates))
     least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
     if least_bound > promise.rate:

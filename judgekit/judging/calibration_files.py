@@ -38,11 +38,11 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # the number of texts that are scored for a comparison
 ) -> tuple[FinalityRules | None, str | None]:
-    """Return the rules of the newest calibration that fits the judge, and a warning about others; or None.
+    """Return the rules of the newest calibration that fits the judge, and a warning about unusable ones.
 
-    The project's calibrations come before the user's own.
+    Either is None if there's none. The project's calibrations take precedence over the user's.
     """
-    # A calibration's gates skip later tiers, and a single tier has none.
+    # A calibration decides which later tiers can be skipped, so a single tier doesn't need any.
     if len(settings.models_by_tier) <= 1:
         return None, None
     calibrations, problems = _read_folders(settings, project)
@@ -204,7 +204,8 @@ def _read_accepted() -> dict[str, str]:
 def check_writable(out: Path | None = None) -> None:
     """Raise `InputError` if a calibration couldn't be written to `out`, by default the user's folder."""
     is_private = out is None
-    path = out or Path(environment.CALIBRATIONS.path("new.json"))  # the name doesn't matter
+    any_name = "new.json"
+    path = out or Path(environment.CALIBRATIONS.path(any_name))
     problem = _explain_unwritable(path)
     try:
         outputs.resolve_output_path(str(path), private=is_private)
@@ -217,8 +218,8 @@ def check_writable(out: Path | None = None) -> None:
 
 
 def _explain_unwritable(path: Path) -> str:
-    """Explain why a file can't be written, without trying, or return "" if it can."""
-    # Missing folders would be created, so the nearest existing one decides.
+    """Explain why a file couldn't be written, without trying. Return "" if it could."""
+    # Missing folders would be created, so check the nearest existing one.
     existing_paths = (candidate for candidate in (path, *path.parents) if candidate.exists())
     nearest = next(existing_paths, path.parent)
     if nearest != path and not nearest.is_dir():

@@ -149,12 +149,12 @@ def misfits(
 def _list_relevant_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
-    """Yield the names of the options in `Asked` that affect these models."""
+    """Yield the names of the options in `Asked` that affect the models of a panel."""
     all_sources: list[frozenset[ScoreSource]] = []
     for sources_by_model in panel.able.values():
         all_sources += sources_by_model.values()
-    # Models that don't write give the same answer each time, and (except about pairs) get each question
-    # separately anyway.
+    # Models that don't write always give the same answer, so samples don't matter. They also get each
+    # question separately, except about pairs of texts.
     none_writes = all(sources in ({"points"}, {"decided"}) for sources in all_sources)
     is_always_separate = none_writes and not question_of(rubric).is_about_two
     if not none_writes:
@@ -162,7 +162,7 @@ def _list_relevant_options(
     if len(rubric.questions) > 1 and not is_always_separate:
         yield "criteria"
     has_jury = any(TOGETHER in names for names in panel.models.values())
-    # A ranking always averages scores, so the jury rule doesn't matter there.
+    # The jury rule doesn't matter for rankings, which always average scores.
     if has_jury and not calibration.subjects:
         yield "jury"
     yield "redact"

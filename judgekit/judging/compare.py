@@ -214,7 +214,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
                 label = None if vote.word == TIE else question.label(vote.word)
                 reasoning = redact.words(vote.reasoning)
                 earlier_opinions.append(EarlierOpinion(label, reasoning))
-        # If there's only one opinion, there's nothing to settle, and the tiebreaker replaces the deep tier.
+        # With only one opinion, there's nothing to settle, so use the deep tier's instructions.
         instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
@@ -306,7 +306,7 @@ NOT_WHOLE = Reservation(
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:
-    """Translate an end's verdict into the better text's letter or "tie". Other verdicts stay as they are."""
+    """Convert a result's verdict to the better text's letter or "tie". Return other verdicts unchanged."""
     # "accept" means that the first winner is better, and "reject" that the other text is.
     word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:

@@ -112,19 +112,19 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def _describe_earlier_opinions(self) -> list[str]:
-        """Describe earlier opinions, in an order that doesn't reveal which model gave which."""
+        """Describe earlier opinions, in an order that doesn't reveal which model has which opinion."""
 
         def sorting_key(opinion: EarlierOpinion) -> tuple[str, str]:
             return (opinion.better or "", opinion.reasoning)
 
-        # Sort before shuffling, so that the order of the configured models doesn't matter.
+        # Sort before shuffling, so that the result doesn't depend on the order of the configured models.
         opinions: list[EarlierOpinion] = sorted(self.earlier_opinions, key=sorting_key)
         seed = "".join(sorted(self._label_by_hash.values()))
         random.Random(seed).shuffle(opinions)  # noqa: S311 - an order, not a secret
         return [f"better: {opinion.better or TIE}\n{opinion.reasoning}" for opinion in opinions]
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
-        """Translate a model's answer, a text's name or probabilities by name, into a vote."""
+        """Convert a model's answer into a vote. It's a text's name, or a probability for each name."""
         letter_by_hash: dict[str, PairWord] = {}
         for letter in WINS:
             letter_by_hash[self.subject.file(letter).sha256] = letter

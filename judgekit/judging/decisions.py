@@ -264,9 +264,9 @@ async def _ask_in_chunks(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> list[Answer[Distributions]]:
-    """Ask questions in chunks as large as the server allows, and return the answers to the chunks.
+    """Ask questions in chunks as large as the server allows, and return the answers to all chunks.
 
-    A limit that the server's refusal reveals is remembered, and the questions are asked again.
+    If the server refuses a chunk and names its limit, remember the limit and ask all questions again.
     """
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions

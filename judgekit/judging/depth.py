@@ -67,7 +67,7 @@ def _apply_first_rule(gate: GateConfig, path: str, lines: int, signatures: Seque
 
 
 def _matches_path(rule: DepthRule, path: str) -> bool:
-    """Whether a path matches a rule, ignoring case. A rule without paths matches all."""
+    """Whether a path matches a rule's patterns, ignoring case. A rule without patterns matches any path."""
     if not rule.paths:
         return True
     lower_patterns = [pattern.lower() for pattern in rule.paths]
@@ -75,7 +75,10 @@ def _matches_path(rule: DepthRule, path: str) -> bool:
 
 
 def _matches_author(rule: DepthRule, signatures: Sequence[str]) -> bool:
-    """Whether one of a change's signatures matches a rule. A rule without authors matches all."""
+    """Whether one of a change's signatures (names with addresses) matches a rule's authors.
+
+    A rule without authors matches any change.
+    """
     if not rule.authors:
         return True
     for pattern in rule.authors:

@@ -66,11 +66,11 @@ class VisibleFile:
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """Parse a comma-separated list of model families or model names into families.
+    """Parse a comma-separated list of model families, or of model names, into families.
 
-    "none", which stands for a person, is skipped.
+    Skip "none", which stands for a person.
     """
-    from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
+    from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - imported lazily because it's slow
 
     families = []
     for list_item in (text or "").split(","):
@@ -424,7 +424,7 @@ def is_folder(path: str) -> bool:
     """Whether there's a folder at `path`, which can be invalid."""
     try:
         return Path(path).is_dir()
-    except (OSError, ValueError):  # too long, or with a NUL; reading it reports the problem
+    except (OSError, ValueError):  # too long, or with a NUL; reading the path reports that later
         return False
 
 

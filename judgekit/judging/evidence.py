@@ -126,9 +126,9 @@ def read_document(
 def read_candidate(
     mark: Mark | None, *, decides: bool = False, sees_all: bool = True
 ) -> TierEvidence:
-    """Read a tier's mark on a candidate, or None if the tier failed.
+    """Convert a tier's mark on a candidate to evidence. A mark of None means that the tier failed.
 
-    `decides` if it's a decision model's mark, so that it has a leaning.
+    `decides` means that it's a decision model's mark, so that it has a leaning (a distance from 50 %).
     """
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
@@ -223,12 +223,12 @@ def _read_agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 -
 def measure_margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Return the points by which the scores would have to change for another outcome.
+    """Return the number of points between the scores and another outcome.
 
     If `signed`, return their distance from acceptance instead, which is negative below the threshold.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
-    # The lowest score and, if the rubric demands it, the mean must be high enough.
+    # For an acceptance, the lowest score must be high enough, and so must the mean if it has a threshold.
     lowest_score = min(scores[name] for name in rubric.dimensions)
     above_acceptance = lowest_score - rule.accept.each
     if rule.accept.mean is not None:

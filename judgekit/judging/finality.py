@@ -80,7 +80,7 @@ class FinalityRules:
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
     def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
-        """Return the outcome that a tier's leaning decides, or None."""
+        """Return the outcome that a decision model's leaning is enough for, by the calibration, or None."""
         if tier not in leanings:
             return None
         for rule in self.rules:

@@ -48,7 +48,7 @@ def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Fi
 
 def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
     """Return the dimension that a finding mentions more than any other, or None."""
-    # Its quote doesn't count, because that's the judged text.
+    # The finding's quote doesn't count, because it comes from the judged text.
     counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
     most_mentions = max(counts.values(), default=0)
     leading_names = [name for name, count in counts.items() if count == most_mentions]

@@ -107,8 +107,8 @@ def combine_opinions(
 def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine opinions into one outcome with mean scores.
 
-    If the outcomes differ, `rule` decides: by the mean scores, or by a majority. Without a majority, it's
-    `improve`. With one, the scores are the mean of its opinions only.
+    If the outcomes differ, the `rule` decides. With "mean", the mean scores are decisive. Otherwise, it's the
+    majority and its mean scores, or `improve` without a majority.
     """
     outcomes = [opinion.outcome for opinion in opinions]
     averaged_opinions = opinions
@@ -164,10 +164,10 @@ Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round br
 
 
 def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Combine a jury's marks into one mark per candidate.
+    """Combine a jury's marks (keep or drop) into one mark per candidate.
 
-    `voices` are the marks of the models that answered, out of the number `asked`. A candidate that at most
-    half of them marked has the mark None.
+    `voices` contains the models that answered, out of `asked` models. Unless more than half of these have
+    marked a candidate, its mark is None.
     """
     if asked == 1:
         if not voices:
@@ -178,7 +178,9 @@ def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: Ju
     marks_by_candidate: defaultdict[str, list[tuple[Endpoint, Mark]]] = defaultdict(list)
     for endpoint, model_marks in voices:
         for candidate, mark in model_marks.items():
-            candidate_marks = marks_by_candidate[candidate]  # exists even if no model marked it
+            candidate_marks = marks_by_candidate[
+                candidate
+            ]  # adds the candidate, even without any mark
             if mark is not None:
                 candidate_marks.append((endpoint, mark))
 
@@ -282,9 +284,9 @@ class TierVote(NamedTuple):
 
 
 def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
-    """Combine a model's votes on a pair in both orders. If they differ, it's a tie.
+    """Combine a model's votes on two texts, which it saw in both orders. If the votes differ, it's a tie.
 
-    If a vote is missing, return None.
+    Return None if a vote is missing.
     """
     answers = [vote for vote in votes if vote is not None]
     has_failure = len(answers) < len(votes)
@@ -297,9 +299,10 @@ def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
 
 
 def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
-    """Combine a model's calls into a vote, or None unless more than half of its samples are complete.
+    """Combine a model's calls about two texts into a vote.
 
-    The answers must be sorted by sample, then criterion, then order of the texts.
+    The answers must be sorted by sample, then criterion, then order of the texts. Return None unless more
+    than half of the samples are complete.
     """
     votes = [combine_orders(both_orders) for both_orders in _cut_into_chunks(answers, len(ORDERS))]
     samples = _cut_into_chunks(votes, criteria)
@@ -315,9 +318,9 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
     if not has_quorum(len(sample_votes), len(samples)):
         return None
 
+    # The mean lean decides. If the samples split evenly, it's a tie that none of them voted for.
     lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
     word = word_of(lean)
-    # If the samples split evenly, it's a tie that none of them voted for.
     reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
     share = 1.0 if lean == 0 else abs(lean)  # a tie has no lead
     return Vote(word, reasoning, share)
@@ -331,10 +334,11 @@ def _cut_into_chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]
 def combine_votes(
     voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean"
 ) -> TierVote:
-    """Combine a tier's votes, with one vote per family.
+    """Combine a tier's votes on two texts, with one vote per model family.
 
-    Under `majority`, a text wins if more than half of the families vote for it, and under `mean`, if the mean
-    lean favours it. Unless more than half of the models have a vote, the result is empty.
+    A vote leans towards A (up to 1) or B (down to -1). With the rule "mean", the mean lean decides. With
+    "majority", a text needs the votes of more than half of the families. The result is empty unless more than
+    half of the models have voted.
     """
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
@@ -351,6 +355,7 @@ def combine_votes(
     tier_lean = round(tier_lean, _SHARE_DIGITS)
     word = word_of(tier_lean)
 
+    # Collect the families that support the result, and their reasons.
     families = set()
     reasons = []
     for endpoint, vote in answered:
@@ -369,7 +374,7 @@ def combine_votes(
 
 
 def _measure_majority_lean(words: Sequence[PairWord]) -> float:
-    """Return the families' mean lean, from A (1) to B (-1), or 0 if neither text has a majority."""
+    """Return the families' mean lean, from 1 (for A) to -1 (for B), or 0 if neither text has a majority."""
     has_majority = any(has_quorum(words.count(letter), len(words)) for letter in WINS)
     if not has_majority:
         return 0.0
@@ -397,9 +402,10 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Translate each tier's vote into an outcome, from the first winner's side.
+    """Convert each tier's vote into an outcome.
 
-    A vote for the first winner is `accept`, and a vote for the other text is `reject`.
+    A vote for the text that won first is `accept`, a vote for the other text is `reject`, and a tie is
+    `improve`.
     """
     outcome_by_word: dict[PairWord | None, Outcome | None] = {
         favourite(votes): "accept",

@@ -124,15 +124,15 @@ def refuse_link_out(path: str) -> None:
 def _refuse_link_to_untracked(
     path: str, path_in_checkout: Path, real_path: Path, real_checkout: Path
 ) -> None:
-    """Raise `InputError` if a link that git tracks leads to a file or folder that it doesn't track."""
+    """Raise `InputError` if a link that came with a git clone leads to a file that git doesn't track."""
     link = escaped(path)
     try:
         tracked = tracked_files(real_checkout)
     except GitError as error:
         raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
 
-    # The link is the path itself, or one of its folders. If git doesn't track it, it didn't come with the
-    # clone, so the user made it.
+    # Either the path itself or one of its folders is the link. If git doesn't track the link, the user made
+    # it, and can be trusted.
     possible_links = (path_in_checkout, *path_in_checkout.parents)
     came_with_clone = any(
         real_checkout / possible_link in tracked for possible_link in possible_links
@@ -150,8 +150,8 @@ def _refuse_link_to_untracked(
 
 
 def _read_regular_file(path: Path) -> bytes:
-    """Read a file without ever waiting for a pipe or a device; raises `OSError`."""
-    # Not every system has all flags.
+    """Read a regular file. For a pipe or a device, raise `OSError` rather than wait for it."""
+    # Some flags don't exist on every system.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:

@@ -91,13 +91,13 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 
 def _name_file(judge: DocumentJudge) -> str:
-    """Return a file name that's different for judges whose noise may differ."""
-    # It depends on everything that a calibration depends on, and on the settings that decide which tiers are
-    # asked.
+    """Return the name of a judge's noise file. It's different for judges whose noise may differ."""
+    # The name depends on everything that a calibration depends on, and on the settings that decide which
+    # tiers are used.
     settings = judge.settings
     rubric = judge.rubric
     panel = fingerprint(settings)
-    sources_by_tier = {}  # sorted, so that the hash is stable
+    sources_by_tier = {}  # with sorted lists, so that the hash is stable
     for tier, models in panel.able.items():
         sources_by_tier[tier] = {model: sorted(sources) for model, sources in models.items()}
     questions_sha256 = hash_questions(settings.loaded, settings.mode)

@@ -95,7 +95,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         attributed = self.attributed(subject)
         judge = self
         if self.models_by_tier and attributed.author_families:
-            # In a thread, because it may query local servers or a proxy for their models.
+            # Use a thread, because this may query local servers or a proxy for their models.
             judge = await running.run_in_thread(partial(self.for_subject, attributed))
 
         state = JudgingState(attributed, judge.session())
@@ -126,8 +126,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
         """Ask a tier's models, and add their turns and opinions to the state.
 
-        Return the judge for the next step, which is without the calibration if that doesn't cover the models
-        that answered.
+        Return the judge for the next step. It has no calibration if that doesn't cover the answering models.
         """
         question = self.question(tier, state)
         calls = []

@@ -64,7 +64,7 @@ def _drop_last_word(text: str) -> str:
 
 
 def redact_replies(record: Record) -> Record:
-    """Remove secrets from the replies in a record, because a model can piece a secret together."""
+    """Remove secrets from the replies in a record, because a model can reconstruct a split secret."""
     replies = record.model_dump(by_alias=True, include=set(_FIELDS_FROM_MODELS))
     clean_replies = without_secrets(replies)
     if clean_replies is replies:  # there are no secrets

@@ -43,7 +43,7 @@ _WRITER_KEY = re.compile(
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """List the model families of the agents that wrote a change.
 
-    `people` are `Name <address>`. Of the `trailers`, only those that name writers count, such as
+    `people` are given as `Name <address>`. Only `trailers` that name a writer count, such as
     `Co-authored-by`.
     """
     writers = list(people)
@@ -52,7 +52,7 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
         if key:
             writers.append(trailer[key.end() :])
 
-    families: dict[str, None] = {}  # a set that keeps the order
+    families: dict[str, None] = {}  # an ordered set
     for writer in writers:
         family = _find_agent_family(writer.strip().casefold())
         if family is not None:
@@ -107,7 +107,7 @@ def replace_families(
 
 
 def fill_in_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Fill in the families of models behind a proxy, which only the proxy knows."""
+    """Fill in the families of models behind a proxy, by asking the proxy."""
     panel = {}
     for tier, models in models_by_tier.items():
         panel[tier] = tuple(fill_in_family(model) for model in models)
@@ -224,7 +224,10 @@ def requested_panel(
     environ: Variables | None = None,
     model: str | None = None,
 ) -> PanelRequest:
-    """Collect the user's choice of models for `resolve`: the call's `model`, variables, or files."""
+    """Collect the user's choice of models for `resolve`.
+
+    It comes from `model`, from environment variables, or from the configuration, in this order.
+    """
     if environ is None:
         environ = environment.environ()
     allow = config.providers.allow
@@ -243,7 +246,7 @@ def requested_panel(
 
     projects_tiers = settings.list_project_chosen_tiers(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
-        # At an address that the user set, only the user may choose the models.
+        # If the user has set the server's address, only the user may choose the models.
         config = settings.load(None, environ)
         projects_tiers = frozenset()
     for tier in TIERS:
@@ -264,7 +267,7 @@ def resolve_panel(
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
-    """Yield the author's family and the models that would judge: first for an unknown family ("")."""
+    """Yield each possible author family and the models that would judge. The first is unknown ("")."""
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
     panel = fill_in_families(resolved.endpoints)
@@ -277,9 +280,10 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """List the author families that only a project names, if the user has chosen models.
+    """List the author families that only the project names, if the user has chosen the models.
 
-    Because of these, texts don't go to other providers.
+    Naming a family excludes its models. A project must not cause texts to be sent to other providers that
+    way.
     """
     environ = environment.environ()
     has_chosen_models = model is not None

@@ -157,10 +157,10 @@ class PointwiseQuestions(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Ask one question after another, and return each token's probability by question.
+    """Ask one question after another, and return the probability of each token, by question.
 
-    The first failure ends this, so that the answer has no value. The `timeout` is for an average question, in
-    seconds.
+    If a call fails, stop, and return an answer without a value. The `timeout` is the average time for a
+    question, in seconds.
     """
     started = time.monotonic()
     usage = Usage()
@@ -186,7 +186,7 @@ async def ask_pointwise(
             model = reply.model
             answers[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
-        # The usage includes earlier questions.
+        # Add the failed call to the usage of earlier ones.
         usage = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
 
@@ -323,7 +323,7 @@ def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQues
 
 
 def _phrase_question(question: TypedQuestion) -> str:
-    """Phrase a question for a one-token answer, with only the labels of a scale's ends."""
+    """Phrase a question for an answer of one token. Only the ends of a scale get labels."""
     if question.kind == "predicate":
         return f"{question.ideal}\nAnswer with one word, yes or no."
     if question.kind == "choice":

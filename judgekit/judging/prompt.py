@@ -34,7 +34,7 @@ def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
     """Write the task, the sources and the document, each fenced and under the rubric's heading."""
-    # A part of the task without a heading isn't shown.
+    # Models only see the parts of the task for which the rubric has a heading.
     blocks = []
     for role in TASK_ROLES:
         text = getattr(task, role)
@@ -56,7 +56,7 @@ def document_context(
 
 
 def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
-    """Yield each file in a fence, after a sentence about the cut if it's cut."""
+    """Yield each file in a fence. If a file is truncated, yield a sentence about that first."""
     for file in files:
         if len(file.text) < file.total:
             yield f"The next text is cut after {len(file.text)} of its {file.total} characters."

@@ -142,7 +142,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return False
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
-        """Ask one model, with additional samples if the first aren't enough."""
+        """Ask one model, and request additional samples if the first ones aren't enough."""
         started = time.monotonic()
         answers_by_sample: list[list[Answer[Value]]] = []
         opinion = None
@@ -152,13 +152,13 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
             new_values = []
             for sample_answers in new_answers:
                 new_values.append([answer.value for answer in sample_answers])
-            opinion = self.opinion(new_values)  # without earlier samples
+            opinion = self.opinion(new_values)  # doesn't include earlier samples
             if self.is_enough(opinion):
                 break
 
         all_answers = list(chain.from_iterable(answers_by_sample))
-        # Among multiple samples, a failure doesn't matter if there's an opinion. But a single sample may have
-        # failed in part.
+        # With multiple samples, a failure doesn't matter if there's an opinion. But a single sample may have
+        # failed in part, so keep its failure.
         is_single = len(answers_by_sample) == 1
         joint_answer = merge_answers(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)

@@ -53,7 +53,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         """Build the question about one subject, under a neutral name."""
         file = replace(self.subject.file(letter), alias=NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
-        # Other tiers' opinions aren't shown, so there's nothing to settle.
+        # The tiebreaker doesn't see other tiers' opinions here, so it gets the instructions of the deep tier.
         instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
         return ScoreQuestion(self.settings, document, self.tier, instructions, compared=True)
 
@@ -103,9 +103,9 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
-        """Return a model's opinions by letter, skipping texts without one."""
+        """Return a model's opinion about each text, by letter. Texts without an opinion are omitted."""
         opinions = {}
-        (only_sample,) = samples  # as `sample_plans` plans it
+        (only_sample,) = samples  # `sample_plans` only plans one
         for letter, opinion in zip(self.letters, only_sample, strict=True):
             if opinion:
                 opinions[letter] = opinion
@@ -219,7 +219,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         end: End,
         scores: Mapping[str, SubjectScore],
     ) -> ComparisonResult:
-        """Build the result: the winner or a tie, with its lead and the families behind it."""
+        """Build the result: the winner or a tie, with its lead and the model families that support it."""
         if end.because == CUT_TEXTS:
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY:
@@ -227,15 +227,15 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         if end.tier is None:
             return ComparisonResult()
 
+        # Collect the reasoning about the best subject. Each round of a ranking is about one subject.
         best = _find_best(state)
         reasons = []
         if end.verdict == "accept" or end.because == COPIED:
             for row in state.rounds:
-                # Each round of a ranking is about one subject.
                 if row.opinion and row.order == [best]:
                     reasons.append(row.opinion.reasoning)
 
-        # Subjects that dropped out have means from earlier tiers, so the winner's lead can be 0.
+        # Subjects that dropped out have scores from earlier tiers, so the winner's lead can be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
             verdict=best if end.verdict == "accept" and best is not None else TIE,

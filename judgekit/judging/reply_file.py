@@ -73,7 +73,7 @@ class ReplyFile:
         now_s = time.time()
         self._execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:
-            # `abs` also removes texts from the future, written before the clock was set back.
+            # `abs` also removes texts with a time in the future, written before the clock was set back.
             self._execute("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
             self._is_trimmed = True
 
@@ -139,7 +139,7 @@ class ReplyFile:
         if code == sqlite3.SQLITE_FULL and self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                # Only a write can find the file full, and it has no result row.
+                # The statement must be a write, which returns no row.
                 self._opened.execute(statement, values)
         elif code in _DAMAGED:
             self._remove_damaged()

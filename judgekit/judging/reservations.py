@@ -56,7 +56,7 @@ def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool
 
 
 def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
-    """Add a reservation to a verdict, after (or with `first`, before) the existing ones."""
+    """Add a reservation to a verdict. It comes last by default, or `first`."""
     reservation_texts = [verdict.degraded, reservation.text]
     if first:
         reservation_texts.reverse()

@@ -66,9 +66,9 @@ async def judge_at_depth(
 def with_depth(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
-    """Give the judge the models for a depth. Return it and the actual depth.
+    """Return a judge with the models for a depth, and the actual depth.
 
-    If there's no second family of models, the actual depth is `tiers`.
+    The actual depth is `tiers` if there's no second family of models.
     """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
@@ -84,6 +84,7 @@ def with_depth(
             return judge, Depth(depth="tiers", rule=rule)
         models_by_tier = {"deep": models}
 
+    # A calibration (`finality`) is only valid for tiers.
     warning = settings.calibration_warning
     finality = settings.finality
     if finality is not None:

@@ -145,9 +145,9 @@ class Session:
         return await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
-        """Run `work` on a text, in a thread if it has many `characters`.
+        """Run `work`, which processes a text, in a thread if the text has many `characters`.
 
-        Raises `GatewayError` at the deadline, when the thread still runs to its end.
+        Raises `GatewayError` at the deadline. The thread can't be stopped, so it finishes in the background.
         """
         if characters < _LONG_CHARS:
             return work()
@@ -292,9 +292,9 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     calls_in_one: int = 1,
 ) -> list[Value]:
-    """Run calls concurrently, as many as the provider allows, and return the results in order.
+    """Run calls concurrently, as many at once as the provider allows, and return the results in order.
 
-    Each of `calls` can make `calls_in_one` calls to the provider at once.
+    `calls_in_one` is the number of calls to the provider that each of `calls` makes at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
     # Under a cost limit, each call must know the cost of earlier ones.

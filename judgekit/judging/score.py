@@ -78,7 +78,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         tier_opinions = [opinion for opinion in state.opinions.values() if opinion]
         is_jury_divided = any(opinion.divided is not None for opinion in tier_opinions)
         has_disagreement = len(tier_opinions) > 1 or is_jury_divided
-        # Without a disagreement, there's nothing to settle, and the tiebreaker replaces the deep tier.
+        # Without a disagreement, there's nothing to settle, so use the deep tier's instructions.
         instructions: TierName = "tiebreaker" if has_disagreement else "deep"
         return replace(
             question, instructions_tier=instructions, earlier_opinions=_shuffle_opinions(state)
@@ -160,7 +160,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         evidence = self.evidence(state)
         reservations = []
 
-        # Was an acceptance refused because of the author's own family?
+        # an acceptance that was overruled because only the author's own family supports it
         end_before = end
         if end.because == OWN_FAMILY and end.overruled is not None:
             end_before = end.overruled
@@ -168,12 +168,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             if problem:
                 reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
 
+        # failures
         if state.rounds:
             reservations += failures(state.rounds)
         else:
             reason = f"not judged: {state.refused or self.settings.no_model_reason}"
             reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
 
+        # a missing calibration
         reservations += self._list_calibration_reservations(state)
         if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}

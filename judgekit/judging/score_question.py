@@ -58,7 +58,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return ()
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build a questionnaire about all dimensions or, for a model that writes, about each part."""
+        """Build the questionnaires for a model.
+
+        A model that writes gets one for each part of the rubric. Other models get one for all dimensions.
+        """
         rubrics_by_part = {"": self.rubric}
         if kind_of(endpoint).gives_reasons:
             rubrics_by_part = self.rubrics_by_part
@@ -139,7 +142,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             return None
         if kind_of(endpoint).shows_probabilities:
             return answers
-        return replace(answers, shares={})  # probabilities that records don't show
+        return replace(answers, shares={})  # drop the probabilities, which aren't recorded
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
         """Plan which samples to request. A model with token probabilities is first called once.

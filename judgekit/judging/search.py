@@ -247,7 +247,7 @@ def _find_candidates(
     limit: int,
     judge: bool,
 ) -> RankedCandidates:
-    """Find candidates for a query, best first: `limit` of them, or more if models will choose (`judge`).
+    """Find the best candidates for a query: up to `limit`, or more if models will choose (`judge`).
 
     Without `roots`, search the configured folders, or call the configured program.
     """
@@ -264,7 +264,7 @@ def _find_candidates(
         "snippets": True,
         "scorer": retrieval.scorer,
     }
-    # If the caller names folders, the program isn't wanted.
+    # Don't call the program if the caller names folders.
     program = None if folders else retrieval.command
     return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
 
@@ -303,11 +303,11 @@ def _choose_with_models(
 def _read_beginnings(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Pair candidates with the start of their texts, without secrets if redaction is on."""
+    """Read the beginning of each candidate's text. Remove secrets if redaction is on."""
     beginnings = []
     for candidate in candidates:
         if config.judge.redact:
-            # Read a bit more, so that a secret isn't cut in two before it's found.
+            # Read a bit more, so that the search doesn't only see half of a secret.
             text = redaction.words(
                 api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles)
             )
@@ -449,7 +449,7 @@ def _cut_snippet(passage: str, body: str) -> str:
 def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
     """Put the best `parts` of a long prompt first, because models only see its start.
 
-    Secrets are removed, unless a prompt with secrets should be refused. Then the judge must find them.
+    Secrets are removed. But if a prompt with secrets should be refused, keep them for the judge to find.
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
@@ -463,8 +463,8 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
         shown_parts = [redaction.redact(part).text for part in parts]
 
     shown_prompt = " ".join(shown_prompt.split())
-    # A part that starts or ends inside a secret still contains half of it. Such a part isn't in the redacted
-    # prompt, so drop it.
+    # A part can start or end inside a secret, and still contain half of it. Drop such a part, which isn't in
+    # the redacted prompt.
     safe_parts = [part for part in shown_parts if part in shown_prompt]
     return "\n".join([*safe_parts, shown_prompt])
 

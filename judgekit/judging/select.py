@@ -95,7 +95,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def step(self, state: JudgingState[Candidates]) -> Step:
-        """Return the first tier that any candidate needs, or the end if none needs one."""
+        """Return the first tier that a candidate still needs. If none does, return the end."""
         needed_tiers = set()
         for candidate in state.subject.candidates:
             step = self._step_for(candidate.id, state)
@@ -133,7 +133,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
         """Build the decisions on all candidates, with the reason if some are undetermined."""
-        del end  # each candidate has its own
+        del end  # judging ends separately for each candidate
         all_decisions = [
             self._build_decision(state, candidate.id) for candidate in state.subject.candidates
         ]

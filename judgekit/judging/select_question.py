@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
 
 def batches(candidates: Sequence[PromptCandidate], limit: int) -> list[Sequence[PromptCandidate]]:
-    """Split candidates into as few batches of at most `limit` as possible, of similar sizes."""
+    """Split candidates into the fewest batches of at most `limit`, with similar sizes."""
     total = len(candidates)
     count = math.ceil(total / limit)
     cuts = [round(total * number / count) for number in range(count + 1)]

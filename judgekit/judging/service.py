@@ -49,7 +49,7 @@ AT_ONCE = 8
 def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Build the judge for a request. Return it and a line about its models, or about why it has none.
+    """Build the judge for a request, and a line that describes its models or explains why there are none.
 
     Raises `ConfigError` or `UsageError`.
     """
@@ -60,7 +60,7 @@ def document_judge(
     settings = judge_settings(config, loaded, project, request)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
     if request.depth and settings.models_by_tier:
-        from judgekit.judging import review  # noqa: PLC0415 - loaded only for --depth
+        from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
 
         choose = partial(_choose_depth, request.depth, config)
         judge = replace(judge, instead=partial(review.judge_at_depth, choose))
@@ -71,7 +71,7 @@ def _build_remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
     """Build a judge that lets the team's server judge. Return it and the server's address."""
-    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, loaded only when used
+    from judgekit.judging import shared  # noqa: PLC0415 - imported lazily because it's rarely needed
 
     server = shared.configured(config)
     assert server is not None  # noqa: S101 - the configuration names it
@@ -112,8 +112,8 @@ def rubric(config: Config, project: Path | None, request: JudgeRequest) -> Loade
     if name is None:
         return loader.load_configured_rubric("judge", config.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
-        # An absolute path makes errors the same here and in an engine.
-        with suppress(FileNotFoundError):  # the current folder is gone
+        # Use an absolute path, so that errors are the same here and in an engine.
+        with suppress(FileNotFoundError):  # the current folder doesn't exist anymore
             name = str(Path(name).absolute())
     return loader.find_rubric(name, project, (ScoreRubric,))
 
@@ -183,9 +183,9 @@ def reply_cache(request: JudgeRequest) -> ReplyCache | None:
 def check_prices(
     tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
 ) -> None:
-    """Raise an error if there's a cost limit and a model without a known price.
+    """Raise an error if there's a cost limit, but a model's price isn't known.
 
-    It's a `UsageError` if the caller `asked` for the limit, or a `ConfigError` if the limit is configured.
+    It's a `UsageError` if the caller has set the limit (`asked`), and a `ConfigError` if it's configured.
     """
     names = _list_unpriced(tiers) if limit else []
     if not names:
@@ -272,7 +272,7 @@ class SubjectJudges:
             self._of_documents, _ = document_judge(self._gateway, self._project, self._request)
         judge = self._of_documents.for_subject(subject)
         if self._request.depth:
-            from judgekit.judging import review  # noqa: PLC0415 - loaded only for --depth
+            from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
 
             config = configuration.load(self._project)
             depth = _choose_depth(self._request.depth, config, subject)
@@ -301,9 +301,10 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return the author family (or None) of each of `count` texts, given one for all or one for each.
+    """Return the author family of each text, or None if it's unknown. There are `count` texts.
 
-    An empty list is returned as it is. Raises `UsageError` for a wrong number of names.
+    `families` contains one name for all texts, or one for each. An empty list is returned unchanged. Raises
+    `UsageError` for a wrong number of names.
     """
     listed_families = [families] if families is None or isinstance(families, str) else families
     # Remove lone surrogates, which can't be printed or stored.

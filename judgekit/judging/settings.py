@@ -113,7 +113,7 @@ class JudgeSettings:
         return f"{count} found, and judge.redact is refuse"
 
     def escalation_rules(self, task: Task) -> EscalationRules:
-        """Build a task's rules, which its subject completes."""
+        """Build a task's escalation rules. Callers add what depends on the subject."""
         return EscalationRules(
             confirm=getattr(self.loaded.rubric.modes, self.mode).confirm,
             tiers=tuple(self.models_by_tier) or ("quick",),

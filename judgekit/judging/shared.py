@@ -79,12 +79,12 @@ class Shared:
     async def judge(self, local_judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict, or an undetermined one with the reason."""
         answer = await self._fetch_verdict(local_judge, state)
-        secrets = state.secrets + answer.redacted  # here and on the server
+        secrets = state.secrets + answer.redacted  # removed here and on the server
         verdict = answer.model_copy(update={"redacted": secrets})
         is_confirmed = verdict.independent or verdict.human_override
         if verdict.verdict != "accept" or is_confirmed:
             return verdict
-        # The server hasn't confirmed the independence that may be required here.
+        # The server hasn't confirmed that its models are independent of the author, which may be required.
         return _refuse_own_family(verdict, local_judge, state.subject)
 
     async def _fetch_verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
@@ -143,7 +143,7 @@ class Shared:
         reasons: list[str] = []
         for line in lines:
             problem = find_unstorable(json.loads(line))
-            if problem:  # because of this line, the server would refuse all
+            if problem:  # with this line, the server would refuse all lines
                 reasons.append(problem)
             else:
                 storable_lines.append(line)
@@ -281,9 +281,9 @@ def _may_retry(failure: Exception, tries: int) -> bool:
 
 
 def configured(config: Config) -> Shared | None:
-    """Return the user's configured shared judge, or None.
+    """Return the shared judge (a team's server) that the user has configured, or None.
 
-    Raises `ConfigError` if its address isn't secure, or there's no token.
+    Raises `ConfigError` if its address isn't secure, or if there's no token.
     """
     if config.server.url is None:
         return None

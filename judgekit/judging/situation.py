@@ -86,12 +86,12 @@ class Situation:
         """Whether no later tier can settle a disagreement in this tier's jury."""
         if tier == self.rules.tiers[-1]:
             return True
-        # A tiebreaker without a new model would only repeat the others.
+        # A tiebreaker without a new model would only repeat other opinions, so it isn't used.
         return tier == "deep" and not self.has_third_voice
 
     @property
     def has_third_voice(self) -> bool:
-        """Whether the tiebreaker has a model that quick and deep don't have, or unknown models."""
+        """Whether the tiebreaker has a model that no other tier has, or its models are unknown."""
         if "tiebreaker" not in self.rules.tiers:
             return False
         quick, deep, third = self.models_by_tier
@@ -122,10 +122,10 @@ class Situation:
         return evidence.margin < self.rules.margin
 
     def lacks_reasons(self, tier: TierName) -> bool:
-        """Whether a tier says improve without giving reasons."""
+        """Whether a tier's outcome is "improve" without any reasons."""
         let_through = self.let_through
-        # A calibration lets an improve without reasons through. Then the reasons must come from a tier that
-        # writes, whatever other decision models say.
+        # If a calibration makes "improve" final without reasons, these must come from a tier that writes.
+        # The opinions of other decision models don't matter.
         if let_through is not None and self.calibrated_end is None:
             return tier in self.rules.deciding
         evidence = self.evidence[tier]
@@ -169,7 +169,7 @@ class Situation:
 
     @property
     def calibrated_end(self) -> End | None:
-        """The end by the first opinion that a calibration makes final, unless it lacks reasons."""
+        """The result (end) of the first opinion that a calibration makes final, unless it lacks reasons."""
         end = self.let_through
         if end is None or end.tier is None:
             return end
@@ -179,7 +179,7 @@ class Situation:
 
     @property
     def tier_for_reasons(self) -> TierName | None:
-        """The first tier that gives reasons, or can be asked for them."""
+        """The first tier of models that write, and so can give reasons, unless it failed."""
         for tier in self.rules.tiers:
             if tier in self.rules.deciding:
                 continue
@@ -202,13 +202,13 @@ class Situation:
 
     @property
     def next_tier(self) -> TierName | None:
-        """The tier that a ranking can ask now, if any."""
+        """The next tier of a ranking, or None."""
         tiers = self.rules.tiers
         later_tiers = tiers[tiers.index(self.latest_tier) + 1 :]
         if not later_tiers:
             return None
         next_tier = later_tiers[0]
-        # A tiebreaker whose models all answered before would only repeat them.
+        # Skip a tiebreaker whose models have all answered before, because it would only repeat their scores.
         deep = self.evidence.get("deep")
         if next_tier == "tiebreaker" and deep is not None and deep.standing:
             latest_standing = self.complete[-1].standing
@@ -219,7 +219,7 @@ class Situation:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The subjects that go up a tier: those near the best and at least two, or initially all."""
+        """The subjects that the next tier compares: initially all, later those near the best."""
         if not self.complete:
             return self.rules.letters
         standing = self.complete[-1].standing

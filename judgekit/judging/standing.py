@@ -54,10 +54,10 @@ def mean_scores(
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Average each subject's scores over the models that scored all subjects, by letter.
+    """Average each subject's scores, by letter. Only models that scored all subjects count.
 
-    Each group of models, such as a family, has equal weight. If no model scored all subjects, or at most half
-    of the `asked` models did, return None.
+    Each group of models, such as a family, has equal weight. Return None if no model scored all subjects, or
+    if at most half of the `asked` models did.
     """
     complete = []
     for group, points_by_letter in means_by_group:
@@ -68,6 +68,7 @@ def mean_scores(
     if asked is not None and not jury.has_quorum(len(complete), asked):
         return None
 
+    # Each model's weight is the inverse of the size of its group.
     group_sizes = Counter(group for group, _ in complete)
     means = {}
     for letter in letters:
@@ -127,7 +128,7 @@ class RankedTier(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The subject that leads by all tiers so far, or None for a tie."""
+        """The subject with the highest mean over all tiers so far, or None for a tie."""
         if self.means and self.lead:
             return contending(self.means, 0.0)[0]
         return None
@@ -146,7 +147,7 @@ def rank(
     is_cut: bool = False,
     is_known: bool = True,
 ) -> RankedTier:
-    """Rank the subjects by a tier's scores and those of the tiers `before`.
+    """Rank the subjects by a tier's scores, pooled with those of earlier tiers (`before`).
 
     If too few of the `asked` models answered, the ranking has no means.
     """

@@ -66,7 +66,7 @@ class EscalationRules:
     models: Mapping[TierName, Collection[str]] = field(default_factory=dict)
     """Each tier's models."""
     deciding: Collection[TierName] = ()
-    """The tiers whose models only decide, in probabilities and without reasons."""
+    """The tiers with only decision models, which give probabilities without reasons."""
     finality: FinalityRules | None = None
     """With it, only those opinions of the first tier are final that it lets through."""
     margin: float = 0.0

@@ -65,7 +65,7 @@ class Trial:
 
     @property
     def observed(self) -> str:
-        """The observations in one line: how replies follow the schema, and the style's other changes.
+        """What the trial has shown about a model, in one line: if it follows the schema, and what it refuses.
 
         It's "" for a model that isn't called through litellm, or doesn't write.
         """
@@ -141,7 +141,7 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
 
 
 def _describe_decisions(answer: Answer[Any]) -> str:
-    """Describe a decision model's probabilities of yes for two questions: one with yes, one with no as answer.
+    """Describe a decision model's probabilities of yes for two questions, answered by yes and by no.
 
     Return "" if an answer is missing.
     """

@@ -456,7 +456,7 @@ class Selection(_Record):
 
 
 def drop_later_fields(record: dict[str, object]) -> None:
-    """Change a verdict's `record`, in place, so that a client of version 0.1.0 can read it."""
+    """Remove or replace what a client of version 0.1.0 can't read in a verdict's `record`, in place."""
     rounds = _find_children([record], "rounds")
     for failure in _find_children(rounds, "failure"):
         kind = failure["kind"]
@@ -471,7 +471,7 @@ def drop_later_fields(record: dict[str, object]) -> None:
 
 
 def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[str, object]]:
-    """Collect the objects under a key of each owner, which can be an object or a list of objects."""
+    """Collect the objects under a key in each owner. The value can be an object or a list of objects."""
     children = []
     for owner in owners:
         value = owner.get(name)

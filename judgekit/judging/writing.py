@@ -59,7 +59,7 @@ class Writer:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Send one prompt with all questions, and read the reply."""
+        """Send all questions in one prompt, and read the reply."""
         sheet = _choose_sheet(questionnaire)
         wants_logprobs = sheet.has_scores and endpoint.logprobs
         request = Request(
@@ -140,7 +140,7 @@ class _Sheet(ABC):
 
 
 def _choose_sheet(questionnaire: Questionnaire) -> _Sheet:
-    """Choose the sheet for the kind of questions: a listing, a choice, or scores."""
+    """Choose the form of the prompt for the kind of questions: a listing, a choice, or scores."""
     if questionnaire.is_listing:
         return _Listing(questionnaire)
     if any(question.kind == "choice" for question in questionnaire.questions.values()):
@@ -184,7 +184,7 @@ class _ScoreSheet(_Sheet):
             if not is_yes_or_no:
                 scales.append(question.options)
 
-        # All dimensions share a scale.
+        # Describe the scale, which all dimensions share.
         rules = ["\n".join(["Dimensions:", *dimension_lines])]
         if scales:
             exception = ""
