@@ -386,12 +386,12 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
     """Print where texts were sent, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
-    doubled_note = work.doubled_note()
-    if task == "judge" and doubled_note is not None:
-        output.note(doubled_note)
-    if work.failed:
-        more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
-        warn(escaped(f"{work.failed}{more}"))
+    doubled_models = work.describe_doubled_models()
+    if task == "judge" and doubled_models is not None:
+        output.note(doubled_models)
+    if work.first_failure:
+        more = f" (and {work.failure_count - 1:,} more)" if work.failure_count > 1 else ""
+        warn(escaped(f"{work.first_failure}{more}"))
 
     if work.problem:
         warn(escaped(str(work.problem)))

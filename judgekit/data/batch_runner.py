@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.data import batches
 from judgekit.data.batches import BatchGateway, BatchRun, KeepOnly
 from judgekit.data.manifest import open_manifest
-from judgekit.data.runners import judges
+from judgekit.data.runners import make_judge_finder
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.providers import running
@@ -50,8 +50,10 @@ class BatchRunner(BatchRun):
             )
 
         gateway = BatchGateway(self, manifest)
-        judge_of = judges(gateway, self.project, self.request, self._make_waiting_judge)
-        judge_row = partial(gateway.judge, judge_of=judge_of, on_record=on_record)
+        find_judge = make_judge_finder(
+            gateway, self.project, self.request, self._make_waiting_judge
+        )
+        judge_row = partial(gateway.judge, find_judge=find_judge, on_record=on_record)
         try:
             await _judge_rows(gateway, rows, judge_row)
             if not self.work.stopped.is_set():

@@ -135,12 +135,14 @@ class BatchGateway:
         self._limit = run.request.max_cost_usd
         self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
-        self._making_slots = asyncio.Semaphore(_MAKING)  # of requests
-        self._asking_slots = asyncio.Semaphore(run.at_once)  # of live calls
-        self._is_manifest_needed = False  # whether the next run needs it
+        self._making_slots = asyncio.Semaphore(
+            _MAKING
+        )  # limits how many requests are built at a time
+        self._asking_slots = asyncio.Semaphore(run.at_once)  # limits concurrent live calls
+        self._is_manifest_needed = False  # whether the next run needs the manifest
 
         # Rows
-        self._changed = asyncio.Event()  # set at any change of these
+        self._changed = asyncio.Event()  # set when any of the following counts change
         self._is_reading_rows = True
         self._open_rows = 0
         self._waiting_rows = 0  # how many of the open rows are waiting
@@ -153,13 +155,13 @@ class BatchGateway:
         self._charged = set[str]()  # custom ids
         self._costs: dict[str, float] = {}  # estimates for unanswered requests, by custom id
 
-        # Providers: how they take requests, and how the present round goes.
-        # By address: the usual style, then weaker ones.
+        # Providers
+        # The styles that work at an address, the profile's style first, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
-        self._max_requests: dict[BatchTarget, int] = {}  # in a batch, after more were refused
-        self._max_batches: dict[BatchTarget, int] = {}  # at a time, after one more was refused
+        self._max_requests: dict[BatchTarget, int] = {}  # per batch, if a larger batch was refused
+        self._max_batches: dict[BatchTarget, int] = {}  # at a time, if a further batch was refused
         self._last_of_round = 0  # the number of the last request to submit in this round
-        self._failures = 0  # consecutive ones
+        self._failures = 0  # consecutive failures of polling or submitting
         self._polls_without_files = 0  # polls of completed batches that had no files
 
     # Rows' calls
@@ -334,7 +336,7 @@ class BatchGateway:
     # The run
 
     async def judge(
-        self, pending: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
+        self, pending: PendingRow, find_judge: Callable[[Any], Any], on_record: OnRecord
     ) -> None:
         """Judge a row, whose calls to models wait for batches, and pass its record to `on_record`."""
         row = _Row()
@@ -344,7 +346,7 @@ class BatchGateway:
         try:
             record = None
             if pending.subject:
-                judgement = await judge_of(pending.subject).judge(pending.subject)
+                judgement = await find_judge(pending.subject).judge(pending.subject)
                 record = judgement.record()
             on_record(pending, record)
             self._answers_of_written_rows += row.used
@@ -449,7 +451,7 @@ class BatchGateway:
 
         Forgets the other requests, and wakes the rows that wait for them.
         """
-        planned_usd = self._spent
+        planned_usd = self._spent  # with the estimated cost of the chosen requests
         # Sums of prices aren't exact, so tolerate a tiny excess.
         max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
         dropped: dict[str, str] = {}  # reasons by custom id
@@ -498,10 +500,10 @@ class BatchGateway:
         fetched = []
         accepted = []  # batches that the provider hasn't refused
         for submitted, calls in self._list_awaited_batches():
-            if not submitted.id:
+            if not submitted.id:  # the submission was interrupted
                 continue
             batch = await self._fetch_batch(submitted, calls)
-            if batch is None:
+            if batch is None:  # the provider doesn't know it
                 continue
             fetched.append((submitted, calls, batch))
             if batch.status != "failed":

@@ -341,6 +341,7 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
         given = {**given, **_disable_templated_field(options)}
         _check_template(options.template, names, source.name)
 
+    # Recognise the tool that exported the rows, and find the fields' columns.
     export = recogniser.recognise(task, given)
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
     fields = row_fields.fields_of(task, names, given, source.name, naming=naming, export=export)

@@ -662,6 +662,7 @@ def _read_text(fields: Fields, row: DataRow, field: str) -> str:
     text = _convert_to_text(value, field, column, fields.naming)
     if field not in fields.continues:
         return text
+    # Some fields continue in a second column, such as Alpaca's `instruction` in `input`.
     next_column = fields.continues[field]
     next_value = read_cell(row.columns, next_column)
     next_text = _convert_to_text(next_value, field, next_column, fields.naming)

@@ -73,12 +73,14 @@ def describe_worse(
     if not common_ids:
         problem = "no row is in both; name the column of ids with --id"
         raise InputError(f"--fail-if-worse {base.path}: {problem}")
+
     accepted = sum(verdicts[row_id] == ACCEPT for row_id in common_ids)
     accepted_before = sum(base_verdicts[row_id] == ACCEPT for row_id in common_ids)
     rows = len(common_ids)
     lost_points = Fraction(accepted_before - accepted, rows) * 100
     if lost_points <= base.points:
         return None
+
     shares_text = f"{accepted / rows:.3f} accepted, {accepted_before / rows:.3f} there"
     loss_text = f"{float(lost_points):.1f} points less"
     if base.points:

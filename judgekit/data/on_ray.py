@@ -81,6 +81,7 @@ def connected(address: str | None) -> Iterator[None]:
             f"Ray at {cluster}: {message}; start Ray there, or leave the address out"
         ) from None
 
+    # Silence Ray Data, and make it start judging as soon as there is a block.
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.target_max_block_size = 1  # makes each item that the reader yields a separate block
@@ -266,11 +267,12 @@ class RayRun:
 
         Removes files that a killed run had already merged into another one. Their lines aren't returned.
         """
+        # Scan groups of files in Ray's workers.
         groups = []
         for start in range(0, len(names), _FILES):
             group = names[start : start + _FILES]
             groups.append((self._folder, group, self._key, first + start))
-        replaced = set()
+        replaced = set()  # names of files that are part of a merged one
         lines_of_groups = [parts.NOTHING]
         schemas = set()
         for scanned in _run_remotely(parts.scan, groups):
@@ -305,9 +307,9 @@ class RayRun:
 
     def _choose_judges(self) -> None:
         """Build a judge for each kind of subject, and note the columns of its scores."""
-        judge_of = runners.judges(open_gateway({}), self._project, self._request)
+        find_judge = runners.make_judge_finder(open_gateway({}), self._project, self._request)
         for kind, subject in self._subject_by_kind.items():
-            judge = judge_of(subject)
+            judge = find_judge(subject)
             self._judges[kind] = judge
             score_names: Iterable[str] = ()
             if kind:  # a comparison, whose scores are named by the texts' letters
@@ -501,7 +503,7 @@ class RayRun:
 
 
 def _check_options(data: str, out: str) -> None:
-    """Raise `UsageError` if OUT isn't a folder or is inside the input folder, or while recording calls."""
+    """Raise `UsageError` for an unsuitable results folder, or while calls are recorded."""
     if is_recording(environment.environ()):
         raise UsageError("JUDGEKIT_RECORD and --on ray do not go together; unset one of the two")
     if out.lower().endswith(tables.ENDINGS):

@@ -207,13 +207,13 @@ class PromisedRun:
         self._promise = Promise(self._options.share, self._options.on, strict=is_strict)
         self._batch_rounds = 0
 
-        # By the row's id, as `id_key` writes it.
+        # Verdicts and rows to write, by row id (as returned by `id_key`).
         self._first: dict[str, _First] = {}
         self._strong: dict[str, _Strong] = {}
         self._second_words: dict[str, VerdictWord] = {}
         self._to_write: dict[str, PendingRow] = {}
 
-        # By the row's number, as `judgekit.evaluation.agreement` has it.
+        # The plan, by row number, as `judgekit.evaluation.agreement` identifies rows.
         self._number_by_key = {key: number for number, key in enumerate(self._rows)}
         self._rates: dict[int, float] = {}
         self._sampled: frozenset[int] = frozenset()
@@ -229,7 +229,10 @@ class PromisedRun:
         running.run(judge())
 
     async def judge(self, rows: Iterable[PendingRow]) -> None:
-        """Judge `rows`, which OUT doesn't contain yet. The promise concerns all rows of the run."""
+        """Judge `rows`, which the results file doesn't contain yet.
+
+        The promise concerns all rows of the run.
+        """
         job = self._job
         with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
             if self._opinions.unsealed:

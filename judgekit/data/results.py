@@ -87,7 +87,7 @@ _IN_ORDER = (
 
 
 class TakenNames(NamedTuple):
-    """Names that an input column can't keep in OUT: `OURS`, and `more` that this run writes.
+    """Names that an input column can't keep in the results file: `OURS`, and `more` that this run writes.
 
     A column that gives the ids keeps the name `id`, since its values are our ids.
     """
@@ -114,7 +114,7 @@ def result(
     taken: TakenNames = ONLY_OURS,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Build a row of OUT: the input row's columns, then `OURS`.
+    """Build a result row: the input row's columns, then `OURS`.
 
     `record` is that of a verdict or comparison, None if the row couldn't be judged. Input columns with a
     `taken` name become `row.NAME`. `run` is the name of the run, if any. Infinity and NaN become null.
@@ -151,7 +151,7 @@ def result(
 
 
 def _copy_own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
-    """Copy an input row's cells, under the column names that they get in OUT."""
+    """Copy an input row's cells, under the column names that they get in the results file."""
     columns = {}
     for name, value in _replace_infinities(row.columns).items():
         if name == "id" and taken.id_column == "id":  # the result column `id` has the same values
@@ -184,9 +184,10 @@ def _name_deciding_models(comparison: Mapping[str, Any]) -> str | None:
 
 
 def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
-    """Choose an input column's name in OUT. If a result column has the same name, use `row.NAME`.
+    """Choose an input column's name in the results file.
 
-    If the input also has a column `row.NAME`, use `row.row.NAME`, and so on.
+    If a result column has the same name, use `row.NAME`. If the input also has a column `row.NAME`, use
+    `row.row.NAME`, and so on.
     """
     free_name = name
     while free_name in taken or (free_name != name and free_name in columns):
@@ -195,7 +196,7 @@ def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) 
 
 
 def describe_judge(columns: Mapping[str, Any]) -> str:
-    """Describe the judge of a row in OUT as `RUBRIC@VERSION, MODE, MODEL`.
+    """Describe the judge of a row in the results file as `RUBRIC@VERSION, MODE, MODEL`.
 
     Returns "" if there's no record.
     """
@@ -262,8 +263,8 @@ def _insert_id(table: sqlite3.Connection, name: str, number: int) -> int | None:
 class Results:
     """The destination of results; this class prints them as JSON Lines, and keeps none of earlier runs.
 
-    Call `kept` for each row first, in the order of the input, which becomes the order of OUT. Rows that
-    aren't kept and never added stay as they were.
+    Call `kept` for each row first, in the order of the input, which becomes the order of the results file.
+    Rows that aren't kept and never added stay as they were.
     """
 
     name = "standard output"
@@ -279,9 +280,9 @@ class Results:
         return None
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return the verdict that OUT has for a row with this id and content.
+        """Return the verdict that the results file has for a row with this id and content.
 
-        Returns None if the row must be judged: it's not in OUT, is undetermined or has an error.
+        Returns None if the row must be judged: it's not in the results file, is undetermined or has an error.
         """
 
     def count_earlier(self) -> int:
@@ -295,10 +296,10 @@ class Results:
         return row
 
     def write_out(self) -> None:
-        """Sort the rows into the order of the input, without repetitions, and write OUT."""
+        """Sort the rows into the order of the input, without repetitions, and write the results file."""
 
     def others(self) -> Counter[str]:
-        """Count the rows in the finished OUT that this run didn't reach, by judge."""
+        """Count the rows in the finished results file that this run didn't reach, by judge."""
         return Counter()
 
 
@@ -321,7 +322,7 @@ class _File(Results):
         self._key = seals.state_key()
 
         self._path = Path(resolve_output_path(out))
-        self._writer = tables.writer_of(str(self._path))  # None if OUT is JSON Lines
+        self._writer = tables.writer_of(str(self._path))  # None if the results file is JSON Lines
         is_lean = not full and tables.is_lean(str(self._path))
         self._left_out = RECORD_COLUMNS if is_lean else ()
         if self._writer is None:
@@ -329,8 +330,8 @@ class _File(Results):
         else:
             self._part = part_file_of(self._path)
 
-        # The old lines of rows that are judged again stay here until the new ones are written, so that OUT
-        # never has a row twice, and nothing is lost if the run is killed.
+        # The old lines of rows that are judged again stay here until the new ones are written, so that the
+        # results file never has a row twice, and nothing is lost if the run is killed.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
 
         self._refuse_links()
@@ -348,7 +349,7 @@ class _File(Results):
         self._resources = self._open_files(trust=trust)
 
     def _open_files(self, *, trust: bool) -> ExitStack:
-        """Lock OUT, note its rows unless the run is fresh, and open the part file, which gets new rows.
+        """Lock the results file, note its rows unless the run is fresh, and open the part file for new rows.
 
         Closing the returned stack releases everything.
         """
@@ -377,7 +378,7 @@ class _File(Results):
             self._part.unlink(missing_ok=True)
 
     def _refuse_links(self) -> None:
-        """Raise `UsageError` if a file next to OUT is a link, which can come from an untrusted clone."""
+        """Raise `UsageError` if a file next to the results file is a link, which can come from a clone."""
         for path in (self._part, self._again_file):
             resolve_output_path(str(path))
 
@@ -403,7 +404,7 @@ class _File(Results):
             raise seals.refused(self.name, unsealed)
 
     def _count_unsealed(self) -> int:
-        """Count the rows in OUT without a valid seal."""
+        """Count the rows in the results file without a valid seal."""
         count = self._database.execute(
             "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
         )
@@ -416,9 +417,10 @@ class _File(Results):
             return self._find_kept_verdict(row_id, fingerprint)
 
     def _find_kept_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Note a row's position in the input, and return its verdict in OUT.
+        """Note a row's position in the input, and return its verdict in the results file.
 
-        Returns None if the row must be judged, because OUT has no verdict for it or its content has changed.
+        Returns None if the row must be judged, because the results file has no verdict for it or its content
+        has changed.
         """
         self._rows_met += 1
         key = id_key(row_id)
@@ -426,7 +428,7 @@ class _File(Results):
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
         row = self._database.execute(query, (key,)).fetchone()
         old_fingerprint, word, failed, start = row
-        if start is None:  # the row isn't in OUT
+        if start is None:  # the row isn't in the results file
             return None
 
         is_decided = not failed and word != UNDETERMINED
@@ -490,7 +492,7 @@ class _File(Results):
     def _is_in_order(self) -> bool:
         """Whether the part file contains exactly one sealed line per row, in the input's order.
 
-        Then it needs no rewriting to become OUT.
+        Then it needs no rewriting to become the results file.
         """
         expected_start = 0
         noted_lines = self._database.execute(_IN_ORDER.format("start IS NOT NULL"))
@@ -503,14 +505,15 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write the table OUT from the part file, unless it's up to date."""
+        """Write the results table from the part file, unless it's up to date."""
         part_time = self._part.stat().st_mtime_ns
         if not is_changed and self._time_written() == part_time and self._is_own_file():
             return
         tables.write_table(
             writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
         )
-        # If both files have the same mtime, the next run knows that OUT contains exactly these rows.
+        # If both files have the same mtime, the next run knows that the results file contains exactly these
+        # rows.
         os.utime(self._path, ns=(part_time, part_time))
         if self._stamp_file is not None:
             self._stamp_file.write_text(self._describe_out(), encoding="ascii")
@@ -531,13 +534,13 @@ class _File(Results):
         return counts
 
     def _time_written(self) -> int:
-        """Return OUT's modification time in nanoseconds; 0 if it doesn't exist."""
+        """Return the results file's modification time in nanoseconds; 0 if it doesn't exist."""
         if self._path.exists():
             return self._path.stat().st_mtime_ns
         return 0
 
     def _is_own_file(self) -> bool:
-        """Whether OUT is still the file that this user wrote on this machine."""
+        """Whether the results file is still the file that this user wrote on this machine."""
         try:
             file = self._stamp_file
             return file is not None and file.read_text(encoding="ascii") == self._describe_out()
@@ -545,14 +548,14 @@ class _File(Results):
             return False
 
     def _describe_out(self) -> str:
-        """Describe OUT's current state, which changes with the file, and its omitted columns."""
+        """Describe the results file's current state, which changes with the file, and its omitted columns."""
         stamp = repr(environment.stamp(str(self._path)))
         if self._left_out:
             return f"{stamp} without {','.join(self._left_out)}"
         return stamp
 
     def _check_table(self) -> None:
-        """Raise `UsageError` if OUT is a table with rows that may be missing from the part file.
+        """Raise `UsageError` if the results file is a table with rows that may be missing from the part file.
 
         Rows are only continued from the part file, so such rows would be lost.
         """
@@ -570,7 +573,7 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
     def _equals_lines(self) -> bool:
-        """Whether writing a table from the part file would give the same content as OUT.
+        """Whether writing a table from the part file would give the same content as the results file.
 
         If the files were copied, their times don't show that.
         """
@@ -580,7 +583,7 @@ class _File(Results):
                 # The writer depends on the suffix.
                 table = Path(folder) / f"table{self._path.suffix}"
 
-                # OUT may have been written with or without complete verdicts.
+                # The results file may have been written with or without complete verdicts.
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
                         self._writer, self._part, table, OURS, self._schema, left_out=left_out
@@ -841,7 +844,7 @@ def _dump_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """Parse a line of OUT. Also returns whether the line is invalid JSON.
+    """Parse a line of the results file. Also returns whether the line is invalid JSON.
 
     The row is None if judgekit didn't write the line.
     """

@@ -224,6 +224,7 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
 
     if "://" not in path:
         refuse_link_out(file_of(path))
+    # Check the first file now, to report problems early, and to find the columns' types.
     files = replace(RowFiles.at(path), reading=reading)
     with _explain_read_errors(path):
         is_one_file = not (Path(path).is_dir() or "://" in path)

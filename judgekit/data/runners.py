@@ -48,7 +48,7 @@ def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
     return (len(subject.files), len(subject.distinct))
 
 
-def judges(
+def make_judge_finder(
     gateway: Gateway,
     project: Path,
     request: JudgeRequest,
@@ -111,7 +111,7 @@ async def stream_judgements(
     `is_ready` means that reading the rows doesn't block.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        row_judge = _RowJudge(judges(gateway, project, request, adapt))
+        row_judge = _RowJudge(make_judge_finder(gateway, project, request, adapt))
 
         # The concurrency depends on the judge's models, so read rows until one of them needs a judge.
         head = []

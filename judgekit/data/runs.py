@@ -42,8 +42,9 @@ _NUMBERS = re.compile(r"\d+")
 class Tally:
     """The outcomes of rows: their verdicts, the number `judged` or `kept`, and the cost.
 
-    `failed` says why one of the `failures` has no verdict. `labels` counts pairs of a label, as it's written,
-    and its row's verdict. The cost of `priced` rows is known; `unpriced` ones have calls of unknown cost.
+    `first_failure` says why one of the `failure_count` rows has no verdict. `labels` counts pairs of a label,
+    as it's written, and its row's verdict. The cost of `priced` rows is known; `unpriced` ones have calls of
+    unknown cost.
 
     `thoughts` counts blocks of a model's thoughts that were left out of its outputs.
 
@@ -66,8 +67,8 @@ class Tally:
     substitutes: set[str] = field(default_factory=set)
     deciders: Deciders = field(default_factory=Deciders)
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failed: str = ""
-    failures: int = 0
+    first_failure: str = ""
+    failure_count: int = 0
     sent: int = 0
     refused: int = 0
     refusal: str = ""
@@ -134,7 +135,7 @@ class DatasetRun(Tally):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pending(self) -> Iterator[PendingRow]:
-        """Yield the rows that have no verdict in OUT yet, until the run is stopped.
+        """Yield the rows that have no verdict in the results file yet, until the run is stopped.
 
         After an unreadable row, no more rows are yielded. The remaining rows are only read to count
         unreadable ones, for the error in `problem`.
@@ -162,7 +163,10 @@ class DatasetRun(Tally):
         return not is_kept and self.start()
 
     def keep(self, pending: PendingRow) -> str | None:
-        """Reuse a row's verdict from OUT, and count the row as kept. Returns None if OUT has no verdict."""
+        """Reuse a row's verdict from the results file, and count the row as kept.
+
+        Returns None if the results file has no verdict.
+        """
         with self._lock:
             word = self.results.kept(pending.row_id, pending.fingerprint)
             if word is not None:
@@ -216,10 +220,10 @@ class DatasetRun(Tally):
             self.thoughts += pending.thoughts
             self._count_verdict(pending.row, written["verdict"])
             if written["error"] is not None:
-                self.failures += 1
+                self.failure_count += 1
                 # `failed` is for a message. A failed judgement is more interesting than an unjudgeable row.
-                if record or not self.failed:
-                    self.failed = f"row {pending.row_id} has no verdict: {written['error']}"
+                if record or not self.first_failure:
+                    self.first_failure = f"row {pending.row_id} has no verdict: {written['error']}"
             if record is not None and not is_paid:
                 self._note_record(record, str(written["error"]))
                 self.deciders.add(record)
@@ -275,7 +279,7 @@ class DatasetRun(Tally):
             self.refused_words = words
         return words == self.refused_words
 
-    def doubled_note(self) -> str | None:
+    def describe_doubled_models(self) -> str | None:
         """Describe models that fill several tiers, and the calls per row. Returns None if there are none."""
         if not self.doubled:
             return None

@@ -90,6 +90,8 @@ def _read_or_create_key_file() -> str | None:
     if problem:
         remedy = "delete the file, and the next run makes a new key"
         raise ConfigError(f"{problem}; {remedy}", path=path)
+
+    # On Windows, the mode doesn't show who can read the file.
     others_may_read = os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO)
     if others_may_read:
         problem = f"others may read the key (mode {stat.S_IMODE(mode):04o})"
@@ -123,12 +125,12 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
 
 
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Copy a row of OUT, adding a seal to its fingerprint if there's a key."""
+    """Copy a result row, adding a seal to its fingerprint if there's a key."""
     return _add_seal(row, key, "line", _list_line_content(row))
 
 
 def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
-    """Whether a row of OUT has a valid seal, so that only this key's owner can have written it."""
+    """Whether a result row has a valid seal, so that only this key's owner can have written it."""
     return is_valid(key, "line", _list_line_content(row), _read_seal(row))
 
 

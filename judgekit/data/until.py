@@ -46,7 +46,7 @@ class UntilRun:
         self._work = work
         self._order = draw_order(job.rows, _open_draws(job))[: job.limit]
         self._position_by_id = {id_key(row.row_id): index for index, row in enumerate(self._order)}
-        self._finished: set[int] = set()  # positions of rows that are in OUT already
+        self._finished: set[int] = set()  # positions of rows that are in the results file already
         self.answer = Answer(job.condition, len(job.rows))
 
     def __call__(self) -> None:
@@ -63,8 +63,8 @@ class UntilRun:
             self._job.runner(wave, self._on_record)
 
     def _note_finished(self) -> None:
-        """Note the verdicts that are in OUT already."""
-        # OUT will have the order of these calls to `keep`, so use the order of the input.
+        """Note the verdicts that are in the results file already."""
+        # The results file will have the order of these calls to `keep`, so use the order of the input.
         for row in self._job.rows:
             word = self._work.keep(row)
             position = self._position_by_id.get(id_key(row.row_id))
@@ -113,7 +113,10 @@ def draw_order(rows: Sequence[PendingRow], draws: Draws) -> list[PendingRow]:
 
 
 def _open_draws(job: UntilJob) -> Draws:
-    """Return a source of random numbers. A run that continues OUT gets the same numbers again."""
+    """Return a source of random numbers.
+
+    A run that continues the results file gets the same numbers again.
+    """
     key = require_key("--until draws its rows")
     if job.out is None:
         return Draws(key, new_nonce())

@@ -110,7 +110,7 @@ def _decode_bytes(raw: bytes) -> str:
 
 def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Convert an object such as a pydantic model, a dataclass or a NumPy array."""
-    is_class = isinstance(value, type)  # rather than an instance
+    is_class = isinstance(value, type)  # a class itself can't be converted, only its instances can
     if is_dataclass(value) and not isinstance(value, type):
         return plain_value(asdict(value), depth + 1)
 

@@ -116,7 +116,7 @@ def check(
 
 
 def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
-    """Build the cells that a row will have in OUT, with placeholders instead of a verdict."""
+    """Build the cells that a row will have in the results file, with placeholders instead of a verdict."""
     ours = dict.fromkeys(OURS, "\0")  # no input cell can contain NUL
     return result(row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken)
 

@@ -217,10 +217,11 @@ class _Walk:
         while (opinion := queues.next()) is not None:
             is_sampled = opinion.draw < group.rate
             if not is_sampled:
-                if self._is_unknown(opinion):
+                if self._is_unknown(opinion):  # unless the strong judge has judged the row anyway
                     final.append(opinion.row)
                 continue
 
+            # The strong judge has judged this row, so it shows how well the queue's opinions agree.
             disagrees = self._disagrees(opinion)
             queues.note(opinion.outcome, disagrees=disagrees)
             disagreements += disagrees

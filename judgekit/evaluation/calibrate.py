@@ -195,15 +195,16 @@ def _find_refusal_on_side(
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
         return test.refused if is_on_side else None
 
+    # No gate holds, so look for a class that more labels could prove, the widest one first.
     samples_on_side = [sample for sample in members if chain.margin(sample) >= 0]
     margins = sorted({chain.margin(sample) for sample in samples_on_side})
     widest_refused = None
-    for margin in margins:  # the widest class first
+    for margin in margins:
         samples_in_class = [sample for sample in samples_on_side if chain.margin(sample) >= margin]
         gate = _test_gate(chain, margin, samples_in_class, level, promise)
         if not isinstance(gate, RefusedRule):
             continue
-        if gate.more is not None:
+        if gate.more is not None:  # the number of further labels that would prove it
             return gate
         widest_refused = widest_refused or gate
     return widest_refused
@@ -286,7 +287,8 @@ def _group_by_chain(
             for chain in _list_chains(sample, tier, previous_tier, reference):
                 chains.setdefault(chain, []).append(sample)
 
-    # Add a chain for the first tier's wins that may stand against the second tier's tie.
+    # When comparing two texts, the first tier can see a winner and the second one a tie. Add a chain for
+    # gates that let the win stand.
     first_tier, second_tier = tiers[:2]
     for sample in samples:
         is_win = sample.combined_outcome(first_tier) == "accept"
@@ -676,6 +678,7 @@ def _estimate_saved_per_hundred(
         if recorded.latency_ms is not None:
             waits.append(recorded.latency_ms / 1000)
 
+    # A gate spares the second tier's calls if it ends the judging before that tier.
     spared = sum(walked.by_gate and second_tier not in walked.calls for walked in walks)
     spared_per_hundred = 100 * spared / len(walks)
     usd = None

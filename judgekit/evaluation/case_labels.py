@@ -45,6 +45,7 @@ def with_understood_labels(
             else:
                 understood.append(case.model_copy(update={"label": label}))
 
+    # If no label is understood, report the first one.
     if labelled and not understood:
         raise labelled[0].label_error()
     if cases and not understood:

@@ -340,15 +340,15 @@ class Collection(NamedTuple):
 
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
-    """Read the collection in a folder.
+    """Read the collection of documents, queries and grades in a folder.
 
-    Raises `InputError`, also if `scoped` and an id doesn't begin with a scope.
+    If `scoped`, every id must start with a scope, as in `SCOPE/NAME`. Raises `InputError`.
     """
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
 
-    # Count the grades for queries or documents that are missing from the collection.
+    # Count the strays, which are grades for queries or documents that the collection doesn't contain.
     document_ids = {document.id for document in documents}
     query_ids = {query.id for query in queries}
     stray_count = 0
@@ -367,7 +367,8 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
 def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
     """Raise `InputError` for an id that isn't `SCOPE/NAME`."""
     for item in items:
-        if not item.id.partition("/")[2]:
+        _, _, name = item.id.partition("/")
+        if not name:
             problem = f"{path}: id: expected SCOPE/NAME, got {item.id!r}"
             remedy = "leave out --scope-prefix to search all documents for every query"
             raise InputError(f"{problem}; {remedy}")

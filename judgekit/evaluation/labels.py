@@ -176,9 +176,8 @@ def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict
         if letter:
             letter_by_word[key] = letter
             if letter != TIE:
-                text_count = max(
-                    text_count, LETTERS.index(letter) + 1
-                )  # a label such as D shows that there are 4 texts
+                # A label such as D shows that there are at least 4 texts.
+                text_count = max(text_count, LETTERS.index(letter) + 1)
 
     # Words have a fixed meaning, but numbers can be read in different ways.
     numbers = {key: float(key) for key in numeric_keys}
@@ -481,6 +480,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         if label is not None:
             meaningful[label, verdict] += count
 
+    # If the labels are only accept and reject, the verdict "improve" counts as a rejection.
     binary = is_binary(label for label, _ in meaningful)
     agreed = 0
     decided = 0

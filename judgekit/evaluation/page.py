@@ -208,7 +208,7 @@ def page(
 
 
 def snippet(row: RowView) -> str:
-    """Return the beginning of a row's first text, or of its reasoning, for the list of rows."""
+    """Return the beginning of a row's first text for the list of rows. Without texts, use the reasoning."""
     if row.get("texts"):
         text = "".join(row["texts"][0][1])
     else:
@@ -217,7 +217,7 @@ def snippet(row: RowView) -> str:
 
 
 def cell_of(row: RowView, key: str) -> str:
-    """Return the text of a row's cell in the list. The key `said 1` means the second judge's answer."""
+    """Return the text of a row's cell in a column. The column `said 1` contains the second judge's answer."""
     kind, _, number = key.partition(" ")
     if kind == "said":
         judged = row["judged"]

@@ -274,7 +274,9 @@ def _compare_with_best(
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
 
-    binary = is_binary(labels)  # as all labels compared here are, whatever other items have
+    binary = is_binary(
+        labels
+    )  # if these labels are only accept and reject, "improve" is a rejection
     best_agreements = []
     agreements = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):

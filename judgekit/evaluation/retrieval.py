@@ -41,6 +41,7 @@ class SearchableCollection:
     """Documents to search, ranked by `profile`; raises `UsageError` if SQLite can't search."""
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
+        """Index the documents in memory. Raises `UsageError` if SQLite has no full-text search."""
         if not index_file.has_full_text_search():
             raise UsageError(
                 "this Python's SQLite has no full-text search (FTS5); use one that has"

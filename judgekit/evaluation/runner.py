@@ -160,7 +160,7 @@ def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> Docume
 def unanswered(cases: Sequence[Case]) -> str | None:
     """Describe in one line how many cases lack an answer from some tier, and why.
 
-    Returns None if none does.
+    Returns None if all cases have all answers.
     """
     omitted_by_judge = Counter[str]()
     reasons = set[str]()

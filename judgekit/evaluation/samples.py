@@ -143,13 +143,13 @@ class Ways(NamedTuple):
 def find_common_ways(cases: Sequence[Case]) -> Ways:
     """Find each model's most common way of answering, and the tiers that deviate from it in each case.
 
-    A way is how scores were read (such as from probabilities), and which model answered on behalf of this
-    one.
+    A way consists of the source from which scores were read, such as probabilities, and the model that
+    answered in place of the requested one.
     """
     answers = _list_answers(cases)
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
 
-    # Count the ways by tier and requested model.
+    # Count how often each way occurs, by tier and requested model.
     source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     model_counts: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
     sources = []
@@ -159,6 +159,7 @@ def find_common_ways(cases: Sequence[Case]) -> Ways:
         model_counts[answer.voter][answer.answered] += 1
         sources.append(source)
 
+    # Choose the most common way of each model, in the tiers' order.
     common_sources: Readings = {}
     common_models: Answered = {}
     for tier, model in sorted(source_counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
@@ -167,6 +168,7 @@ def find_common_ways(cases: Sequence[Case]) -> Ways:
         common_model, _ = model_counts[tier, model].most_common(1)[0]
         common_models.setdefault(tier, {})[model] = common_model
 
+    # Find the answers that were read in another way, or given by another model.
     deviating_tiers_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
         common_source = common_sources[answer.tier][answer.recorded.model]

@@ -103,11 +103,12 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
         marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
-            marks = dict.fromkeys(ids)  # None if there's no probability
+            marks = dict.fromkeys(ids)  # candidates without a probability keep None
             for candidate_id, probability in recorded.probabilities.items():
                 marks[candidate_id] = Mark(jury.leaning(probability), probability)
             return marks
 
+        # Without probabilities, the answer lists the candidates that are kept.
         kept_ids = recorded.keep
         if recorded.reply is not None:
             kept_ids = self._read_kept(ids, recorded.reply)

@@ -275,9 +275,9 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     expected = 0.0
     for label, answer in product(labels, answers):
         expected += distance[label, answer] * labels[label] * answers[answer]
-    if expected:
-        return 1 - observed * sum(counts.values()) / expected
-    return None
+    if not expected:
+        return None
+    return 1 - observed * sum(counts.values()) / expected
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:

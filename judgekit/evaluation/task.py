@@ -287,10 +287,10 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
-        parts = next(
+        part_names = next(
             iter(evidence_by_tier.values())
-        )  # WHOLE or candidate ids, the same for all tiers
-        for part_name in parts:
+        )  # WHOLE or candidate ids, as in all tiers
+        for part_name in part_names:
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             unused_label: Outcome = "accept"
             sample = Sample(part_name, unused_label, without_margins(opinions, deviating_tiers))

@@ -52,14 +52,14 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
     empty_count = 0  # empty rows since the last row with content
     for line_number, cells in enumerate(_read_cells_quietly(sheet), 1):
         is_blank = not any(map(_is_filled, cells))
-        if names is None:
+        if names is None:  # the header hasn't been found yet
             if is_blank:
                 continue
             try:
                 header = without_blank_end(list(map(_convert_name, cells)), 1)
                 names = check_names(with_name_of_index(header))
             except CellError as error:
-                yield unreadable_row(error, 0, 0)
+                yield unreadable_row(error, number=0, line=0)  # 0 stands for the header
                 return
             continue
 
