@@ -39,7 +39,7 @@ def at_most(errors: int, total: int, rate: float) -> float:
 
 
 def upper(errors: int, total: int, level: float) -> float:
-    """Return an upper confidence bound of an error rate; the true rate exceeds it with probability `level`.
+    """Return an upper confidence bound of an error rate. The true rate is higher with probability `level`.
 
     Without data, the bound is 1.
     """
@@ -47,6 +47,8 @@ def upper(errors: int, total: int, level: float) -> float:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
         return 1.0
+
+    # Bisect, because the probability of so few errors decreases with the rate.
     too_low = errors / total
     high_enough = 1.0
     for _ in range(_HALVINGS):
@@ -65,10 +67,10 @@ def lower(errors: int, total: int, level: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -> int | None:
-    """Return the number of labels needed to show that the error rate is at most `rate`.
+    """Return the number of labels needed to show that an error rate is at most `rate`.
 
-    The labels' error rate is assumed to be `expected_rate`. `level` is the probability of a wrong result. If
-    no number is enough, or it's over a million, return None.
+    `expected_rate` is the error rate among these labels, and `level` the probability of a wrong conclusion.
+    Return None if no number is enough, or if more than a million labels are needed.
     """
     if expected_rate >= rate:
         return None
@@ -85,7 +87,7 @@ def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -
         if enough > _MAX_LABELS:
             return None
 
-    # Then bisect.
+    # Then bisect to find the smallest number.
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         if are_enough(middle):

@@ -100,7 +100,7 @@ class ReplyCache:
 
 
 def _parse_reply(text: str) -> Reply | None:
-    """Parse a stored reply. An invalid one gives None."""
+    """Parse a stored reply. Return None if it's invalid."""
     with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors
         kept_reply = _StoredReply.model_validate(strict_json(text), strict=True)
         return Reply(
@@ -115,7 +115,7 @@ def _parse_reply(text: str) -> Reply | None:
 
 
 def hash_of_call(endpoint: Endpoint, request: Request) -> str:
-    """Hash a request and its recipient, without nonces and secrets. This is the reply's key in a store."""
+    """Hash a request and its recipient, without nonces and secrets, as the key of a stored reply."""
     messages = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile_fields = endpoint.profile.model_dump(mode="json", exclude=_FIELDS_NOT_HASHED)
     if not profile_fields.get("reads_reasoning"):

@@ -180,14 +180,14 @@ def sha256(content: object) -> str:
 
 
 def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
-    """Return an upper bound of a gate's error rate, exceeded with a probability of at most `level`.
+    """Return an upper bound of a gate's error rate. The true rate is higher with probability `level` at most.
 
-    With a reference, this is the bound of the excess over the reference's error rate. `gains` are the labels
-    that only the reference got wrong.
+    If the promise has a reference, this is the bound for the difference to the reference's error rate.
+    `gains` is the number of labels that only the reference got wrong.
     """
     if promise.reference is None:
         return upper(errors, labels, level)
-    # Either of the two bounds can fail, so each gets half of the level.
+    # Either of two bounds could be wrong, so each gets half of the level.
     most_errors = upper(errors, labels, level / 2)
     least_gains = lower(gains, labels, level / 2)
     return most_errors - least_gains
@@ -259,14 +259,14 @@ def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterato
 
 
 def _list_allowed_tiers(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
-    """List the tiers that a gate like this can be for."""
+    """List the tiers for which a calibration can have a gate like this."""
     tiers = _list_tiers(calibration)
     reference = calibration.promise.reference
-    if gate.stands:
-        return tiers[1:2]  # a win stands against the second tier's tie
-    if reference:
-        return tiers[: tiers.index(reference)]  # the reference is final anyway
-    return tiers[:-1]  # the last tier is final anyway
+    if gate.stands:  # a win of the first tier against a tie of the second
+        return tiers[1:2]
+    if reference:  # the reference is final without a gate
+        return tiers[: tiers.index(reference)]
+    return tiers[:-1]  # the last tier is final without a gate
 
 
 def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:

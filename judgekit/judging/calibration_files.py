@@ -84,7 +84,7 @@ def _read_folders(
 def _read_folder(
     folder: Path, settings: JudgeSettings, *, of_project: bool
 ) -> tuple[list[Calibration], list[str]]:
-    """Read a folder's calibrations for a judge's rubric and mode, newest first. Return them and the problems.
+    """Read a folder's calibrations for a judge's rubric and mode, newest first. Also return the problems.
 
     An invalid file is only a problem if it mentions this rubric and this mode.
     """
@@ -93,6 +93,7 @@ def _read_folder(
     calibrations = []
     problems = []
 
+    # Only read the newest files.
     paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric_id, mode)]
     paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
     if len(paths) > MAX_READ:
@@ -135,9 +136,9 @@ def _read_name_and_content(path: Path) -> str:
 
 
 def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
-    """Read a calibration; raises `ConfigError` if it's invalid, or if its numbers contradict each other.
+    """Read a calibration; raises `ConfigError` if it's invalid or its numbers contradict each other.
 
-    Also raises `ConfigError` if it's the project's (`of_project`), and the user hasn't accepted it.
+    With `of_project`, also raises `ConfigError` if the user hasn't accepted it.
     """
     if of_project:
         yamlfile.is_project_file(path, _find_project(path))  # raises for a link
@@ -174,7 +175,7 @@ class Accepted(Strict):
 
 
 def accept(path: Path) -> None:
-    """Record that the user accepts a calibration file, in any project and as long as its content is the same.
+    """Record that the user accepts a calibration file, as long as its content doesn't change.
 
     Raises `ConfigError` if it isn't a valid calibration, and `InputError` if the record can't be written.
     """

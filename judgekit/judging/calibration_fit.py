@@ -55,7 +55,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
                 sources |= possible_sources(endpoint, scores=has_scores)
             sources_by_tier[tier][name] = frozenset(sources)
             digest = _hash_profiles(model_endpoints)
-            if digest is not None:  # None is a recording
+            if digest is not None:  # it's None for a recording
                 profile_hashes[tier][name] = digest
 
     asked_with = Asked(
@@ -70,7 +70,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
 
 
 def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
-    """Combine the profile hashes of a model's endpoints, in any order. For recordings, return None."""
+    """Combine the profile hashes of a model's endpoints, regardless of order. Return None for recordings."""
     hashes = []
     for model in models:
         digest = hash_profile(model)
@@ -169,10 +169,10 @@ def _list_relevant_options(
 
 
 def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield a sentence for each model that's now queried, or whose answers are now read, differently."""
+    """Yield a sentence for each model that's called, or whose answers are read, differently now."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
-            # how its answers are read
+            # Compare how the answers are read.
             source_then = calibration.read.get(tier, {}).get(model)
             words_now = SOURCE_WORDS[_choose_usual_source(possible)]
             if source_then is None:
@@ -181,7 +181,7 @@ def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> I
             elif source_then not in possible:
                 yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
 
-            # how its profile queries it; recordings and older calibrations have no hash
+            # Compare how the profile calls the model. Recordings and older calibrations have no hash.
             hash_now = panel.asking.get(tier, {}).get(model)
             hash_then = calibration.asking.get(tier, {}).get(model)
             if hash_now and hash_then is not None and hash_then != hash_now:

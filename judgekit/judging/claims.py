@@ -275,7 +275,7 @@ def least_supported(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:
     """Return the answer about the least supported claim, which decides the dimension's score."""
-    # An average over all claims would let one invention pass among many truths.
+    # With an average over all claims, a false claim among many true ones would hardly matter.
     answers_to_claims = []
     for number in range(1, len(claims) + 1):
         answers_to_claims.append(answers[_name_question(dimension, number)])
@@ -285,9 +285,9 @@ def least_supported(
 def unsupported_claims(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
-    """Return a finding for each claim that's probably unsupported, in the text's order.
+    """Return a finding for each claim that's probably unsupported, in text order.
 
-    There are at most `MAX_FINDINGS`, for the least supported claims.
+    If there are more than `MAX_FINDINGS`, only the least supported claims count.
     """
     support_by_number = {}  # the probability that a claim is supported
     for number in range(1, len(claims) + 1):

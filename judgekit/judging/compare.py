@@ -130,7 +130,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return comparison
 
     def _explain_not_judged(self, state: Compared) -> Reservation | None:
-        """Explain why no model was asked, or return None if one was or the texts are equal."""
+        """Explain why no model was called. Return None if one was, or if none was needed for equal texts."""
         if state.rounds or state.subject.is_one_text:
             return None
         reason = state.refused or self.settings.no_model_reason
@@ -172,7 +172,7 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 def _list_contestants(
     subject: ComparisonInput, scores: Mapping[str, SubjectScore]
 ) -> list[Contestant]:
-    """List the compared texts for the record, with their scores, if any."""
+    """List the compared texts for the record. Texts that were scored have their score."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
@@ -233,7 +233,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
-        """Return the rules for pairs, with the authors of the text that each outcome favours."""
+        """Return the escalation rules for pairs, with the authors of the text that each outcome favours."""
         # An acceptance is a win for the first winner, and a rejection is a win for the other text.
         authors: dict[Outcome, Sequence[str]] = {}
         first_winner = favourite(state.opinions)

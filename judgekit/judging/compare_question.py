@@ -211,7 +211,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
 
 def _list_criteria(rubric: CompareRubric) -> str:
-    """List a rubric's criteria, one per line, for models."""
+    """List a rubric's criteria for models, one per line."""
     criteria_lines = ["Questions, the most important first:"]
     for name, text in rubric.criteria.items():
         criteria_lines.append(f"- {name}: {text}")

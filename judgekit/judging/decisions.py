@@ -113,9 +113,10 @@ def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
 def _make_questions(
     questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Convert the questions to decision models' form.
+    """Convert the questions to the form that decision models expect.
 
-    In a listing, each question is about each candidate. Otherwise, it's about the text or each of its claims.
+    In a listing, repeat each question for each candidate. Otherwise, ask it once about the text, or once
+    about each of the text's claims.
     """
     questions = []
     if questionnaire.is_listing:
@@ -134,7 +135,7 @@ def _make_questions(
 
 
 def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
-    """Convert a question to decision models' form."""
+    """Convert a question to the form that decision models expect."""
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
     if question.kind == "score":
@@ -164,7 +165,7 @@ def _read_distributions(
     """Convert a decision model's probabilities to the questionnaire's answers."""
     shares: dict[str, Mapping[str, float]] = {}  # probabilities by question
     findings: list[Finding] = []
-    # A question about claims gets the answer about its worst claim, but only if all claims have answers.
+    # The answer about the least supported claim counts for the question, but only if all claims have answers.
     for name, text_claims in claims_by_name.items():
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)
@@ -233,10 +234,10 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Ask any number of questions, and return the probabilities by question and the first failure.
+    """Ask any number of questions, and return each question's probabilities, and the first failure.
 
-    Multiple requests, if necessary, run at once within the same `timeout` seconds. A scale that's too long
-    for decision models is a failure without a call.
+    If multiple requests are needed, they run concurrently, within `timeout` seconds in total. If a scale is
+    too long for decision models, fail without a call.
     """
     started = time.monotonic()
     scale_problem = _find_scale_problem(questions)
@@ -291,9 +292,9 @@ async def _ask_in_chunks(
 
 
 def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
-    """Return the server's limit of questions if it refused `count` as too many, or None.
+    """Return the server's limit of questions per call if it refused `count` as too many, or None.
 
-    That's the largest smaller number in its message, or else half of `count`.
+    It's the largest smaller number in the server's message. If there's none, try half of `count`.
     """
     if count == 1:
         return None

@@ -229,7 +229,7 @@ class Document:
         return None
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
-        """Return the files as a model of a tier sees them, cut to its limit of characters in total."""
+        """Return the files as a model of a tier sees them, truncated to its total limit of characters."""
         characters_left = characters_seen(tier, endpoint)
         files = []
         for file in self.files:
@@ -325,7 +325,7 @@ class ComparisonInput:
 
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
-        """The families that wrote some, but not all of the texts, and so may favour these."""
+        """The model families that wrote some of the texts but not all, and so may favour these."""
         text_counts: Counter[str] = Counter()
         for letter in self.letters:
             text_counts.update(self.families(letter))
@@ -415,7 +415,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             continue
         refuse_link_out(path)
         text_files = (str(file) for file in _list_files(Path(path)) if _is_text(file))
-        # Without any text file, yield the folder itself, so that reading it reports the problem.
+        # If there's no text file, yield the folder itself, so that reading it reports the problem.
         yield next(text_files, path)
         yield from text_files
 
@@ -436,7 +436,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     refuse_link_out(path)
     try:
-        # A device could be endless, so only read regular files, and a shell's `<(…)` and `/dev/stdin`.
+        # A device could be endless, so only read regular files, `/dev/stdin`, and the shell's `<(…)`.
         is_file = stat.S_ISREG(Path(path).stat().st_mode)
         is_from_shell = str(Path(path)).startswith(_OPENED_BY_SHELL)
         if not is_file and not is_from_shell:

@@ -119,9 +119,9 @@ TABLE: list[Row] = [
 
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
-    """Decide the next step by the rows of `TABLE`: the tier to ask now, or the end.
+    """Decide the next step from the rows of `TABLE`: which tier to ask, or the end of judging.
 
-    The first row that applies gives the step. If it's an end, later rows can overrule it.
+    The first row that applies decides. If its step is an end, later rows can overrule it.
     """
     situation = Situation(evidence_by_tier, rules)
     step: Step | None = None
@@ -147,11 +147,11 @@ def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
 
 
 def _rate_consensus(now: Situation, end: End) -> Consensus:
-    """Rate the consensus of the models behind an end: by default, as the end's row did."""
+    """Rate how far the models agree with a result (end). By default, keep the rating that it already has."""
     if end.tier is None:
         return end.consensus
 
-    # A single model can't agree with anyone, even if it was asked in multiple tiers.
+    # A single model can't agree with others, even if it's used in multiple tiers.
     models: set[str] = set()
     for evidence in now.evidence.values():
         models |= evidence.models
@@ -160,7 +160,7 @@ def _rate_consensus(now: Situation, end: End) -> Consensus:
     if now.rules.task == "ranking":
         return _rate_ranking_consensus(now, end)
 
-    # A divided jury has its own consensus.
+    # If the last tier's jury is divided, that's decisive.
     last_evidence = now.evidence[end.tier]
     agreement = last_evidence.agreement
     if last_evidence.is_divided and agreement == "none":
@@ -168,26 +168,30 @@ def _rate_consensus(now: Situation, end: End) -> Consensus:
     if agreement is not None:
         return agreement
 
+    # Tiers that agree aren't unanimous if one of their juries is divided.
     if now.rules.task == "pair" and end.consensus == "unanimous":
         supporting_tiers = now.tiers_for(end.verdict)
         has_divided_tier = any(now.evidence[tier].agreement for tier in supporting_tiers)
         if has_divided_tier:
             return "majority"
+
+    # The only tier is unanimous if it's an undivided jury.
     if now.rules.task == "document" and end.consensus == "single" and len(models) > 1:
         answered = [tier for tier, evidence in now.evidence.items() if evidence.outcome is not None]
         if answered == [end.tier]:
-            return "unanimous"  # this tier is a jury, and isn't divided
+            return "unanimous"
     return end.consensus
 
 
 def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
-    """Rate the consensus of a ranking's tiers on the best subject."""
+    """Rate how far a ranking's tiers agree on the best subject."""
     standings = [evidence.standing for evidence in now.complete if evidence.standing]
     if len(standings) == 1:
         return "single"
+    # Without a best subject, the tiers can't be unanimous about it.
     has_best = end.verdict == "accept" or end.because == COPIED
     if not has_best:
-        return "majority"  # without a best subject, the tiers can't be unanimous about it
+        return "majority"
     best = standings[-1].order[0]
     leaders = {standing.leader for standing in standings}
     return "unanimous" if leaders == {best} else "majority"

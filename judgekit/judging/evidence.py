@@ -151,9 +151,9 @@ def read_pair(
     cut: Collection[TierName] = (),
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read all tiers' votes on a pair, from the first winner's side.
+    """Convert the tiers' votes on two texts to evidence. A vote for the text that won first is an acceptance.
 
-    `favouring_families` are the families that wrote only this text, and so may favour it, by letter.
+    `favouring_families` gives, by letter, the model families that wrote only this text, and may favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}

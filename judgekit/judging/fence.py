@@ -160,7 +160,7 @@ def _draw_labels(drawn: bytes) -> Iterator[str]:
 
 @functools.cache
 def _load_secret() -> bytes:
-    """Load this installation's secret, making it on first use. If it can't be stored, it's temporary."""
+    """Load this installation's secret, or generate it on first use. If it can't be stored, it's temporary."""
     path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
         environment.private_folder(str(path.parent))

@@ -20,11 +20,11 @@ MAX_FINDINGS = 50  # in one reply
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
     """Read up to `MAX_FINDINGS` findings from a reply, skipping those without an issue or suggestion.
 
-    If the question was about one dimension only, `part` is its name, which all findings get.
+    If the question was about a single dimension, `part` is its name, and all findings are assigned to it.
     """
     findings = []
     for replied_finding in replied:
-        # They're shown in terminals and written as JSON, so remove escapes and lone surrogates.
+        # Findings are shown in terminals and stored as JSON, so remove escapes and lone surrogates.
         fields = {name: visible(text) for name, text in replied_finding.items()}
         fields["issue"] = fields["issue"] or fields["suggestion"]
         fields["dimension"] = part or fields["dimension"]

@@ -214,17 +214,17 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
 
 
 def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
-    """Combine chances of keeping a candidate into their mean, or the fraction of votes for keeping it."""
+    """Combine chances of keeping a candidate: the rule "mean" averages them, and "majority" averages votes."""
     if rule == "mean":
         return fmean(chances)
-    # An even chance is half a vote.
+    # An even chance counts as half a vote.
     vote_by_outcome = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
     votes = [vote_by_outcome[leaning(chance)] for chance in chances]
     return fmean(votes)
 
 
 def leaning(chance: float) -> Outcome:
-    """Turn the chance of keeping a candidate into an outcome. An even chance gives `improve`."""
+    """Convert the chance of keeping a candidate to an outcome. An even chance means `improve`."""
     if chance > EVEN:
         return "accept"
     if chance < EVEN:
@@ -241,7 +241,7 @@ _SHARE_DIGITS = 9  # rounding makes sums in different orders equal
 
 
 def word_of(lean: float) -> PairWord:
-    """Return the text that a lean favours: A above 0, B below, or a tie."""
+    """Return the text that a lean favours: "A" if it's positive, "B" if it's negative, otherwise "tie"."""
     if lean > 0:
         return "A"
     if lean < 0:
@@ -382,7 +382,7 @@ def _measure_majority_lean(words: Sequence[PairWord]) -> float:
 
 
 def _rate_agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
-    """Rate the families' agreement with their tier's word, or return None if all agree."""
+    """Rate how many families agree with their tier's result (`word`). Return None if all agree."""
     if len(set(words)) == 1:
         return None
     families_for_word = words.count(word)

@@ -101,7 +101,7 @@ def find_checkout(path: Path) -> Path | None:
 
 def refuse_link_out(path: str) -> None:
     """Raise `InputError` if a link leads out of its checkout, or from a tracked file to an untracked one."""
-    if "\0" in path:  # not a valid path; reading it reports the problem
+    if "\0" in path:  # not a valid path; reading the file reports that later
         return
     absolute_path = Path(path).absolute()
     checkout = find_checkout(absolute_path.parent)

@@ -147,8 +147,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge
 
     def _drop_misfit_calibration(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge, without its calibration if other models answered than those it was made for."""
-        # A provider can let another model answer under the same name. Only the replies show that.
+        """Return the judge. Drop its calibration if a different model answered than when it was made."""
+        # A provider can use a different model under the same name. Only the replies show that.
         finality = self.settings.finality
         if finality is None:
             return self

@@ -17,7 +17,7 @@ _FIELDS_FROM_MODELS: Final = frozenset({"reasoning", "findings", "review", "roun
 
 
 def redact_document(document: Document) -> tuple[Document, int]:
-    """Replace the secrets in a document's files and task. Return the new document and their number."""
+    """Replace the secrets in a document's files and task. Also return the number of secrets."""
     files = []
     secrets = 0
     for file in document.files:

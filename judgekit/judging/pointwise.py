@@ -54,9 +54,9 @@ _AROUND_WORDS = " \t\r\n*_`\"'.:"  # characters that a token can have around its
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Return each token's probability to be the first in a reply, scaled so that they add up to 1.
+    """Return the probability of each possible token to be the first in a reply, scaled to a sum of 1.
 
-    Raises `GatewayError` if the reply has no probabilities, or their sum is less than `MIN_MASS`.
+    Raises `GatewayError` if the reply has no probabilities, or if their sum was less than `MIN_MASS`.
     """
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
@@ -65,7 +65,7 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     mass = dict.fromkeys(tokens, 0.0)
     first_logprobs = reply.logprobs[0]
     for text, logprob in first_logprobs.items():
-        # "Yes", " yes" and "yes." are all the same answer.
+        # "Yes", " yes" and "yes." are the same answer.
         token = text.strip(_AROUND_WORDS).lower()
         if token in mass:
             mass[token] += math.exp(logprob)
@@ -96,14 +96,14 @@ def _compute_odds(probability: float) -> float:
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return the probabilities of yes at which a model is undecided, by rubric and mode.
+    """Return the measured probabilities of yes at which a model is undecided, by rubric and mode.
 
-    Only the local models that judgekit fetches have them.
+    They're only known for the local models that judgekit downloads.
     """
     is_local = endpoint.model.startswith("local/")
     if kind_of(endpoint) is not READS_TOKENS or not is_local:
         return {}
-    from judgekit.providers import local  # noqa: PLC0415 - loaded only for a local model
+    from judgekit.providers import local  # noqa: PLC0415 - imported lazily because it's rarely needed
 
     model = local.recognize_model(endpoint.model.removeprefix("local/"))
     return model.thresholds if model else {}
@@ -118,9 +118,9 @@ def centred(yes: float, threshold: float) -> float:
 def earned_scores(
     scores: Mapping[str, float], idle: float, bar: float, span: float
 ) -> dict[str, float]:
-    """Lower the scores below `bar` unless their mean is clearly above `idle`, an unrelated subject's score.
+    """Lower the scores to less than `bar`, unless their mean is clearly above an unrelated subject's score.
 
-    `span` is the length of the scale.
+    `idle` is the unrelated subject's score, and `span` the length of the scale.
     """
     least_lead = MIN_LEAD * span
     lead = fmean(scores.values()) - idle
@@ -196,7 +196,7 @@ async def ask_pointwise(
 
 
 def _refuse_long_numbers(tokens: Sequence[str]) -> Failure | None:
-    """Refuse a scale with a number of multiple digits, because an answer is a single token."""
+    """Return a failure if a scale has a number with multiple digits, because answers are single tokens."""
     long_numbers = [token for token in tokens if token.isdecimal() and len(token) > 1]
     if not long_numbers:
         return None

@@ -115,7 +115,7 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
-    """Write a heading, followed by the rubric's examples with their scores, or [] if there are none."""
+    """Write a heading and the rubric's examples with their scores. Return [] if there are no examples."""
     if not rubric.prompt.examples:
         return []
     given = rubric.given
@@ -186,8 +186,8 @@ def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
 
 
 def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
-    """Write a rubric for candidates, with its rule, for an agent that judges by itself."""
-    # In lenient mode, the deep instructions would hide memories, because nothing confirms the agent.
+    """Write a rubric for memories as instructions for an agent that selects them itself."""
+    # In lenient mode, the deep instructions would drop too many memories, because no tier confirms the agent.
     instructions = rubric.prompt.instructions.deep
     if mode == "lenient":
         instructions = rubric.prompt.instructions.quick
@@ -198,7 +198,7 @@ def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def compare_agent_text(rubric: CompareRubric) -> str:
-    """Write a rubric for two texts, for an agent that judges by itself."""
+    """Write a comparing rubric as instructions for an agent that compares two texts itself."""
     questions = ["Questions, the most important first:"]
     questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
     instructions = rubric.prompt.instructions.deep
@@ -208,7 +208,7 @@ def compare_agent_text(rubric: CompareRubric) -> str:
 def _join_agent_text(
     texts: Prompt, instructions: str, questions: Sequence[str], rules: Sequence[str]
 ) -> str:
-    """Join the instructions for an agent that does the judging itself."""
+    """Join the parts of the instructions for an agent that judges itself."""
     return "\n\n".join(
         [texts.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]
     )

@@ -166,7 +166,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     async def _ask_samples(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int]
     ) -> list[list[Answer[Value]]]:
-        """Make the calls for all samples, at once if possible, and return the answers by sample."""
+        """Make the calls for all samples, concurrently if possible, and return the answers of each sample."""
         calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
         all_calls = list(chain.from_iterable(calls_by_sample))
         if self.asks_in_order(endpoint):

@@ -50,7 +50,7 @@ class TypedQuestion:
 
     @property
     def ideal(self) -> str:
-        """The question, with the qualities of a good text."""
+        """The question, followed by the qualities of a good text."""
         if not self.look_for:
             return self.text
         return f"{self.text} A good text has: {'; '.join(self.look_for)}."

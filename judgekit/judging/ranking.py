@@ -184,9 +184,9 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
-        """Read the tiers' rankings."""
+        """Convert the tiers' rankings to evidence."""
         subject = state.subject
-        # A family that wrote all subjects favours none of them.
+        # A model family may favour the subjects it wrote, unless it wrote all of them.
         favouring_families = {}
         for letter in subject.letters:
             families = set(subject.families(letter)) & set(subject.families_of_some_texts)

@@ -56,9 +56,9 @@ class ReplyFile:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a statement takes well below a millisecond."""
-        # Not until old replies have been removed, which reads the entire file. And no longer once a statement
-        # had to wait for another process.
+        """Whether a statement takes much less than a millisecond, so that it doesn't need a thread."""
+        # The first statement removes old replies, which reads the entire file. If a statement had to wait for
+        # another process, later ones may also have to.
         return self._is_trimmed and not self._has_waited
 
     def read_reply(self, key: str) -> StoredText | None:
@@ -78,7 +78,7 @@ class ReplyFile:
             self._is_trimmed = True
 
     def state(self) -> CacheState:
-        """Describe the stored replies. A missing or damaged file gives an empty state."""
+        """Describe the stored replies. Return an empty state if the file is missing or damaged."""
         row = None
         if self._path.is_file():
             row = self._execute("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
@@ -193,9 +193,9 @@ class ReplyFile:
 
 
 def _close(connection: sqlite3.Connection, opened_by: int) -> None:
-    """Close a connection, unless it's a fork's copy of the parent's."""
+    """Close a connection, unless this process is a fork and has inherited it."""
     if opened_by != os.getpid():
-        _inherited.append(connection)
+        _inherited.append(connection)  # keeps it from being closed by the garbage collector
         return
     with _turn.get():
         connection.close()

@@ -290,9 +290,9 @@ async def _ask_for_checks(
     turn: ModelTurn[Any],
     raised: Sequence[_RaisedFinding],
 ) -> Answer[ReviewReply]:
-    """Have a model check other families' findings.
+    """Let a model check the findings of other families.
 
-    If there's nothing to check, or the model can't, the answer has neither a value nor a failure.
+    If there's nothing to check, or if the model can't, the answer has neither a value nor a failure.
     """
     endpoint = turn.endpoint
     document = state.subject
@@ -305,7 +305,7 @@ async def _ask_for_checks(
         return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
 
     request = Request(
-        messages=(),
+        messages=(),  # `run_round` fills them in
         call_key=CallKey(document.sha256, judge.rubric.ref, "deep", "review"),
         timeout=limits.timeout,
         max_tokens=SCORE_TOKENS,
@@ -323,7 +323,7 @@ async def _ask_for_checks(
 
 
 def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Add a review's time and cost, and its failure, if any, to a model's turn."""
+    """Add the time and cost of a model's review, and its failure if it failed, to the model's turn."""
     first_answer = turn.answer
     failure = first_answer.failure
     if review.failure:

@@ -109,7 +109,7 @@ class Session:
         return reply
 
     async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Call a model, and add up its cost, even if the call fails."""
+        """Call a model, and add the cost to this session, even if the call fails."""
         try:
             reply = await self.gateway.complete(endpoint, request)
         except GatewayError as error:

@@ -378,7 +378,7 @@ def end_with_reasons(now: Situation, end: End) -> End:
 
 
 def _find_accepting_tiers(now: Situation, end: End) -> set[TierName]:
-    """Return the tiers behind an acceptance."""
+    """Return the tiers that support an acceptance."""
     accepting_tiers = now.tiers_for("accept")
     # A calibration can make a tier accept by its leaning, even if its scores have another outcome.
     if end.tier is not None:
@@ -428,7 +428,7 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
 
 
 def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
-    """Explain in one line why an acceptance or a win isn't independent enough, or return None."""
+    """Explain in one line why an acceptance or a win isn't independent of the author, or return None."""
     authors: list[str] = []
     for outcome, author_families in rules.authors.items():
         if outcome == end.verdict:

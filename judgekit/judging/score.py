@@ -85,7 +85,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Read each tier's opinion."""
+        """Convert the tiers' opinions to evidence."""
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -97,7 +97,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 sees_all=tier not in state.cut,
                 speakers=_find_speakers(tier, state),
             )
-            # Without a margin, no gate of the calibration applies to an opinion that it doesn't cover.
+            # If the calibration doesn't cover an opinion, remove its margin, so that no gate applies to it.
             if finality is not None and not finality.knows(tier, _list_sources(tier, state)):
                 evidence = evidence.without_margin()
             evidence_by_tier[tier] = evidence
@@ -146,8 +146,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
-        """Whether the deciding tier saw the text cut; if no tier decided, whether any tier did."""
-        # A tier also decided if its decision was refused because of the author's family.
+        """Whether the text was truncated for the tier that decided, or for any tier if none decided."""
+        # A tier has also decided if its result was overruled because of the author's family.
         tier = end.tier
         if end.because == OWN_FAMILY and end.overruled is not None:
             tier = end.overruled.tier
@@ -304,9 +304,9 @@ def _list_asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
 
 
 def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> list[Round]:
-    """Return the rounds, with the requested name in decision models' opinions if the reply has another."""
+    """Add the requested model name to opinions of decision models, if the reply has a different name."""
     named_rounds = list(rounds)
-    # Not strict, because a review's last rounds have no turns.
+    # `zip` isn't strict, because a review's last rounds have no endpoints.
     for index, (row, endpoint) in enumerate(
         zip(rounds, _list_asked_endpoints(state), strict=False)
     ):
@@ -318,9 +318,9 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
 
 
 def _map_names_to_asked(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
-    """Map each model's name in a reply to its requested name, if they differ."""
+    """Map the name of each model in a reply to the requested name, if they differ."""
     names: dict[str, str] = {}
-    # Not strict, because a review's last rounds have no turns.
+    # `zip` isn't strict, because a review's last rounds have no endpoints.
     for row, endpoint in zip(verdict.rounds, _list_asked_endpoints(state), strict=False):
         if row.model != endpoint.model:
             names[row.model] = endpoint.model

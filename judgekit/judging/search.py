@@ -359,9 +359,9 @@ def judged_hook(
 def choose_for_prompt(
     selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
 ) -> HookChoice:
-    """Choose the hits to inject: those that models kept or, if the user set a threshold, those above it.
+    """Choose the hits to inject into a prompt: those that models keep, or those above the user's threshold.
 
-    An undecided hit is injected if it's among the first `fallback_top_k`.
+    Undecided hits are injected if they're among the first `fallback_top_k`.
     """
     threshold = retrieval.inject_above.get(model_of(selection))
     probabilities = probabilities_of(selection)
@@ -377,8 +377,9 @@ def choose_for_prompt(
             is_kept = decision.decision == "kept"
         if is_kept:
             kept_positions.append(position)
+
+    # With a threshold, sort by probability. Hits without one come last.
     if threshold is not None:
-        # The most probable hit comes first, and those without a probability come last.
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
 
     are_meaningful = selection.by_decisions or threshold is not None
@@ -394,8 +395,8 @@ def choose_for_prompt(
 def _read_passages(
     prompt: str, hits: Sequence[Candidate], config: Config, project: str
 ) -> list[str]:
-    """Return each hit's best passage for the prompt, cut to a snippet without secrets."""
-    # If the project's profiles are invalid, which the search has reported, use the bundled ones (None).
+    """Return each hit's best passage for the prompt, shortened to a snippet without secrets."""
+    # If the project's profiles are invalid, use the bundled ones (None). The search has reported the problem.
     profiles = None
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
@@ -431,14 +432,14 @@ def model_of(selection: Selection) -> str:
 
 
 def _cut_snippet(passage: str, body: str) -> str:
-    """Cut a passage of a memory to a snippet without secrets."""
+    """Shorten a passage of a memory to a snippet without secrets."""
     beginning = passage[:SNIPPET_CHARS]
     if not beginning:
         return ""
     redacted_body = redaction.redact(body[:WHOLE_CHARS])
     if redacted_body.secrets:
-        # The passage may start or end inside a secret, which couldn't be recognized. So show the start of the
-        # redacted memory instead.
+        # The passage may start or end inside a secret, where the secret can't be recognized. So use the start
+        # of the redacted memory instead.
         text = redacted_body.text
     else:
         text = redaction.words(beginning)
@@ -481,8 +482,8 @@ def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) 
 def choose_results(
     selection: Selection, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> list[KeptHit]:
-    """Pick the candidates to return, each with the tier that kept it, or "bm25"."""
-    # Keep undecided candidates, but in strict mode only the first that BM25 could rate.
+    """Choose the candidates to return, each with the tier that kept it, or "bm25" if it's undecided."""
+    # Keep undecided candidates. In strict mode, keep only those among the first `top_k` that BM25 has rated.
     kept_if_undecided = candidates
     if mode == "strict":
         kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]

@@ -39,8 +39,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
 
     def measured_for(self, query: Query) -> CandidateJudge:
-        """Return the judge, without its calibration if the query has earlier turns."""
-        # Calibrations are made from requests without earlier turns, so they don't hold for others.
+        """Return the judge, without its calibration if the query has earlier turns of a conversation."""
+        # Calibrations are made from requests without earlier turns, so they're only valid for such requests.
         finality = self.settings.finality
         if finality is None or not query.turns:
             return self
@@ -80,11 +80,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             if isinstance(step, Ask) and step.tier == tier:
                 open_candidates.append(candidate)
 
+        # Without marks from the deep tier, there's nothing to settle, so use that tier's instructions.
         deep_marks = state.opinions.get("deep", {}).values()
         lacks_deep_marks = all(mark is None for mark in deep_marks)
         instructions_tier = tier
         if tier == "tiebreaker" and lacks_deep_marks:
-            # There's no disagreement to settle, so the tiebreaker replaces the deep tier.
             instructions_tier = "deep"
 
         return SelectQuestion(
@@ -107,7 +107,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return EACH_HAS_ITS_OWN
 
     def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
-        """Read the opinions about a candidate, given by id, from the tiers that were asked about it."""
+        """Convert the marks of a candidate (given by its id) to evidence, by tier."""
         evidence_by_tier = {}
         for tier, marks in state.opinions.items():
             if candidate in marks:

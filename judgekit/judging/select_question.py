@@ -73,13 +73,13 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """Build the questionnaires for a model, depending on its kind."""
         kind = kind_of(endpoint)
         candidates = self.subject.candidates
-        # a model that reads tokens
+        # one candidate at a time, for a model that answers with a single token
         if kind.candidates_at_once == 1:
             return [self._build_about_one(endpoint, candidate) for candidate in candidates]
-        # a decision model
+        # everything at once, for a decision model
         if not kind.gives_reasons:
             return [self._build_about_many(self.rubric, candidates, "", endpoint)]
-        # a model that writes
+        # batches of candidates and parts of the rubric, for a model that writes
         questionnaires = []
         batch_limit = kind.candidates_at_once or len(candidates)
         for batch in batches(candidates, batch_limit):
@@ -154,7 +154,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             text_for_mode = getattr(text, self.mode)
             questions[name] = TypedQuestion(text_for_mode)
 
-        # The rubric's examples become earlier turns.
+        # Present the rubric's examples as earlier turns of the conversation.
         turns = []
         for example in rubric.prompt.examples:
             memory = PromptCandidate.of(example, name="", text=example.text)
@@ -176,7 +176,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _build_control(
         self, questionnaire: Questionnaire, least_gain: float, threshold: float
     ) -> Control:
-        """Build a control from a questionnaire whose answer shouldn't be yes.
+        """Build a control from a questionnaire about something unrelated, which shouldn't get a yes.
 
         A candidate's yes only counts if its odds are at least `least_gain` times the control's.
         """
@@ -186,7 +186,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             return self._mark_candidate(yes, threshold).outcome == "accept"
 
         def weigh(yes: Points, control_yes: Points) -> Points:
-            """Reduce each yes by the control's."""
+            """Reduce each probability of yes by the bias that the control shows."""
             corrected = {}
             for name, probability in yes.items():
                 control_probability = control_yes[name]
@@ -238,7 +238,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
 
     def _find_threshold(self, endpoint: Endpoint | None) -> float:
-        """Return the measured probability of yes at which a model is undecided, by default one half."""
+        """Return the probability of yes at which a model is undecided, as measured or by default one half."""
         if endpoint is None:
             return KEEP_AT
         threshold_by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})

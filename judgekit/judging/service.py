@@ -236,7 +236,7 @@ async def ajudge_documents(
     """
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        # In a thread, because it reads files, queries local servers, and loads litellm for prices.
+        # Use a thread, because this reads files, queries local servers, and loads litellm for prices.
         judge, _ = await running.run_in_thread(partial(document_judge, gateway, project, request))
         stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
@@ -331,7 +331,7 @@ def comparison_judge(
     if not MIN_TEXTS <= count <= MAX_TEXTS:
         raise UsageError(f"compare: expected {MIN_TEXTS} to {MAX_TEXTS} texts, got {count}")
 
-    # the rubric and its kind of comparison
+    # Load the rubric, which decides on the kind of comparison.
     rubric_name = request.rubric
     if rubric_name is None:
         rubric_name = FOR_TWO if count == MIN_TEXTS else FOR_MORE
@@ -355,7 +355,7 @@ def comparison_judge(
 
 
 def _explain_no_comparison(config: Config, reason: str) -> str:
-    """Return the reason why no model can compare texts, mentioning a configured shared judge."""
+    """Explain why no model can compare texts. Mention that a shared judge, if configured, can't."""
     if config.server.url is None:
         return reason
     alone = "the shared judge (server.url) judges documents alone, and compares no texts"

@@ -120,7 +120,7 @@ class Shared:
         )
 
     async def _ask_for_verdict(self, body: Mapping[str, object], timeout: float) -> bytes:
-        """Request a verdict, and repeat the request with the same key if the server dies."""
+        """Request a verdict. If the server fails, repeat the request with the same idempotency key."""
         deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}
 
@@ -234,12 +234,17 @@ class Shared:
 
 
 def _read_refusal(answer: httpx.Response) -> SharedError:
-    """Convert a response with an error status to a `SharedError`."""
+    """Convert the server's error response to a `SharedError`."""
     if answer.status_code == httpx.codes.UNAUTHORIZED:
         return SharedError(_WRONG_TOKEN)
     try:
         message = str(answer.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError, RecursionError):  # not our JSON: maybe a proxy's page
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # not our JSON, perhaps a proxy's page
         message = f"it answered with status {answer.status_code}"
     may_work_soon = answer.status_code in _PASSING
     refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
@@ -272,7 +277,7 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
 
 
 def _may_retry(failure: Exception, tries: int) -> bool:
-    """Whether another try may succeed, after this many tries."""
+    """Whether another try could succeed, after `tries` tries."""
     if isinstance(failure, SharedError):
         return failure.passing
     if isinstance(failure, httpx.ConnectError):  # nothing listens at the address

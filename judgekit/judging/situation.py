@@ -47,7 +47,7 @@ class Situation:
 
     @property
     def leanings(self) -> dict[TierName, float]:
-        """The leanings of decision models' tiers."""
+        """How far the opinions of decision models are from the other outcome, with a sign, by tier."""
         leanings = {}
         for tier, evidence in self.evidence.items():
             if evidence.leaning is not None:

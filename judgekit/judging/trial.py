@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a decision model can't tell a wrong yes from a right one."""
+        """Whether a decision model can't tell a question with the answer yes from one with the answer no."""
         if kind_of(self.endpoint) is not DECIDES:
             return False
         if self.answer.failure is not None or not self.answer.value:

@@ -188,7 +188,7 @@ def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
 
 
 def _read_compared(value: object) -> object:
-    """Read a comparison's opinion: a choice between two texts, or a text's scores in a ranking."""
+    """Read the opinion in a comparison: either a choice between two texts, or one text's scores."""
     is_choice = isinstance(value, Mapping) and "better" in value
     if is_choice:
         return _read_opinion(PairOpinion, value)
@@ -589,7 +589,7 @@ class Comparison(_Record):
 
 
 def _list_models(rounds: Sequence[AnyRound]) -> str:
-    """List the rounds' models without duplicates, for people."""
+    """List the names of the rounds' models for users, without duplicates."""
     if not rounds:
         return "no model was asked"
     names = dict.fromkeys(row.model for row in rounds)

@@ -42,9 +42,9 @@ def _list_rounds(record: Mapping[str, object]) -> Sequence[_Round]:
 
 
 def is_wordless(verdict: Mapping[str, object]) -> bool:
-    """Whether all opinions of the tier that settled a verdict come from decision models.
+    """Whether only decision models supported a verdict, among the models of the tier that decided.
 
-    Such a verdict can still have findings, which code derives from probabilities.
+    Such a verdict has no reasons in words, but it can have findings, which are derived from probabilities.
     """
     opinions = []
     for row in _list_rounds(verdict):

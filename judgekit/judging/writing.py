@@ -200,7 +200,7 @@ class _ScoreSheet(_Sheet):
         return _Written(rules, shape, "Earlier assessments, in no order:")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Read the scores, reasons and findings. With token probabilities, scores are expectations."""
+        """Read the scores, reasons and findings. Compute expected scores from any token probabilities."""
         score_form = cast("ScoreReply", form)
         content = score_form.model_dump()
         words = self.questionnaire.points_of_words
