@@ -121,9 +121,8 @@ async def ajudge(
 
     def read_documents() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
-        empty_stdin = (
-            io.BytesIO()
-        )  # unlike the command line, the API doesn't read standard input for `-`
+        # Unlike the command line, the API doesn't read standard input for `-`.
+        empty_stdin = io.BytesIO()
         contents = [documents.read_file(path, empty_stdin) for path in paths]
         if task_id is None:
             groups = [[file] for file in contents]

@@ -44,8 +44,8 @@ def plain_cells(column: pa.Array) -> list[Any]:
 
     try:
         return [plain_value(cell) for cell in column.to_pylist()]
-    # Only some values can't be converted, so convert the cells one by one.
     except (ValueError, OverflowError, NoJsonValueError):
+        # At least one value can't be converted. Convert the cells one by one, so that only this one fails.
         return [_plain_cell(cell) for cell in column]
 
 

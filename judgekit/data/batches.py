@@ -135,9 +135,8 @@ class BatchGateway:
         self._limit = run.request.max_cost_usd
         self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
-        self._making_slots = asyncio.Semaphore(
-            _MAKING
-        )  # limits how many requests are built at a time
+        # Limits how many requests are built at a time.
+        self._making_slots = asyncio.Semaphore(_MAKING)
         self._asking_slots = asyncio.Semaphore(run.at_once)  # limits concurrent live calls
         self._is_manifest_needed = False  # whether the next run needs the manifest
 

@@ -412,9 +412,8 @@ def _choose_fields_of_text(
         options = " ".join(naming.option(field) for field in text_fields)
         if task == "judge":
             with suppress(UsageError):
-                fields_of(
-                    "compare", columns, {}, name
-                )  # this raises if the rows can't be compared, either
+                # This raises if the rows can't be compared, either.
+                fields_of("compare", columns, {}, name)
                 options += f", or compare these texts with {naming.comparing()}"
         options += f". It has {format_column_names(columns)}"
         raise UsageError(
@@ -636,7 +635,7 @@ def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
     has_both_texts = {"a", "b"} <= sides
     if not has_both_texts:
         return None
-    if len(marked_sides) != 1:
+    if len(marked_sides) != 1:  # there's no winner, or more than one
         return labels.BLANK
     (winner_side,) = marked_sides
     return winner_side if winner_side == "tie" else winner_side.upper()

@@ -655,9 +655,8 @@ def _add_sample(
     existing_ids = set()
     if Path(path).exists():
         raw = Path(path).read_bytes()
-        sheet = open_rows(
-            path, stdin=io.BytesIO()
-        )  # `path` is a file, so standard input isn't used
+        # `path` is a file, so standard input isn't used.
+        sheet = open_rows(path, stdin=io.BytesIO())
         answers = _read_answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
         for _, row_id, _ in answers:
             existing_ids.add(row_id)

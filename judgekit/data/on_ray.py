@@ -616,7 +616,6 @@ class _Actor:
                 block = pickle.loads(packed)  # noqa: S301 - our own reader packed it
                 outcomes.append(pickle.dumps(self._worker.judge(block)))
         except ray.exceptions.RayError:
-            os._exit(
-                1
-            )  # the broker can't be reached from here, so let Ray retry on another machine
+            # The broker can't be reached from here, so let Ray retry on another machine.
+            os._exit(1)
         return pa.table({"judged": outcomes})

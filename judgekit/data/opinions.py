@@ -143,9 +143,8 @@ class Opinions:
 
         If it can't be written, removes all of it.
         """
-        plain = json.loads(
-            json.dumps(content)
-        )  # the values that will be read back, which the seal must match
+        # The values that will be read back, which the seal must match.
+        plain = json.loads(json.dumps(content))
         sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
         raw = json.dumps(sealed).encode() + b"\n"
         start = self._file.seek(0, os.SEEK_END)

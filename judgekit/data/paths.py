@@ -42,7 +42,7 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read the cell in the column `name` or, if there's no such column, the value at the path `name`.
+    """Read the cell in the column `name`. If there's no such column, `name` is a path, such as `a.b[0]`.
 
     Returns None if there's no value.
     """

@@ -33,7 +33,7 @@ MAX_REQUESTS = 512  # at work or waiting
 MAX_BYTES = 64_000_000  # of all bodies at once
 MAX_BODY = 16_000_000
 HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
-ALWAYS = ("/v1/health", "/v1/stop")  # answered no matter how many requests wait
+UNCOUNTED_PATHS = ("/v1/health", "/v1/stop")  # answered no matter how many requests wait
 _DAMAGED_RETRY_AFTER_S = 30  # by then the token file may have been repaired
 _RANDOM_BYTES = 32  # in a token; with that many, a plain hash is as safe as a slow one
 _PREFIX = "jk_"
@@ -55,8 +55,8 @@ class AdmissionMiddleware:
         find_holder: Callable[[str], str | Awaitable[str | None] | None] = lambda _: "",
         *,
         max_requests: int = MAX_REQUESTS,
-        always: Collection[str] = ALWAYS,
-        free: Collection[str] = (),
+        uncounted_paths: Collection[str] = UNCOUNTED_PATHS,
+        open_paths: Collection[str] = (),
         hint: str = "this engine requires its token",
     ) -> None:
         self._app = app
@@ -64,13 +64,12 @@ class AdmissionMiddleware:
         self._find_holder = find_holder
         self._hint = hint
         self._max_requests = max_requests
-        self._always = always
-        self._free = free
+        self._uncounted_paths = uncounted_paths
+        self._open_paths = open_paths
         self.request_count = 0  # since the start
         self.active_requests: Counter[str] = Counter()  # by token holder
-        self._bytes: Counter[str] = (
-            Counter()
-        )  # total size of the active requests' bodies, by token holder
+        # Total size of the active requests' bodies, by token holder.
+        self._bytes: Counter[str] = Counter()
         self.is_shutting_down = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,8 +81,8 @@ class AdmissionMiddleware:
         headers = dict(scope["headers"])
         body_bytes = _parse_body_size(headers)
         # Some paths, such as the health check, are answered even if the server is full.
-        is_counted = scope["path"] not in self._always
-        needs_token = scope["path"] not in self._free
+        is_counted = scope["path"] not in self._uncounted_paths
+        needs_token = scope["path"] not in self._open_paths
         try:
             holder = ""
             if needs_token:
@@ -121,7 +120,7 @@ class AdmissionMiddleware:
             message = str(error)
             raise _RefusedError(error.status, error.wire_name, message, error.retry_after) from None
         except JudgekitError as error:
-            self._log.fault(error)
+            self._log.add_error(error)
             problem = "the server cannot read its token file"
             raise _RefusedError(503, "config", problem, _DAMAGED_RETRY_AFTER_S) from None
 

@@ -439,7 +439,7 @@ def report_errors(app: FastAPI, log: Log) -> None:
 
     async def respond(_: Request, error: Exception) -> Response:
         if not isinstance(error, _EXPECTED):
-            log.fault(error)
+            log.add_error(error)
         return answer_to(error)
 
     for error_class in (*_EXPECTED, Exception):

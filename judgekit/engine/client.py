@@ -26,9 +26,9 @@ MAX_PATH = 103  # bytes of a socket's path: macOS allows 104 with the zero at th
 CONNECT_SECONDS = 0.05  # a busy engine accepts connections, too
 START_SECONDS = 15.0
 SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
-LOOK_SECONDS = 2.0  # of silence, then the engine's health is checked
+SILENCE_SECONDS = 2.0  # of silence, then the engine's health is checked
 HEALTH_SECONDS = 3.0  # for that check: the engine may be importing, and the machine busy
-VAIN_SECONDS = 600.0  # until `start_for_later` starts an engine again that did not come up
+RESTART_SECONDS = 600.0  # until `start_for_later` starts an engine again that did not come up
 TAKEN = 3  # exit code of an engine that finds another one in its place
 _POLL = 0.005
 _TAKEN_POLL = 0.1
@@ -145,7 +145,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
                 environment.private_folder(folder)
             except OSError:  # for example, a read-only home or a full disk
                 continue
-        if private(folder):
+        if is_private_folder(folder):
             return address
     return None
 
@@ -169,7 +169,7 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
     """List the folders that could contain an engine's socket, best first. They may not exist."""
     folders = []
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime) and private(runtime):
+    if os.path.isabs(runtime) and is_private_folder(runtime):
         folders.append(os.path.join(runtime, "judgekit"))
     folders.append(environment.ENGINES.path())
     if os.name == "nt":
@@ -184,7 +184,7 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
     return folders
 
 
-def private(folder: str) -> bool:
+def is_private_folder(folder: str) -> bool:
     """Whether `folder` is a real folder, not a link, that only this user can access."""
     try:
         state = os.lstat(folder)
@@ -230,7 +230,7 @@ class Response:
 class Connection:
     """A connection to the engine at `address` for one request. Closing it cancels the request.
 
-    After every `LOOK_SECONDS` of silence the engine's health is checked. Raises `NoEngine` if none is
+    After every `SILENCE_SECONDS` of silence the engine's health is checked. Raises `NoEngine` if none is
     running.
     """
 
@@ -243,7 +243,7 @@ class Connection:
         if address is None:
             raise NoEngine("no private folder for the engine's socket")
         problem = f"no engine at {address.socket}"
-        if not private(address.folder):
+        if not is_private_folder(address.folder):
             raise NoEngine(f"{problem} (its folder is not private)")
         self.address = address
         self._token = ""
@@ -292,9 +292,9 @@ class Connection:
         """
         deadline = time.monotonic() + seconds
         # After this many seconds without data, check the engine's health, unless this is the health check.
-        silence_s = seconds if path == _HEALTH else LOOK_SECONDS
+        silence_s = seconds if path == _HEALTH else SILENCE_SECONDS
         try:
-            self._socket.settimeout(max(0.001, seconds))
+            self._socket.settimeout(max(0.001, seconds))  # 0 would mean not to block at all
             self._socket.sendall(self._build_request_head(method, path, len(body)) + body)
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
@@ -507,7 +507,7 @@ def start_for_later() -> int | None:
         age = abs(time.time() - os.stat(address.tried).st_mtime)  # the clock may have been set back
     except OSError:
         age = float("inf")
-    if age < VAIN_SECONDS:
+    if age < RESTART_SECONDS:
         hint = "judgekit engine start shows the reason"
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
 

@@ -68,12 +68,14 @@ class EngineLock(NamedTuple):
             os.unlink(f"{self.address.stem}.{os.getpid()}.leaving")
 
 
-def take(address: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
+def become_engine(
+    address: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")
+) -> EngineLock | None:
     """Become the engine at `address`, and listen there. Returns None if another process is that engine.
 
     Raises `OSError` if the folder isn't private, or listening fails.
     """
-    if not client.private(address.folder):
+    if not client.is_private_folder(address.folder):
         raise PermissionError(f"{address.folder} is not private")
 
     lock = take_lock(address.lock)
@@ -286,9 +288,8 @@ def stop(engine: Running, *, at_once: bool = False) -> bool:
             must_kill = True
     if must_kill:
         with suppress(OSError):  # the process may have ended by now
-            os.kill(
-                engine.pid, getattr(signal, "SIGKILL", signal.SIGTERM)
-            )  # Windows has no SIGKILL
+            # Windows has no SIGKILL.
+            os.kill(engine.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     deadline = time.monotonic() + END_SECONDS
     while True:
@@ -329,7 +330,7 @@ class Log(logging.Handler):
             os.stat(os.path.dirname(self._path))
             outputs.append(self._path, line, MAX_BYTES)
 
-    def fault(self, error: BaseException) -> None:
+    def add_error(self, error: BaseException) -> None:
         """Write an error's class and source line, without the message, which can quote private texts."""
         position = ""
         frames = traceback.extract_tb(error.__traceback__)
@@ -341,7 +342,7 @@ class Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write another library's log message, without its arguments, which can quote private texts."""
         if record.exc_info and record.exc_info[1]:
-            self.fault(record.exc_info[1])
+            self.add_error(record.exc_info[1])
             return
         first_line, _, _ = str(record.msg).partition("\n")
         self.add(f"{record.name}: {short_line(first_line, 200)}")

@@ -236,9 +236,8 @@ class Replica:
         meter = _Meter(judge.gateway)
         ending = None
         try:
-            await (
-                self._catch_up()
-            )  # first record earlier attempts, which may have answered this request
+            # First record earlier attempts, which may have answered this request.
+            await self._catch_up()
             stored_answer = await self._claim(attempt, judge)
             if stored_answer is not None:
                 return stored_answer.encode()

@@ -34,13 +34,13 @@ def main(arguments: Sequence[str]) -> int:
     if os.name != "nt":
         # Close inherited pipes, because their readers would otherwise wait until the engine ends.
         os.closerange(3, _MAX_DESCRIPTORS)
-        os.chdir("/")
+        os.chdir("/")  # so that the caller's folder can be removed
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         return _NOT_INSTALLED
 
     address = EngineAddress(*arguments)
     try:
-        engine_lock = process.take(address)
+        engine_lock = process.become_engine(address)
     except OSError:
         return _NO_PLACE
     with suppress(OSError):
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         is_parent = os.fork() != 0
         if is_parent:
             return 0
-        os.setsid()
+        os.setsid()  # so that signals to the caller's terminal don't reach the engine
     return _serve(engine_lock, process.Log(address.log))
 
 
@@ -70,7 +70,7 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
         gc.enable()
         lifecycle.run(engine_lock, log)
     except BaseException as error:  # noqa: BLE001 - the boundary: nothing else would report it
-        log.fault(error)
+        log.add_error(error)
         code = _FAULT
     finally:
         engine_lock.end()

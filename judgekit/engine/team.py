@@ -140,7 +140,9 @@ def create_team_app(
     app.include_router(public)
     local.report_errors(app, log)
     metrics = Metrics(
-        AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT)
+        AdmissionMiddleware(
+            app, log, tokens.holder, uncounted_paths=_OPEN, open_paths=_OPEN, hint=_HINT
+        )
     )
     app.state.service = service
     app.state.metrics = metrics

@@ -190,9 +190,8 @@ def serve(
         service = Service()
         logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
-        await (
-            service.prepare()
-        )  # if this fails, serve anyway, and report the failure to every client
+        # If this fails, serve anyway, and report the failure to every client.
+        await service.prepare()
         try:
             async with nullcontext() if replica is None else replica.stay_registered():
                 begun(f"judging at {url}: {description}")

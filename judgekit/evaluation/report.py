@@ -274,9 +274,8 @@ def _compare_with_best(
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
 
-    binary = is_binary(
-        labels
-    )  # if these labels are only accept and reject, "improve" is a rejection
+    # If these labels are only accept and reject, "improve" is a rejection.
+    binary = is_binary(labels)
     best_agreements = []
     agreements = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):

@@ -287,9 +287,8 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
-        part_names = next(
-            iter(evidence_by_tier.values())
-        )  # WHOLE or candidate ids, as in all tiers
+        # WHOLE or candidate ids, as in all tiers.
+        part_names = next(iter(evidence_by_tier.values()))
         for part_name in part_names:
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             unused_label: Outcome = "accept"

@@ -149,7 +149,7 @@ async def test_a_token_is_asked_for_everywhere_and_bodies_of_no_or_too_great_a_s
     tmp_path: Path,
 ) -> None:
     app = create_app(Service(), Log(str(tmp_path / "log")), token="right")
-    for path in ("/v1/judge", *admission.ALWAYS):
+    for path in ("/v1/judge", *admission.UNCOUNTED_PATHS):
         for given in ("Bearer wrong", "right", "", "Bearer rightly", "Basic right", "Bearer é"):
             assert (await (await ask(app, path, authorization=given)))[:2] == (401, "token")
     inside = Inside()
@@ -162,7 +162,7 @@ async def test_a_token_is_asked_for_everywhere_and_bodies_of_no_or_too_great_a_s
     assert inside.entered == 0
     inside.go.set()
     at.is_shutting_down = True
-    for path in admission.ALWAYS:  # how it is can always be asked, and is not counted
+    for path in admission.UNCOUNTED_PATHS:  # how it is can always be asked, and is not counted
         assert await (await ask(at, path, "0", authorization="bearer right")) == 200
     assert at.request_count == 0
 

@@ -82,13 +82,13 @@ def test_a_folder_of_somebody_else_is_not_used(
     Path(mine).rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     Path(mine).symlink_to(tmp_path / "elsewhere")  # nor is a link to one
-    assert not client.private(mine)
+    assert not client.is_private_folder(mine)
     assert not found().folder.startswith(str(runtime))
     Path(mine).unlink()
     assert found().folder == mine
     with monkeypatch.context() as patch:
         patch.setattr(os, "getuid", lambda: 54321)
-        assert not client.private(mine)
+        assert not client.is_private_folder(mine)
         assert client.find() is None
     monkeypatch.setattr(
         environment, "private_folder", lambda _: Path("/no/such").rmdir()
@@ -210,7 +210,7 @@ def test_who_is_slow_is_waited_for_while_it_is_well(
 
     script.append(Scripted(place, None))
     monkeypatch.setattr(client, "health", health)
-    monkeypatch.setattr(client, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(client, "SILENCE_SECONDS", 0.01)
     with Connection(place) as connection, theirs:
         connection.close()
         connection._socket = ours
@@ -305,8 +305,8 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
         patch.setattr(client, "start", lambda _: 4711)
         for moment in (
             None,
-            time.time() - client.VAIN_SECONDS - 1,
-            time.time() + client.VAIN_SECONDS + 9,
+            time.time() - client.RESTART_SECONDS - 1,
+            time.time() + client.RESTART_SECONDS + 9,
         ):
             if moment is not None:  # long ago, or before the clock was set back
                 os.utime(place.tried, (moment, moment))

@@ -420,7 +420,7 @@ def test_a_prompt_does_not_wait_for_it(
     home: Path, project: Path, model: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jwt_store(project, 3)
-    monkeypatch.setattr(client, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(client, "SILENCE_SECONDS", 0.05)
     monkeypatch.setattr(client, "HEALTH_SECONDS", 0.05)
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_DEADLINE", "3600")

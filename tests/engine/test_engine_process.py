@@ -292,7 +292,7 @@ def test_every_client_is_answered_and_nothing_is_left(
 
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit/config.yaml").write_text("engine: {idle_minutes: 0.02}\n")
-    monkeypatch.setattr(client, "LOOK_SECONDS", PATIENCE)
+    monkeypatch.setattr(client, "SILENCE_SECONDS", PATIENCE)
     with Loopback(answer) as server:
         use(monkeypatch, server)
         threads = [

@@ -58,7 +58,7 @@ def take(place: EngineAddress) -> Iterator[Take]:
     taken: list[EngineLock] = []
 
     def one(where: EngineAddress = place, *, unix: bool = True) -> EngineLock:
-        engine_lock = process.take(where, unix=unix)
+        engine_lock = process.become_engine(where, unix=unix)
         assert engine_lock is not None
         taken.append(engine_lock)
         return engine_lock
@@ -175,7 +175,7 @@ def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
     Path(place.lock).write_text("a number that is much longer")
     first = take()
     assert Path(place.lock).read_text() == ""  # nobody is taken for a former engine
-    assert process.take(place) is None
+    assert process.become_engine(place) is None
     Connection(place).close()
     assert Path(place.socket).stat().st_mode & 0o777 == 0o700
     first.leave()
@@ -206,7 +206,7 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     os.pwrite(lock.lock, b"4712\n", 0)
     Path(leaving.socket).unlink()  # even where clients could not find it any more
     lock.leave()
-    gone, held = process.take(dead), process.take_lock(beginning.lock)
+    gone, held = process.become_engine(dead), process.take_lock(beginning.lock)
     assert gone is not None
     assert held is not None
     os.close(gone.lock)
@@ -243,15 +243,15 @@ def test_a_folder_that_others_may_look_into_or_that_takes_no_files_is_refused(
 
     Path(place.folder).chmod(0o755)
     with pytest.raises(PermissionError):
-        process.take(place)
+        process.become_engine(place)
     Path(place.folder).chmod(0o700)
     with monkeypatch.context() as patch:
         patch.setattr(locks, "take", full)
         with pytest.raises(OSError, match="No space"):
-            process.take(place)
+            process.become_engine(place)
     Path(place.socket).mkdir()  # where no socket can be made the lock is let go
     with pytest.raises(OSError, match=r"directory|permitted"):
-        process.take(place)
+        process.become_engine(place)
     Path(place.socket).rmdir()
     take()
 
@@ -289,7 +289,7 @@ def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
     try:
         raise RuntimeError("sk-secret and what was sent")  # noqa: TRY301 - as from anywhere
     except RuntimeError as error:
-        log.fault(error)
+        log.add_error(error)
         logger.exception("it broke: sk-secret")
     text = (tmp_path / "log").read_text()
     assert "library: refused %s\n" in text

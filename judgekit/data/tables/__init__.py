@@ -296,9 +296,10 @@ def make_batch(
     renamed: Mapping[str, str],
     given: Container[str],
 ) -> pa.RecordBatch:
-    """Convert result rows to a batch. Columns in `given` have their type from the input.
+    """Convert result rows to a batch. `renamed` maps input columns to their new names.
 
-    Raises `ColumnTypeError` if the cells of such a column don't fit its type.
+    `given` contains the columns whose type is that of the input. Raises `ColumnTypeError` if the cells of
+    such a column don't fit its type.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
