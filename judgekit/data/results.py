@@ -605,8 +605,8 @@ class _File(Results):
                 raw = _NO_RESULT if line is None else line  # None means that the line is too long
                 is_ended = line is None or raw.endswith(b"\n")
                 row, is_invalid_json = _parse_line(raw)
-                begins_like_ours = raw.startswith(b'{"') or raw == b"{"
-                if is_invalid_json and not is_ended and begins_like_ours:
+                starts_like_result = raw.startswith(b'{"') or raw == b"{"
+                if is_invalid_json and not is_ended and starts_like_result:
                     break  # the last line is incomplete, because its writer was killed
                 if row is None and raw.strip():
                     raise _build_line_error(path, number)

@@ -68,7 +68,7 @@ def test_the_runtime_folder_is_the_first_choice_and_a_long_path_gives_way_to_a_s
     assert found().folder == str(runtime / "j/cache/run")
     monkeypatch.setenv("JUDGEKIT_HOME", str(isolated / ("long" * 40)))
     monkeypatch.setattr(environment, "private_folder", lambda path: path)
-    monkeypatch.setattr(client, "private", lambda _: True)
+    monkeypatch.setattr(client, "is_private_folder", lambda _: True)
     assert len(os.fsencode(found().socket)) <= MAX_PATH
 
 
@@ -94,7 +94,7 @@ def test_a_folder_of_somebody_else_is_not_used(
         environment, "private_folder", lambda _: Path("/no/such").rmdir()
     )  # a full disk
     Path(mine).rmdir()
-    monkeypatch.setattr(client, "private", lambda path: path == str(runtime))
+    monkeypatch.setattr(client, "is_private_folder", lambda path: path == str(runtime))
     assert client.find(make=True) is None
 
 
