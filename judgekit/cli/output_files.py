@@ -34,7 +34,7 @@ def check_also(path: Path, word: str) -> None:
     """Check the file of an --also option, as `refuse_read_file` does. `word` is the option's value."""
     _check_folder(path)
     _refuse_unsafe_output(path)
-    if path.exists() and _count_words(path, own_word=word):
+    if path.exists() and _count_mentions(path, own_word=word):
         raise _build_input_error(path)
 
 
@@ -50,7 +50,7 @@ def refuse_read_file(path: Path | None) -> Path | None:
         return None
     _refuse_unsafe_output(path)
     # The path is named once as the output. A second mention means that it's also an input.
-    if path.exists() and _count_words(path) > 1:
+    if path.exists() and _count_mentions(path) > 1:
         raise _build_input_error(path)
     return path
 
@@ -62,7 +62,7 @@ def _refuse_unsafe_output(path: Path) -> None:
             outputs.resolve_output_path(str(path))
 
 
-def _count_words(path: Path, own_word: str = "") -> int:
+def _count_mentions(path: Path, own_word: str = "") -> int:
     """Count the words in the command line that name a file, except the output option itself."""
     count = 0
     for word in output.current.words:

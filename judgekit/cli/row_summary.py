@@ -69,15 +69,18 @@ def summarize_run(
     return "; ".join(parts)
 
 
-def _explain_end(run: DatasetRun, left: str, *, is_settled: bool) -> str:
-    """Explain why the run left rows unjudged; "" if it wasn't the run's decision."""
+def _explain_end(run: DatasetRun, remaining_rows: str, *, is_settled: bool) -> str:
+    """Explain why the run left rows unjudged, or return "" if it wasn't the run's decision.
+
+    `remaining_rows` is their number, such as "12 rows".
+    """
     if is_settled:
-        return f"{left} not needed"
+        return f"{remaining_rows} not needed"
     if run.gave_up:
         failures = f"the first {run.sent:,} that were sent failed alike"
-        return f"{left} not judged, because {failures}"
+        return f"{remaining_rows} not judged, because {failures}"
     if run.is_spent:
-        return f"{left} not judged, because --max-cost is reached"
+        return f"{remaining_rows} not judged, because --max-cost is reached"
     return ""
 
 

@@ -48,7 +48,7 @@ def file_lock(
         if seconds_waited >= timeout:
             raise TimeoutError(f"{path} is held by another process")
         shortest, longest = _POLL_SECONDS if seconds_waited < 1 else _SLOW_POLL_SECONDS
-        # Random pauses keep waiting processes from all trying at the same moment.
+        # Pause for a random time, so that waiting processes don't all retry at the same moment.
         time.sleep(random.uniform(shortest, longest))  # noqa: S311 - no secret
         descriptor = take(path)
     try:

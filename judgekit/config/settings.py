@@ -660,11 +660,11 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
         judge["author_family"] = joined or user["author_family"]
 
 
-def _join_families(users: str, projects: str) -> str:
+def _join_families(user_families: str, project_families: str) -> str:
     """Join two comma-separated lists of model families without duplicates, preferring the user's spelling."""
-    families = {}
-    # The user's families come first, but a dict keeps the last spelling, so go through them in reverse.
-    for family in reversed(f"{users},{projects}".split(",")):
+    families: dict[str, str] = {}  # by lower-case name
+    # A dict keeps the last of equal keys' values, so go backwards to keep the user's, which come first.
+    for family in reversed(f"{user_families},{project_families}".split(",")):
         name = family.strip()
         if name and name.casefold() != "none":
             families[name.casefold()] = name

@@ -526,9 +526,9 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     """
     address = find()
     deadline = time.monotonic() + seconds
-    starter: int | None = None
-    # A starter exits with `TAKEN` if the address has an engine. That engine may be shutting down, so start
-    # another one. The initial `TAKEN` makes the loop start the first one.
+    starter: int | None = None  # the process id of the program that starts an engine
+    # A starter exits with `TAKEN` if another engine is at the address. That engine may be shutting down, so
+    # try again. We pretend that this has just happened, so that the loop runs the first starter.
     exit_code: int | None = TAKEN
     while True:
         try:

@@ -273,8 +273,9 @@ def keep(request: Request, body: LinesBody) -> Kept:
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
     raw_lines = [json.dumps(line).encode() for line in body.lines]
-    # The checks for a database are stricter than those for files. For example, they refuse long ids.
-    find_problem = store.explain_misplaced if replica is None else refusal
+    find_problem = store.explain_misplaced
+    if replica is not None:
+        find_problem = refusal  # stricter: for example, a database can't store long ids
     accepted, reasons = store.parse_accepted(raw_lines, find_problem)
     signed_records = [sign_record(record, holder) for record in accepted]
     if replica is not None:

@@ -40,24 +40,24 @@ def examine_push(
     Only `wanted` changes are judged. Everything reachable from `remote_commits` counts as already pushed.
     """
     pushed = PushedChanges()
-    commit_by_name = _resolve_tips(repository, updates)
+    commit_by_oid = _resolve_tips(repository, updates)
     tips: dict[str, None] = {}  # like a set, but ordered
     for update in updates:
-        if update.local_oid in commit_by_name:
-            tips[commit_by_name[update.local_oid]] = None
+        if update.local_oid in commit_by_oid:
+            tips[commit_by_oid[update.local_oid]] = None
 
     histories: dict[str, History] = {}
     if tips:
         histories = history.read_histories(repository, list(tips), remote_commits)
 
     for update in updates:
-        tip = commit_by_name.get(update.local_oid)
+        tip = commit_by_oid.get(update.local_oid)
         if update.deletes:
             pushed.skipped.add(REF_DELETED, update.remote_ref)
         elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
         elif tip in histories:  # otherwise it has no new commits
-            old_tip = commit_by_name.get(update.remote_oid)
+            old_tip = commit_by_oid.get(update.remote_oid)
             examination = _Examination(
                 repository, update, tip, old_tip, remote_commits, wanted, pushed
             )
@@ -97,7 +97,7 @@ class _Examination:
     pushed: PushedChanges
 
     def sort_files(self, pushed_history: History) -> None:
-        """Sort the files changed by the ref's new commits: judged, skipped or not examined."""
+        """Classify files changed by the ref's new commits as changes to judge, skipped or not examined."""
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
@@ -106,7 +106,8 @@ class _Examination:
         if not covered_paths and not pushed_history.gap:
             return
 
-        # If a part of the history is missing, also read files that no step mentions.
+        # A gap means that this clone lacks a part of the history, in which any file may have changed. So read
+        # all files that a rule covers, even if no known step changed them.
         is_needed: Callable[[str], bool] = covered_paths.__contains__
         if pushed_history.gap:
             is_needed = self.wanted.covers
@@ -122,7 +123,7 @@ class _Examination:
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)
-        # Steps don't explain all files if there's a gap, or if the tree contains the same path twice.
+        # After a gap, or if the tree contains the same path twice, the steps don't explain all files.
         if pushed_history.gap or tree.list_repeated_paths():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)

@@ -500,15 +500,18 @@ class _Gatekeeper:
                     pass
 
     def _decide_without_models(
-        self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
+        self, change: ChangedFile, document: Document, obstacle: str, decisions: Sequence[Record]
     ) -> bool:
-        """Add a file's row if a person decided on it or it can't be judged; otherwise return False."""
+        """Add a file's row if a person decided on it or it can't be judged. Otherwise return False.
+
+        `obstacle` is the reason why it can't be judged, or "".
+        """
         override = None
-        if not reason:
+        if not obstacle:
             override = self._find_override(change, document, decisions)
             if override is None:
                 return False
-        verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, reason)
+        verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, obstacle)
         self._add_row(change, verdict)
         return True
 

@@ -415,19 +415,20 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
 
 def read_log(project: str) -> list[dict[str, Any]]:
     """Read a project's log, newest line first."""
-    lines: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for path in (get_log_path(), f"{get_log_path()}.1"):
         try:
             with open(path, "rb") as stream:
-                log_lines = lines_of(stream.read(2 * MAX_LOG_BYTES).decode("utf-8", "replace"))
+                # The last line can exceed the limit, so read more than that.
+                log = stream.read(2 * MAX_LOG_BYTES).decode("utf-8", "replace")
         except OSError:
             continue
 
-        for text in reversed(log_lines):
+        for line in reversed(lines_of(log)):
             try:
-                line = quickjson.loads(text)
+                entry = quickjson.loads(line)
             except ValueError:  # cut off, e.g. by a full disk
                 continue
-            if isinstance(line, dict) and line.get("project") == project:
-                lines.append(line)
-    return lines
+            if isinstance(entry, dict) and entry.get("project") == project:
+                entries.append(entry)
+    return entries

@@ -214,7 +214,7 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
 
 
 def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
-    """Combine chances of keeping a candidate: the rule "mean" averages them, and "majority" averages votes."""
+    """Combine chances of keeping a candidate. The rule "mean" averages them, "majority" averages votes."""
     if rule == "mean":
         return fmean(chances)
     # An even chance counts as half a vote.

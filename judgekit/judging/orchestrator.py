@@ -124,9 +124,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge.record(state, step)
 
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
-        """Ask a tier's models, and add their turns and opinions to the state.
+        """Ask a tier's models, and add their answers to the state.
 
-        Return the judge for the next step. It has no calibration if that doesn't cover the answering models.
+        Return the judge for the next step: without its calibration if that was made with other models than
+        those that answered.
         """
         question = self.question(tier, state)
         calls = []

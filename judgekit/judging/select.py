@@ -171,12 +171,13 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         # `improve` is exactly between keeping and dropping, so it decides nothing.
         if end.tier is None or end.verdict == "improve":
             return Decision(id=candidate, decision="undetermined", because=end.because)
-        mark = state.opinions[end.tier][candidate]
+
+        opinion = state.opinions[end.tier][candidate]
         return Decision(
             id=candidate,
             decision="kept" if end.verdict == "accept" else "dropped",
             tier=end.tier,
-            probability=mark.probability if mark else None,
+            probability=opinion.probability if opinion else None,
             because=end.because,
         )
 

@@ -66,7 +66,7 @@ def wilson_interval(hits: int, total: int) -> Interval | None:
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:
-    """Return the median of sorted values with its interval; None for fewer than six values.
+    """Return the median of sorted values with its 95 % interval, or None for fewer than six values.
 
     The interval's bounds are two of the values, at the ranks that the normal approximation to the binomial
     gives, rounded outwards (Conover, "Practical Nonparametric Statistics", 3.2).
@@ -75,7 +75,7 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
     # The range of five values covers the median only 94 % of the time.
     if total < 6:  # noqa: PLR2004 - explained above
         return None
-    # The lower bound has this rank from the bottom (from 1), and the upper bound has it from the top.
+    # The lower bound is the value with this rank, counting from 1, and the upper bound mirrors it.
     rank = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
     return Interval(median(ordered), low=ordered[rank - 1], high=ordered[-rank])
 

@@ -382,7 +382,7 @@ def _find_dumps(text: str) -> Iterator[View]:
 def _make_dump_views(pieces: list[Piece], data: list[bytes]) -> Iterator[View]:
     """Yield two decoded views of a hex dump, one per byte order, or none if it's mostly binary data.
 
-    `pieces` and `data` contain each line's position in the original text, and its bytes.
+    `pieces` are the lines' positions in the original text, and `data` are their bytes.
     """
     all_bytes = b"".join(data)
     printable_count = sum(byte in _PRINTABLE for byte in all_bytes)

@@ -635,7 +635,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
     """List the first words of a hit's section, or of each column. They usually show the subject."""
-    if hit.sections:
+    if hit.sections:  # then the passage is the text of the best section
         return hit.passage.split()[:_BEGINNING_WORDS]
     words: list[str] = []
     for column in entry.columns:

@@ -570,11 +570,11 @@ def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None
     hit.worth_mentioning = hit.confidence >= labels["mention"]
 
 
-def choose_label(confidence: float, labels: Mapping[str, float]) -> str:
-    """Return the label for a confidence; `labels` are the lower limits."""
-    if confidence >= labels["high"]:
+def choose_label(confidence: float, thresholds: Mapping[str, float]) -> str:
+    """Label a confidence as "high", "medium" or "low". `thresholds` are the lower limits of the first two."""
+    if confidence >= thresholds["high"]:
         return "high"
-    if confidence >= labels["medium"]:
+    if confidence >= thresholds["medium"]:
         return "medium"
     return "low"
 

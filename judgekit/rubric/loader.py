@@ -135,8 +135,9 @@ def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
     ids = [stem.partition("@")[0] for stem in stems]
     problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
     problem += ", or give the path of a YAML file"
-    for closest in difflib.get_close_matches(reference, [*stems, *ids], n=1):
-        problem += f"; did you mean {closest}?"
+    close_matches = difflib.get_close_matches(reference, [*stems, *ids], n=1)
+    if close_matches:
+        problem += f"; did you mean {close_matches[0]}?"
     return UsageError(problem)
 
 

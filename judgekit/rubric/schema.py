@@ -439,7 +439,7 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
             is_short = isinstance(dimension, str)
             full["dimensions"][name] = {"question": dimension} if is_short else dimension
 
-    # By default, a score is high enough if it isn't rejected.
+    # If a mode rejects scores below a limit, it accepts those from the limit up, unless it says otherwise.
     modes = full["modes"] if isinstance(full["modes"], dict) else {}
     for mode in modes.values():
         match mode:
