@@ -262,11 +262,11 @@ def _open_rows(path: str) -> Rows:
 
     For a table without complete verdicts, open the lines that it was made from.
     """
-    from judgekit.data.results import lines_behind
+    from judgekit.data.results import find_complete_results
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import Reading
 
-    lines = lines_behind(path)
+    lines = find_complete_results(path)
     rows = open_rows(lines, sys.stdin.buffer, Reading(listener=note))
     if lines != path:
         rows.name = encodable(path)

@@ -93,7 +93,7 @@ class RowPrinter:
         """Read the results in OUT, or the stored ones; None if there are none."""
         from judgekit.cli.report import summarize_results
         from judgekit.data.labels import results
-        from judgekit.data.results import lines_behind
+        from judgekit.data.results import find_complete_results
         from judgekit.data.rows import open_rows
 
         path = self._out
@@ -107,6 +107,6 @@ class RowPrinter:
             return None
 
         no_stdin = io.BytesIO()  # results don't come from standard input
-        rows = open_rows(lines_behind(path), no_stdin)
+        rows = open_rows(find_complete_results(path), no_stdin)
         rows.name = name
         return summarize_results(results(rows), worst=self._printing.worst)

@@ -586,7 +586,7 @@ class _NewSubjects:
 
             if row.subject is None:
                 self._unjudgeable += 1
-            elif results.kept(row.row_id, row.fingerprint) is not None:
+            elif results.find_verdict(row.row_id, row.fingerprint) is not None:
                 self._with_result += 1
             else:
                 yield row.subject

@@ -22,7 +22,7 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
     The message is "NAME: WHAT needs pyarrow", where `name` is a file.
     """
     try:
-        from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
+        from pyarrow import parquet  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         command = install_extra("data")
         raise InputError(f"{name}: {what} needs pyarrow ({error}); run {command}") from None
@@ -31,7 +31,7 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
 
 def plain_cells(column: pa.Array) -> list[Any]:
     """Convert an array to the cells of a `DataRow`. Values that can't be converted become a `CellError`."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     # Python's times have no nanoseconds, so truncate them to microseconds.
     arrow_type = column.type

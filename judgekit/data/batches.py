@@ -473,9 +473,8 @@ class BatchGateway:
 
     async def _advance_batches(self, seconds: float) -> bool:
         """Submit as many batches as possible, wait, then poll them all. Returns True if any has ended."""
-        if (
-            not self._has_unfinished_batches()
-        ):  # for example, if the only batch couldn't be submitted
+        # For example, the only batch couldn't be submitted.
+        if not self._has_unfinished_batches():
             return True
         await self._recover()
         await self._submit_waiting_batches()
@@ -543,7 +542,7 @@ class BatchGateway:
         calls = _find_calls(target)
         assert calls is not None  # noqa: S101 - a row has just asked there
         # Note the batch before sending it, so that `_recover` can find it if we're interrupted.
-        batch = self._manifest.intend(uuid.uuid4().hex, target, custom_ids)
+        batch = self._manifest.add_batch(uuid.uuid4().hex, target, custom_ids)
         try:
             file = await calls.upload(_name_request_file(batch), self._manifest.content(batch))
             batch = self._manifest.store(batch._replace(file=file))
@@ -580,7 +579,7 @@ class BatchGateway:
 
     async def _forget_batch(self, batch: Submitted, calls: BatchCalls) -> None:
         """Forget a batch that the provider never ran, and delete its uploaded request file."""
-        self._manifest.release(batch)
+        self._manifest.mark_unsent(batch)
         if not batch.is_ours:
             return  # somebody else's manifest could name any file
         with suppress(GatewayError):

@@ -305,12 +305,12 @@ class BrokerClient:
     def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
         self._beat = beat
         self._worker = worker
-        self._report_now = asyncio.Event()
-        self._orders_came = asyncio.Event()
+        self._report_now = asyncio.Event()  # set by calls that need orders soon
+        self._orders_came = asyncio.Event()  # set when the broker has answered a report
         self.paces = SharedPaces(self._report_now)
         self.is_stopped = self.is_over = False
         self.spent_usd = 0.0
-        self.lost: Exception | None = None
+        self.lost: Exception | None = None  # the error if the connection to the broker is lost
         self._calls = self._in_flight = 0
         self._cap_usd = 0.0
 

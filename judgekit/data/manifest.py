@@ -185,7 +185,7 @@ class Manifest:
             open_batches[target] = custom_ids, batch_size + line_size
         return batches
 
-    def intend(self, tag: str, target: BatchTarget, custom_ids: Sequence[str]) -> Submitted:
+    def add_batch(self, tag: str, target: BatchTarget, custom_ids: Sequence[str]) -> Submitted:
         """Record that a batch of these requests is about to be submitted."""
         with self._table:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
@@ -284,8 +284,8 @@ class Manifest:
             fields = _sealed_fields(custom_id, target_json, body=None, answer=answer_json)
             yield answer_json, self._seal("request", fields), custom_id, batch.number
 
-    def release(self, batch: Submitted) -> None:
-        """Forget a batch that the provider doesn't have, and mark its requests as unsent."""
+    def mark_unsent(self, batch: Submitted) -> None:
+        """Forget a batch that the provider doesn't have, and mark its requests as not sent yet."""
         with self._table:
             self._execute(
                 "UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number

@@ -88,6 +88,7 @@ class Folder:
 
     @classmethod
     def at(cls, out: str) -> Folder:
+        """Find the results folder at a path or an address such as `s3://…`."""
         system, root = file_system(out)
         if isinstance(system, LocalFileSystem):
             root = str(Path(resolve_output_path(f"{root if '://' in out else out}/file")).parent)
@@ -203,7 +204,7 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
     word = cells["verdict"]
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
-    fingerprint = seals.what_of(cells["fingerprint"] or "")
+    fingerprint = seals.read_content_hash(cells["fingerprint"] or "")
     first_half, second_half = _split_fingerprint(fingerprint)
     is_sealed = seals.are_cells_valid(cells, key.key)
     digest = _hash_id(cells["id"])
@@ -274,7 +275,7 @@ class KeptLines(Results):
     def __init__(self, lines: np.ndarray[Any, Any]) -> None:
         self._lines = lines
 
-    def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+    def find_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Return a row's verdict from earlier results.
 
         Returns None unless its content has the same fingerprint.

@@ -137,7 +137,7 @@ class PromisedRows(NamedTuple):
 def bind_rows(
     dataset: Dataset, options: AgreementOptions, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows, and bind the promise to them.
+    """Read all rows, and prepare to judge them under a promise, which holds for exactly these rows.
 
     Raises `UsageError` if no promise can be made with the configured models.
     """

@@ -263,8 +263,8 @@ def _insert_id(table: sqlite3.Connection, name: str, number: int) -> int | None:
 class Results:
     """The destination of results; this class prints them as JSON Lines, and keeps none of earlier runs.
 
-    Call `kept` for each row first, in the order of the input, which becomes the order of the results file.
-    Rows that aren't kept and never added stay as they were.
+    Call `find_verdict` for each row first, in the order of the input, which becomes the order of the results
+    file. Rows that aren't kept and never added stay as they were.
     """
 
     name = "standard output"
@@ -279,7 +279,7 @@ class Results:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+    def find_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Return the verdict that the results file has for a row with this id and content.
 
         Returns None if the row must be judged: it's not in the results file, is undetermined or has an error.
@@ -410,7 +410,7 @@ class _File(Results):
         )
         return int(count.fetchone()[0])
 
-    def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+    def find_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         with self._lock:
             if self._is_closed:
                 return None
@@ -749,7 +749,7 @@ def part_file_of(table: Path) -> Path:
     return table.with_name(f"{table.name}.part.jsonl")
 
 
-def lines_behind(path: str) -> str:
+def find_complete_results(path: str) -> str:
     """Return the file with the complete results of the table `path`.
 
     A lean table lacks the complete verdicts, which are in its part file. If the table was changed or copied

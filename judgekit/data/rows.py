@@ -116,7 +116,7 @@ class RowFiles:
 def file_system(address: str) -> tuple[FileSystem, str]:
     """Return the file system of a folder or address, and the path in it. Raises pyarrow's errors."""
     parquet_module(address, "an address")
-    from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an extra, which only folders and addresses need
+    from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an optional dependency
 
     if "://" in address:
         system: FileSystem
@@ -126,14 +126,14 @@ def file_system(address: str) -> tuple[FileSystem, str]:
 
 
 def _is_local(system: FileSystem) -> bool:
-    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - an extra, which only folders and addresses need
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - an optional dependency
 
     return isinstance(system, LocalFileSystem)
 
 
 def _list_remote_files(system: FileSystem, root: str) -> list[str]:
     """List the files below a remote folder, as relative paths."""
-    from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra, which only folders and addresses need
+    from pyarrow.fs import FileSelector  # noqa: PLC0415 - an optional dependency
 
     names = []
     for entry in system.get_file_info(FileSelector(root, recursive=True)):

@@ -74,7 +74,7 @@ def make_judge_finder(
     return find_judge
 
 
-async def judged(
+async def judge_here(
     rows: Iterable[PendingRow],
     project: Path,
     request: JudgeRequest,
@@ -175,7 +175,7 @@ async def judged_rows(
     dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
     discarded_results = Results(lambda _: None)
     run = DatasetRun(dataset=dataset, results=discarded_results, max_cost_usd=request.max_cost_usd)
-    stream = judged(run.pending(), project, request, at_once, in_order=in_order)
+    stream = judge_here(run.pending(), project, request, at_once, in_order=in_order)
     async with aclosing(stream):
         async for row, record in stream:
             yield run.on_record(row, record)
@@ -193,7 +193,7 @@ def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool =
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
-            stream = judged(rows, project, request, at_once, in_order=False, is_ready=is_ready)
+            stream = judge_here(rows, project, request, at_once, in_order=False, is_ready=is_ready)
             async with aclosing(stream):
                 async for row, record in stream:
                     on_record(row, record)

@@ -168,7 +168,7 @@ class DatasetRun(Tally):
         Returns None if the results file has no verdict.
         """
         with self._lock:
-            word = self.results.kept(pending.row_id, pending.fingerprint)
+            word = self.results.find_verdict(pending.row_id, pending.fingerprint)
             if word is not None:
                 self.kept += 1
                 self.thoughts += pending.thoughts
@@ -176,7 +176,7 @@ class DatasetRun(Tally):
             return word
 
     def start(self) -> bool:
-        """Count a row as being judged. Returns False without counting it if the budget is spent."""
+        """Count a row as being judged. Returns False, without counting it, if the budget is spent."""
         with self._lock:
             if self._is_budget_spent():
                 return False
@@ -184,9 +184,9 @@ class DatasetRun(Tally):
             return True
 
     def _is_budget_spent(self) -> bool:
-        """Whether the budget will be spent if each row being judged costs as much as the mean so far.
+        """Whether the budget will be spent once the current rows are judged, at the mean cost so far.
 
-        Sets `is_spent`.
+        If so, this also sets `is_spent`.
         """
         if self.max_cost_usd is not None:
             priced_rows = self.judged - self.unpriced

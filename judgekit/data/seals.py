@@ -47,11 +47,11 @@ def fingerprint_of(judged: str) -> Fingerprint:
 
 def is_of(written: str, judged: Fingerprint) -> bool:
     """Whether a row's written fingerprint matches the content to judge, in either form."""
-    content_hash = what_of(written)
+    content_hash = read_content_hash(written)
     return bool(content_hash) and content_hash in judged
 
 
-def what_of(written: str) -> str:
+def read_content_hash(written: str) -> str:
     """Return the hash in a row's fingerprint, which has the form `HASH.SEAL`."""
     content_hash, _, _ = written.partition(".")
     return content_hash
@@ -147,8 +147,11 @@ def are_cells_valid(cells: Mapping[str, Any], key: str | None) -> bool:
 def _add_seal(
     row: Mapping[str, Any], key: str | None, kind: str, content: object
 ) -> dict[str, Any]:
-    """Copy a row with a new seal after its fingerprint's hash, or with none if there's no key."""
-    fingerprint = what_of(str(row[FINGERPRINT]))
+    """Copy a row with a new seal in its fingerprint, which becomes `HASH.SEAL`.
+
+    Without a key, there's no seal.
+    """
+    fingerprint = read_content_hash(str(row[FINGERPRINT]))
     if key:
         fingerprint += f".{seal_of(key, kind, content)}"
     return {**row, FINGERPRINT: fingerprint}
@@ -180,7 +183,7 @@ def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
 
 def _read_hash(row: Mapping[str, Any]) -> str:
     """Return the hash in a row's fingerprint, or "" if there's none."""
-    return what_of(str(row.get(FINGERPRINT) or ""))
+    return read_content_hash(str(row.get(FINGERPRINT) or ""))
 
 
 def _convert_cell(value: object) -> str | None:

@@ -61,7 +61,7 @@ class Variants:
         return cls(requests, combination)
 
     def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
-        """Prepare a reader for each variant, and include all variants in the dataset's fingerprints."""
+        """Prepare a reader for each variant, and make the fingerprints depend on all variants."""
         basis_parts: list[str] = [self._combination]
         for name, request in self._requests.items():
             basis, loaded = rubric_basis(options.task, project, request)

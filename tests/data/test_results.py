@@ -63,7 +63,7 @@ def run(path: Path, count: int = 4, fingerprint: str = "f", *, finish: bool = Tr
         asked = [
             number
             for number in range(1, count + 1)
-            if results.kept(number, Fingerprint(fingerprint)) is None
+            if results.find_verdict(number, Fingerprint(fingerprint)) is None
         ]
         for number in reversed(asked):
             results.add(found(number, fingerprint=fingerprint))
@@ -105,7 +105,8 @@ def test_rows_that_are_judged_again_wait_aside(tmp_path: Path) -> None:
     run(path)
     with opened(path) as results:
         assert [
-            results.kept(number, Fingerprint("g" if number < 3 else "f")) for number in (1, 2, 3)
+            results.find_verdict(number, Fingerprint("g" if number < 3 else "f"))
+            for number in (1, 2, 3)
         ] == [
             None,
             None,
@@ -115,8 +116,10 @@ def test_rows_that_are_judged_again_wait_aside(tmp_path: Path) -> None:
         assert [row["id"] for row in lines(path)] == [3, 4, 2]  # killed now, OUT has no row twice
     for fingerprint, word in (("f", "accept"), ("g", None)):
         with opened(path) as results:
-            assert results.kept(1, Fingerprint(fingerprint)) == word  # nor is a verdict lost
-            assert results.kept(2, Fingerprint("g")) == "accept"
+            assert (
+                results.find_verdict(1, Fingerprint(fingerprint)) == word
+            )  # nor is a verdict lost
+            assert results.find_verdict(2, Fingerprint("g")) == "accept"
             results.write_out()
         assert [(row["id"], row["fingerprint"]) for row in lines(path)] == [
             (1, "f"),
@@ -261,7 +264,7 @@ def test_ids_are_met_once(others: int) -> None:
 def test_without_out_rows_are_printed() -> None:
     printed: list[str] = []
     with open_results(None, printed.append, fresh=False) as results:
-        assert results.kept(1, Fingerprint("f")) is None
+        assert results.find_verdict(1, Fingerprint("f")) is None
         results.add(found(1))
         results.write_out()
     assert list(map(unsealed, printed)) == [found(1)]
@@ -271,7 +274,10 @@ def test_rows_that_the_input_lost_stay_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     run(path)
     with opened(path) as results:
-        assert [results.kept(number, Fingerprint("f")) for number in (5, 3)] == [None, "accept"]
+        assert [results.find_verdict(number, Fingerprint("f")) for number in (5, 3)] == [
+            None,
+            "accept",
+        ]
         results.add(found(5))
         results.write_out()
     assert [row["id"] for row in lines(path)] == [5, 3, 1, 2, 4]
@@ -310,7 +316,7 @@ def test_an_interrupted_call_loses_no_line(tmp_path: Path, monkeypatch: pytest.M
             patch.setattr(results, "_note_row", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 results.add(found(3))
-        results.kept(1, Fingerprint("f"))
+        results.find_verdict(1, Fingerprint("f"))
         results.add(found(1))
         results.write_out()
     assert [row["id"] for row in lines(path)] == [1, 2, 3]
@@ -327,7 +333,7 @@ def test_rows_may_still_be_read_in_another_thread_when_results_are_closed(tmp_pa
         try:
             while not is_over.is_set():
                 number += 1
-                results.kept(number, Fingerprint("f"))
+                results.find_verdict(number, Fingerprint("f"))
                 is_asking.set()
                 time.sleep(0.0001)  # let the other thread have the lock
         except sqlite3.Error as error:
@@ -340,7 +346,7 @@ def test_rows_may_still_be_read_in_another_thread_when_results_are_closed(tmp_pa
     is_over.set()
     reader.join(10)
     assert faults == []
-    assert results.kept(1, Fingerprint("f")) is None
+    assert results.find_verdict(1, Fingerprint("f")) is None
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv", "link.jsonl"])
@@ -538,7 +544,7 @@ def run(count):
     with open_results(f"out.{count}.csv", print, fresh=False, source=rows) as results:
         for row in rows:
             assert ids.add(row.columns["text"], row.number) is None
-            assert results.kept(row.number, "f") is None
+            assert results.find_verdict(row.number, "f") is None
             results.add(result(row, row.number, {"verdict": "accept"}, None, "f"))
         results.write_out()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

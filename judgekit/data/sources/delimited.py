@@ -97,7 +97,10 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
-    """Split a row with several outputs into one row per output. `number` is the row's number in the file."""
+    """Split a row of a prompt comparison into one row per output.
+
+    `number` is the row's number in the file.
+    """
     first_number = (number - 1) * len(outputs.outputs) + 1
     cells = list(row.values())
     for row_number, columns in enumerate(outputs.rows(cells), first_number):
@@ -128,9 +131,9 @@ class _Lines:
     def __init__(self, file: BinaryIO) -> None:
         self._lines = bounded_lines(file, MAX_BYTES)
         self._lines_to_repeat: deque[str] = deque()
-        self._row: list[str] = []
-        self._size = 0
-        self.line = 0  # the number of the row's first line
+        self._row: list[str] = []  # the lines of the current row
+        self._size = 0  # of the current row, in characters
+        self.line = 0  # the number of the current row's first line
 
     def __iter__(self) -> _Lines:
         return self

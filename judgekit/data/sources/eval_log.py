@@ -84,7 +84,7 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, na
 def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
     """Unpack a file that is compressed with Zstandard, which `zipfile` doesn't support."""
     parquet_module(name, "such a log")
-    import pyarrow as pa  # noqa: PLC0415 - an extra
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     # Skip the local file header, which ends with a name and extra fields of variable length.
     file.seek(entry.header_offset)

@@ -113,8 +113,8 @@ def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
 
 def _count_content_bytes(column: pa.Array) -> int:
     """Count the bytes of the cells' content, without what Python objects add."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
-    from pyarrow import compute  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
+    from pyarrow import compute  # noqa: PLC0415 - an optional dependency
 
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -142,7 +142,7 @@ def _count_content_bytes(column: pa.Array) -> int:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     return kind in kinds or pa.types.is_fixed_size_binary(kind)

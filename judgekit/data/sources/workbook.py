@@ -93,8 +93,9 @@ def _open(file: BinaryIO, name: str) -> Workbook:
 
 
 def _import_openpyxl(name: str) -> ModuleType:
+    """Import openpyxl. Raises `InputError`, which names the file, if it isn't installed."""
     try:
-        import openpyxl  # noqa: PLC0415 - an extra, which only workbooks need
+        import openpyxl  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         command = install_extra("data")
         raise InputError(

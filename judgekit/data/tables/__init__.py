@@ -263,7 +263,7 @@ def _kind_of(value: object) -> str:
 
 def _choose_type(kinds: set[str]) -> pa.DataType:
     """Choose the narrowest type for all these kinds of values, or text if there are no values."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     kinds = kinds - {""}  # a missing value fits into any type
     if not kinds:
@@ -282,7 +282,7 @@ def build_schema(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]
 
     Types of columns that aren't in `types` are chosen by the kinds of their values.
     """
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     columns = []
     for name, column_kinds in kinds.items():
@@ -301,7 +301,7 @@ def make_batch(
     `given` contains the columns whose type is that of the input. Raises `ColumnTypeError` if the cells of
     such a column don't fit its type.
     """
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     cells_by_row = [cells_of(row, renamed) for row in rows]
     arrays = []
@@ -316,7 +316,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
 
     Raises `ColumnTypeError` if it's an input column, and its type can't represent all values exactly.
     """
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - imported lazily, because it needs pyarrow
 
@@ -342,7 +342,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
     """Find the columns whose cells don't all fit their type in `types`."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     misfit_columns = set()
     for name, column_type in types.items():
