@@ -44,12 +44,13 @@ def is_last_of_ranking(now: Situation) -> bool:
 
 
 def is_one_text_ahead(now: Situation) -> bool:
-    """Whether one is ahead of all others by more than the margin, in texts that were seen whole.
+    """Whether a text is ahead of all others by more than the margin, and no text was cut.
 
-    The first tier alone settles it in lenient mode only, without a calibration, and not by the own family of
-    the best.
+    The first tier can only decide this in lenient mode without a calibration, and not if its models are of
+    the best text's own family.
     """
-    if now.latest.standing is None or now.latest.standing.near > 1:
+    is_ahead = now.latest.standing is not None and now.latest.standing.near == 1
+    if not is_ahead:
         return False
     is_first = len(now.complete) == 1
     needs_second = now.rules.finality is not None or now.rules.mode == "strict"
@@ -72,16 +73,16 @@ def is_divided_to_the_end(now: Situation) -> bool:
 
 
 def is_calibrated(now: Situation) -> bool:
-    """Whether a calibration lets the opinion of a tier through.
+    """Whether a calibration makes the opinion of a tier final.
 
-    It may not be an acceptance of a cut text, an improve without reasons, or a win by the own family of the
-    winner.
+    The opinion can't be an acceptance of a cut text, an improve without reasons, or a win by the winner's own
+    family.
     """
     return now.calibrated_end is not None
 
 
 def is_reference_unasked(now: Situation) -> bool:
-    """Whether the tier that is the last word by a calibration was not asked yet."""
+    """Whether the tier that the calibration takes as its reference wasn't asked yet."""
     finality = now.rules.finality
     if finality is None or len(now.rules.tiers) == 1:
         return False
@@ -92,9 +93,9 @@ def is_reference_unasked(now: Situation) -> bool:
 
 
 def is_promised(now: Situation) -> bool:
-    """Whether this is a first opinion under a promise of agreement, of a whole jury on a whole text.
+    """Whether this is a first opinion under a promise of agreement, by an undivided jury on a complete text.
 
-    It may not be an improve without reasons.
+    It can't be an improve without reasons.
     """
     tier = now.rules.tiers[0]
     outcome = now.outcomes[tier]
@@ -117,9 +118,9 @@ def is_only_tier_failed(now: Situation) -> bool:
 
 
 def is_quick_final(now: Situation) -> bool:
-    """Whether quick says what needs no confirmation in this mode, and no calibration is used.
+    """Whether the opinion of quick needs no confirmation in this mode, and no calibration is used.
 
-    It may not be improve, close, an acceptance of a cut text, or a win by the own family of the winner.
+    The opinion can't be improve, close, an acceptance of a cut text, or a win by the winner's own family.
     """
     if now.rules.finality is not None or now.quick in (None, "improve", now.rules.confirm):
         return False
@@ -141,8 +142,8 @@ def do_two_agree(now: Situation) -> bool:
 def is_deep_final(now: Situation) -> bool:
     """Whether deep has an opinion that does not contradict quick.
 
-    If it is close, without the reasons that it owes, or a win by the own family of the winner, then only if
-    the tiebreaker is no other model.
+    If the opinion is close, lacks reasons, or is a win by the winner's own family, it's only final if the
+    tiebreaker has no other model.
     """
     if now.deep is None or {now.quick, now.deep} == {"accept", "reject"}:
         return False
@@ -150,7 +151,7 @@ def is_deep_final(now: Situation) -> bool:
 
 
 def would_third_repeat(now: Situation) -> bool:
-    """Whether quick and deep contradict each other, and the tiebreaker is one of them."""
+    """Whether quick and deep contradict each other, and the tiebreaker has only the same models."""
     if {now.quick, now.deep} != {"accept", "reject"}:
         return False
     quick, deep, third = now.models_by_tier
@@ -203,19 +204,20 @@ def is_divided_and_open(now: Situation, end: End) -> bool:
 
 
 def does_win_stand(now: Situation, end: End) -> bool:
-    """Whether a calibration lets the win of a tier stand against the tie of the next one, in lenient mode.
+    """Whether a calibration upholds a tier's win against the next tier's tie, in lenient mode.
 
-    The win may rest neither on cut texts nor on the own family of the winner.
+    The win can't be based on cut texts, or on the winner's own family.
     """
     return now.rules.mode == "lenient" and _find_standing_win(now, end) is not None
 
 
 def is_best_copied(now: Situation, end: End) -> bool:
-    """Whether the best text is there twice."""
+    """Whether there are two copies of the best text."""
     standing = now.latest.standing
-    return (
-        end.verdict == "accept" and standing is not None and standing.order[0] in now.rules.copied
-    )
+    if end.verdict != "accept" or standing is None:
+        return False
+    best, *_others = standing.order
+    return best in now.rules.copied
 
 
 def is_ranking_cut(now: Situation, end: End) -> bool:
@@ -235,7 +237,7 @@ def is_acceptance_cut(now: Situation, end: End) -> bool:
 
 
 def is_unproven(now: Situation, end: End) -> bool:
-    """Whether decision models alone accept in strict mode, and no calibration or promise lets it through."""
+    """Whether only decision models accept in strict mode, without a calibration or promise to support it."""
     if end.verdict != "accept" or not now.rules.needs_proof:
         return False
     if end.because in (CALIBRATED, PROMISED):
@@ -244,30 +246,30 @@ def is_unproven(now: Situation, end: End) -> bool:
 
 
 def are_reasons_unasked(now: Situation, end: End) -> bool:
-    """Whether a decision model owes reasons, and a model that writes was not asked yet.
+    """Whether a decision model has decided without reasons, and a model that writes was not asked yet.
 
-    It owes them for improve, and with `--explain` for a rejection; its findings are reasons.
+    Reasons are needed for improve, and with `--explain` for a rejection. Findings are reasons.
     """
     return _owes_reasons(now, end) and now.tier_for_reasons not in {None, *now.evidence}
 
 
 def are_reasons_given(now: Situation, end: End) -> bool:
-    """Whether a decision model owes reasons, and a model that writes agrees with it."""
+    """Whether a decision model has decided without reasons, and a model that writes agrees with it."""
     tier = now.tier_for_reasons
-    return (
-        _owes_reasons(now, end) and tier is not None and now.evidence[tier].outcome == end.verdict
-    )
+    if tier is None or not _owes_reasons(now, end):
+        return False
+    return now.evidence[tier].outcome == end.verdict
 
 
 def are_reasons_against(now: Situation, end: End) -> bool:
-    """Whether a decision model owes reasons, and a model that writes disagrees with it."""
+    """Whether a decision model has decided without reasons, and a model that writes disagrees with it."""
     return _owes_reasons(now, end) and now.tier_for_reasons is not None
 
 
 def is_own_family_alone(now: Situation, end: End) -> bool:
-    """Whether only models of the author's own family, or of an unknown one, are behind it.
+    """Whether only models of the author's own family, or of an unknown family, support the result.
 
-    That matters for an acceptance or a win, if `judge.independence` is `require`.
+    This matters for an acceptance or a win, if `judge.independence` is `require`.
     """
     return independence_problem(now.evidence, now.rules, end) is not None
 
@@ -387,7 +389,7 @@ def _find_accepting_tiers(now: Situation, end: End) -> set[TierName]:
 
 
 def _owes_reasons(now: Situation, end: End) -> bool:
-    """Whether a decision model settled it, and a model that writes has to explain it."""
+    """Whether a decision model has decided, and a model that writes has to give the reasons."""
     return end.tier is not None and now.is_unexplained(end.tier, end.verdict)
 
 
@@ -415,14 +417,15 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
     # If a result was overruled because of the author's family, return the families that supported it.
     if end.because == OWN_FAMILY and end.overruled is not None:
         end = end.overruled
+
     families: set[str] = set()
     for tier, tier_evidence in evidence.items():
         if rules.task == "ranking":
-            is_behind = tier == end.tier  # its scores include those of earlier tiers
+            supports_end = tier == end.tier  # its scores include those of earlier tiers
         else:
             agrees = tier_evidence.outcome == end.verdict
-            is_behind = tier == end.tier or agrees or end.tier is None
-        if is_behind:
+            supports_end = tier == end.tier or agrees or end.tier is None
+        if supports_end:
             families |= tier_evidence.families
     return frozenset(families)
 
