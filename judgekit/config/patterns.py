@@ -162,7 +162,10 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
 
 def _compile_set(text: str, *, is_negated: bool) -> str:
-    """Translate a set such as `[a-z]` into a regex, or return "" if it's empty."""
+    """Translate a glob set such as `[a-z]` into a regex.
+
+    An empty set matches nothing, for which "" is returned, and an empty negated one any character but `/`.
+    """
     members = _translate_members(text)
     if members:
         return f"(?!/)[{'^' if is_negated else ''}{members}]"

@@ -401,9 +401,9 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """Return the indexes of the parts of an error's location that are keys of `data`, or missing keys.
+    """Return the indexes of the real keys in an error's location (`loc`), including a missing key.
 
-    The other parts are type names, because pydantic inserts the type that it tried.
+    Pydantic mixes the names of the types that it tried into `loc`.
     """
     indexes = []
     location = error["loc"]

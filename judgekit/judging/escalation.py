@@ -188,7 +188,8 @@ def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
     standings = [evidence.standing for evidence in now.complete if evidence.standing]
     if len(standings) == 1:
         return "single"
-    # Without a best subject, the tiers can't be unanimous about it.
+    # Without a best subject, the tiers can't be unanimous about it. `COPIED` is a tie, but only because the
+    # best subject's text is there twice.
     has_best = end.verdict == "accept" or end.because == COPIED
     if not has_best:
         return "majority"

@@ -96,9 +96,9 @@ def _compute_odds(probability: float) -> float:
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return the measured probabilities of yes at which a model is undecided, by rubric and mode.
+    """Return a model's decision thresholds by rubric and mode: it means yes above this probability of "yes".
 
-    They're only known for the local models that judgekit downloads.
+    They were measured for the local models that judgekit downloads. For any other model, return {}.
     """
     is_local = endpoint.model.startswith("local/")
     if kind_of(endpoint) is not READS_TOKENS or not is_local:

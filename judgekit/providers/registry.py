@@ -172,8 +172,8 @@ class ApiProfile(_Profile):
     @property
     def address_variables(self) -> list[str]:
         """The environment variables that can contain the address. The first one that's set counts."""
-        # Include a vendor's common variables such as OPENAI_BASE_URL. If a company has set one to the address
-        # of its gateway, we must not bypass that.
+        # Also include the vendor's conventional variables, such as OPENAI_BASE_URL. If a company has set one
+        # to the address of its gateway, we must not bypass that.
         variables = list(self.base_env)
         for key_variable in self.key:
             if key_variable.endswith("_API_KEY"):

@@ -345,6 +345,7 @@ def _validate_value(value: object, instance: BaseModel, name: str) -> object:
     try:
         new_value = fit.coerce(value, _get_annotation(instance, name), name)
         values_by_key[fit.key_of(name, model)] = new_value
+        # Validate all fields together, because some depend on each other.
         return getattr(model.model_validate(values_by_key), name)
     except fit.CutOff:
         return CUT

@@ -274,10 +274,12 @@ def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> obj
 
     Unknown keys are preserved.
     """
-    # The fields can also be a list, such as `[{"name": "accuracy", "score": 4}, …]`.
+    # Some models list the fields, as in `[{"name": "accuracy", "score": 4}, …]`.
     by_name = _key_by_name(value)
     if by_name and _find_keys_like(by_name, _list_keys(model)):
         value = by_name
+
+    # Others put the object into a list.
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Object):
@@ -398,7 +400,7 @@ def _find_wrapped(value: Object) -> Iterator[Object]:
         may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated
         if not may_wrap:
             continue
-        answer = _key_by_name(item) or item
+        answer = _key_by_name(item) or item  # an array of {name, score} pairs becomes an object
         if isinstance(answer, Array) and len(answer) == 1:
             answer = answer[0]
         if isinstance(answer, Object):
