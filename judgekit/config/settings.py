@@ -55,7 +55,7 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
 def _check_pattern(text: str) -> str:
-    from judgekit.config.patterns import parse  # noqa: PLC0415 - most configurations name no files
+    from judgekit.config.patterns import parse  # noqa: PLC0415 - imported lazily because it's rarely needed
 
     try:
         parse(text)

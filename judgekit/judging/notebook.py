@@ -60,7 +60,7 @@ class Verdicts(list[Verdict]):
 def make_data_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Build a data frame; raises `UsageError` if pandas is missing."""
     try:
-        import pandas as pd  # noqa: PLC0415 - the user may not have it
+        import pandas as pd  # noqa: PLC0415 - the user may not have installed it
     except ImportError:
         raise UsageError("to_pandas needs pandas; run: pip install pandas") from None
     return pd.DataFrame(list(rows))

@@ -35,7 +35,7 @@ def _has_price(endpoint: Endpoint) -> bool:
         return True
     if profile.kind == "command":
         return profile.usage is not None and profile.usage.cost is not None
-    from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
+    from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily because it's slow
 
     if profile.states_cost:
         return True
@@ -49,7 +49,7 @@ async def prepare(endpoint: Endpoint) -> None:
     Errors are ignored, because the first call raises them again.
     """
     if endpoint.profile.kind in ("litellm", "decisions"):
-        from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
+        from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily because it's slow
 
         with suppress(Exception):
             await litellm.loaded()
@@ -87,7 +87,7 @@ class Router:
             gateway = self._own_gateways[kind] = replay.ReplayGateway()
             return gateway
         if kind == "embedded":
-            from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra
+            from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - imported lazily because it's optional
 
             gateway = self._own_gateways[kind] = LocalGateway(self)
             return gateway
@@ -117,10 +117,10 @@ def _name_gateway_kind(endpoint: Endpoint) -> str:
 def _make_shared(kind: str) -> Gateway:
     """Make a gateway that all routers of the process share."""
     if kind == "command":
-        from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses
+        from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - imported lazily because it's rarely needed
 
         return CommandGateway()
-    from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
+    from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - imported lazily because it's slow
 
     return LitellmGateway()
 

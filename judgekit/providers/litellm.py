@@ -203,7 +203,7 @@ def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is n
 
 
 def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    import litellm  # noqa: PLC0415 - seconds of CPU
+    import litellm  # noqa: PLC0415 - imported lazily because it's slow
 
     litellm.ModelResponse()  # builds pydantic's models now, with their warnings
     return litellm

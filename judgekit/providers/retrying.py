@@ -94,7 +94,7 @@ def call_in_thread(
     sleep: Callable[[float], object] = time.sleep,
 ) -> Value:
     """Call `work`, which blocks, and retry it if it fails, like `call`."""
-    from tenacity import Retrying  # noqa: PLC0415 - a twentieth of a second, loaded only when used
+    from tenacity import Retrying  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     def pause(pause_seconds: float) -> None:
         sleep(pause_seconds)

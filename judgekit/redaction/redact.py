@@ -88,7 +88,7 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
 
     Positions always refer to `text`. A secret in an encoded part has the position of that part.
     """
-    from judgekit.redaction import secret_search  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction import secret_search  # noqa: PLC0415 - imported lazily because it compiles patterns
 
     if not text.isascii():
         text = fold_to_ascii(text)
@@ -222,7 +222,7 @@ def views(text: str) -> Iterator[View]:
 
     Such parts are encoded or escaped, or strings that are split over lists or lines.
     """
-    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - imported lazily because it compiles patterns
 
     # escapes
     for start, end, escapes in _find_windows(text, PATTERNS["escaped"]):
@@ -365,7 +365,7 @@ def _decode_text(data: bytes) -> str:
 
 def _find_dumps(text: str) -> Iterator[View]:
     """Yield views of each hex dump in a text, as written by `xxd` or `hexdump`."""
-    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - imported lazily because it compiles patterns
 
     if not PATTERNS["dump_hint"].search(text):
         return

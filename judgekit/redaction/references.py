@@ -54,6 +54,8 @@ def _is_expression(text: str) -> bool:
     after_callee = text[len(callee) :]
     if after_callee in ("(", "["):  # the arguments are on the next lines
         return True
+
+    # Random characters rarely have balanced brackets, and change between cases and digits more often.
     is_balanced = text.count("(") == text.count(")")
     is_shuffled = change_rate("".join(names)) >= _SHUFFLED_CHANGE_RATE
     return is_balanced and not is_shuffled and not is_mixed(callee)

@@ -47,6 +47,7 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     if is_header and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
         yield from _find_in_cells(line, start, separator, [second_column])
 
+    # Without a header, the password is on this line. Otherwise, passwords are in the rows below.
     if separator == "|" and not is_header:
         yield from _find_in_next_cell(line, start, columns[0], filled_columns)
     elif separator == "|" or _is_csv_header(line, next_line, separator):
