@@ -189,7 +189,7 @@ def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> I
 
 
 def _choose_usual_source(able: frozenset[ScoreSource]) -> ScoreSource:
-    """Return the most common of the possible ways to read a model's answers."""
+    """Return the most common way to read a model's answers, out of those it's `able` to give."""
     most_common_first: tuple[ScoreSource, ...] = ("expected", "decided", "points")
     for source in most_common_first:
         if source in able:

@@ -148,7 +148,7 @@ def _split_blocks(text: str) -> Iterator[_Block]:
 
 
 def _classify_line(line: str, next_line: str) -> str:
-    """Return "heading", "table header", "table row", "list item", "separator" or "prose"."""
+    """Classify a Markdown line as heading, table header, table row, list item, separator or prose."""
     if _HEADING.match(line):
         return "heading"
     is_rule = _RULE.fullmatch(line) is not None

@@ -154,7 +154,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return combine_votes(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> PairOpinion:
-        """Convert an opinion to its form in a round's record."""
+        """Convert an opinion to the form that's recorded for a round."""
         probabilities = {}
         if opinion.probabilities:
             probabilities = decisions.rounded({_BETTER: opinion.probabilities})
@@ -219,7 +219,7 @@ def _list_criteria(rubric: CompareRubric) -> str:
 
 
 def _find_preferred(shares: Mapping[str, float]) -> PairWord:
-    """Return the text with a probability of at least `MIN_LEANING`, or "tie"."""
+    """Return the text whose probability of being better is at least `MIN_LEANING`, or "tie"."""
     for letter in WINS:
         if shares[letter] >= MIN_LEANING:
             return letter

@@ -186,7 +186,7 @@ def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
 
 
 def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Round probabilities for a round's record."""
+    """Round probabilities to the digits that are recorded."""
     rounded_by_name = {}
     for name, shares in distributions.items():
         rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
@@ -313,7 +313,7 @@ def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
 
 
 def _find_scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
-    """Explain which scale is too long for a decision model, or return None."""
+    """Explain that a question's scale is too long for a decision model, or return None."""
     for question in questions:
         levels = len(question.options)
         if question.kind == "score" and levels > MAX_LEVELS:

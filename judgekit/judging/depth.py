@@ -38,7 +38,7 @@ def choose(
     if has_same_rules:
         return depth
 
-    # A project can't exceed the user's limit, and can't go below the user's own rules.
+    # A project's depth can't exceed the user's limit, and can't be less than the user's own rules demand.
     limit = users_rules.depth_limit
     if _position_of(depth) > DEPTHS.index(limit):
         rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"

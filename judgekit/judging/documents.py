@@ -496,7 +496,8 @@ def _is_text(path: Path) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         with path.open("rb") as file:
-            text = decoder.decode(file.read(_SNIFFED_BYTES))  # the last character may be cut
+            # This decoder accepts a last character that's cut in the middle.
+            text = decoder.decode(file.read(_SNIFFED_BYTES))
     except OSError:  # reading the file later reports the problem
         return True
     except UnicodeDecodeError:

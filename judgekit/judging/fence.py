@@ -64,6 +64,7 @@ _TAG: Final = re.compile(rf"{_WORD}-(?<!\w{_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
 # Labels that may occur in the text. A text that contains more of them contains all of them.
 _MAX_LABEL_TRIES: Final = 50
+_LABEL_LETTERS: Final = 4
 _SECRET_BYTES: Final = 32
 
 
@@ -152,9 +153,10 @@ def _draw_labels(drawn: bytes) -> Iterator[str]:
     """Yield an endless sequence of labels, which only depends on the given bytes."""
     while True:
         text = base64.b32encode(drawn).decode()
-        letters = "".join(filter(str.isalpha, text))  # a label with digits could pass for a number
-        for start in range(len(letters) - 3):
-            yield letters[start : start + 4]
+        letters = "".join(filter(str.isalpha, text))  # a label with digits could look like a number
+        last_start = len(letters) - _LABEL_LETTERS
+        for start in range(last_start + 1):
+            yield letters[start : start + _LABEL_LETTERS]
         drawn = hashlib.sha256(drawn).digest()
 
 

@@ -14,7 +14,7 @@ _MAX_CHARS = 300  # in a cell or a line
 
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
-    """Render a text with its first line in bold, and a list of findings (issue and quote)."""
+    """Render a text as HTML with its first line in bold, followed by a list of findings (issue and quote)."""
     headline, *more_lines = map(_escape_line, lines_of(text))
     html = "<br>".join([f"<b>{headline}</b>", *more_lines])
     items = []

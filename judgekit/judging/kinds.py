@@ -49,7 +49,7 @@ KINDS = (WRITES, DECIDES, READS_TOKENS)
 
 
 def kind_of(endpoint: Endpoint | None) -> ModelKind:
-    """Return a model's kind, by default (None) the kind that writes."""
+    """Return the kind of a model: it writes (the default), decides, or answers with a token."""
     if endpoint is None or endpoint.writes:
         return WRITES
     if endpoint.decides:

@@ -64,7 +64,7 @@ def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) 
 
 
 def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]) -> list[str]:
-    """Describe a review's result: the upheld and the unchecked findings."""
+    """Describe a review's result for models: the findings that were upheld, and those never checked."""
     blocks = [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
     if unchecked:
         blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
@@ -215,7 +215,7 @@ def _join_agent_text(
 
 
 def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
-    """Name the questions whose answer must be yes to keep a memory."""
+    """Describe which questions must be answered with yes to keep a memory."""
     if len(rubric.criteria) == 1:
         return "the question"
     if getattr(rubric.modes, mode).keep == "all":
@@ -224,7 +224,7 @@ def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
-    """Describe a rubric's scale, its thresholds and the shape of an answer to an agent."""
+    """Describe a rubric's scale, thresholds and form of an answer for an agent."""
     scale = ["Scale, the same for every dimension:"]
     for value, label in sorted(rubric.scale.labels.items()):
         scale.append(f"{value}: {label}")
@@ -247,7 +247,7 @@ def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
 
 
 def _describe_weights(rubric: ScoreRubric) -> str:
-    """Describe the scores' weights, between commas, or return "" if they're equal."""
+    """Describe the weights of scores as an insertion between commas, or return "" if they're equal."""
     weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
     if set(weights.values()) == {1}:
         return ""

@@ -118,9 +118,9 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Return the sample numbers to ask for, followed by those to add if the first aren't enough.
+        """Plan which samples (repeated answers) to request, as lists of sample numbers.
 
-        Samples start at 1. A single 0 means that the model is asked once.
+        If the first list isn't enough, the next one is added. Samples start at 1, and 0 is a single sample.
         """
         # Probabilities don't vary between samples.
         if not kind_of(endpoint).gives_reasons or self.settings.samples == 1:
@@ -226,7 +226,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         for questionnaire in self.questionnaires(endpoint):
             questionnaire_to_ask = questionnaire
             if kind.is_bound_by_words:
-                # With a hash of the words in the key, recorded replies to other words don't match.
+                # Put a hash of the questions' words into the key, so that replies to other words don't match.
                 words = self.words_sha256(kind)[:_WORDS_DIGITS]
                 key = questionnaire.call_key.within(f"words-{words}")
                 questionnaire_to_ask = replace(questionnaire, call_key=key)

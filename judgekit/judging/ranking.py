@@ -159,11 +159,11 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects by their scores."""
 
     def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
-        """Refuse a comparison that lacks an input that the rubric needs."""
+        """Refuse a comparison if the rubric needs an input that comparisons don't have."""
         ComparisonJudge.note_refusal_and_cuts(self, state)
         tier = next(iter(self.models_by_tier), None)
         if tier is not None and not state.refused:
-            # A rubric for documents can need inputs that comparisons don't have.
+            # The rubric is for single documents, so check one of the texts as a document.
             document = self.question(tier, state).score_question("A").subject
             state.refused = document.lacks(self.rubric) or ""
 

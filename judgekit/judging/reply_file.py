@@ -50,9 +50,9 @@ class ReplyFile:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or Path(environment.REPLIES.path())
         self._opened: sqlite3.Connection | None = None
-        self._opened_by = 0  # a process id
-        self._is_trimmed = False
-        self._has_waited = False
+        self._opened_by = 0  # id of the process that opened the connection
+        self._is_trimmed = False  # whether expired replies were removed
+        self._has_waited = False  # whether a statement had to wait for another process
 
     @property
     def is_quick(self) -> bool:

@@ -53,9 +53,11 @@ async def judge_at_depth(
     judge.note_refusal_and_cuts(state)
     if state.refused:  # the verdict has no depth
         return await judge.run(state)
+
+    # Use a thread, because this may query servers for their models.
     document = state.subject
     find_models = partial(with_depth, judge, choose(document), document)
-    judge, depth = await running.run_in_thread(find_models)  # it may query servers for their models
+    judge, depth = await running.run_in_thread(find_models)
     if depth.depth == "peers":
         verdict = await _judge_with_review(judge, state)
     else:

@@ -139,7 +139,7 @@ class Session:
 
     @staticmethod
     async def _use_cache(work: Callable[[], Value], cache: ReplyCache) -> Value:
-        """Access stored replies, in a thread unless it's quick."""
+        """Run `work`, which accesses stored replies. Use a thread unless that's quick."""
         if cache.is_quick:
             return work()
         return await running.run_in_thread(work)

@@ -400,7 +400,8 @@ def _find_standing_win(now: Situation, end: End) -> TierName | None:
         return None
     if end.verdict != "improve":  # not a tie
         return None
-    # A win never stands on a cut text, or by the winner's own family.
+
+    # A win doesn't count if it's based on a cut text, or on the winner's own family.
     usable_margins = {}
     for tier, margin in now.margins.items():
         evidence = now.evidence[tier]

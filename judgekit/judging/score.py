@@ -295,7 +295,7 @@ def _list_sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[s
 
 
 def _list_asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
-    """List the endpoint of each round, in order."""
+    """List the endpoints that were called in each round, in order."""
     endpoints = []
     for turns in state.turns.values():
         for turn in turns:

@@ -238,7 +238,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return rounds
 
     def record(self, opinion: Opinion) -> ScoreOpinion:
-        """Convert an opinion to its form in a round's record."""
+        """Convert an opinion to the form that's recorded for a round."""
         return ScoreOpinion(
             outcome=opinion.outcome,
             scores=opinion.scores,
@@ -278,8 +278,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
 
 def _build_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
-    """Build a dimension's question."""
-    if dimension.scale:  # binary
+    """Build the question about a dimension: yes or no if it's binary, otherwise a score."""
+    is_binary = dimension.scale is not None
+    if is_binary:
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
     points = {}
     for value, label in sorted(rubric.scale.labels.items()):

@@ -200,8 +200,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _cut_candidates(
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
-        """Cut each candidate's text to the tier's limit, and to an equal part of the model's context."""
-        # A model could silently ignore text beyond its context.
+        """Truncate each candidate's text to the tier's limit, and to an equal part of the model's context.
+
+        A model could silently ignore text beyond its context.
+        """
         context_limit = CONTEXT_CHARS
         if endpoint is not None:
             context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
@@ -329,7 +331,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return rounds
 
     def record(self, opinion: Marks) -> SelectOpinion:
-        """Convert an opinion to its form in a round's record."""
+        """Convert an opinion to the form that's recorded for a round."""
         kept_ids = []
         unjudged = []
         probabilities = {}

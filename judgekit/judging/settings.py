@@ -139,7 +139,7 @@ class JudgeSettings:
 
     @property
     def deciding_tiers(self) -> tuple[TierName, ...]:
-        """The tiers whose models only decide, in probabilities and without reasons."""
+        """The tiers with only decision models, which give probabilities without reasons."""
         deciding = []
         for tier, models in self.models_by_tier.items():
             if models and all(kind_of(model) is DECIDES for model in models):

@@ -300,7 +300,7 @@ def configured(config: Config) -> Shared | None:
 
 
 def _find_address_problem(url: str, written: str) -> str:
-    """Explain why no token may be sent to an address, quoted as `written`, or return ""."""
+    """Explain why no token may be sent to an address, which the user has `written`, or return ""."""
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:

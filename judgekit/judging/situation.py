@@ -38,7 +38,7 @@ class Situation:
 
     @cached_property
     def margins(self) -> dict[TierName, float]:
-        """The margins that a calibration's gates may use."""
+        """The distance of each tier's opinion from another outcome, which a calibration's gates may use."""
         margins = {}
         for tier, evidence in self.evidence.items():
             if evidence.margin is not None:

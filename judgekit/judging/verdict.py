@@ -386,7 +386,7 @@ class Verdict(_Record):
         """The subject's name."""
         if not self.subjects:
             return self.task_id
-        # A file's id ends with a part of its hash, which isn't for people.
+        # A file's id ends with a part of its hash, which users don't need to see.
         return self.task_id.removesuffix(f"@{self.subjects[0].sha256[:16]}")
 
     def __repr__(self) -> str:

@@ -237,7 +237,7 @@ class _Listing(_Sheet):
 
     @property
     def _key_by_question(self) -> dict[str, str]:
-        """The key of each question's list in a reply."""
+        """Maps each question to the key of its list of labels in a reply."""
         names = list(self.questionnaire.questions)
         if len(names) == 1:
             return {names[0]: KEEP}
@@ -251,7 +251,7 @@ class _Listing(_Sheet):
         return _Written([rule], f"{{{', '.join(lists)}}}")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Give each label 1 point for each question that lists it, otherwise 0."""
+        """Read the lists of labels. A label gets 1 point for each question that lists it, otherwise 0."""
         del reply
         labels_by_key = form.model_dump()
         points: dict[str, float] = {}
