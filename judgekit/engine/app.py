@@ -179,7 +179,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     report_errors(app, log)
 
     def find_holder(bearer: str) -> str | None:
-        """Return "" as the unnamed holder of the engine's token. Return None if `bearer` is another token."""
+        """Return the token's holder, who has no name here (""). Return None if `bearer` isn't the token."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None

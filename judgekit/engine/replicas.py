@@ -279,8 +279,8 @@ class Replica:
 
     def _make_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
         """Build a call that stores an attempt's verdict, and the verdict's line in the ledger."""
-        # Record it as a task's verdict, because the server can't know if it's a gate's. The client may report
-        # that later.
+        # Record the verdict as one on a task. The server can't know if it was made by a gate, but the client
+        # may report that later.
         ledger_line = make_verdict_line(verdict, text=self._text, of_task=True)
         ledger_line = ledger_line.model_copy(update={"project": SERVED})
         answer = verdict.model_dump_json(by_alias=True)

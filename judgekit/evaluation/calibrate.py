@@ -236,6 +236,7 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
     for count, chain in enumerate(largest_first, 1):
+        # The current chain is the smallest of these, so if it has enough labels, all of them do.
         least_labels = _count_labels_for_promise(promise, doubt / count)
         if least_labels is not None and len(chains[chain]) >= least_labels:
             testable = set(largest_first[:count])

@@ -97,6 +97,7 @@ class Recorded(Strict):
 
     @model_validator(mode="after")
     def _check_one_answer(self) -> Recorded:
+        """Check that exactly one of the fields for an answer is set, such as `scores` or `failure`."""
         answers = [name for name in _ANSWERS if getattr(self, name) is not None]
         if len(answers) != 1:
             got = ", ".join(answers) or "none"
@@ -150,6 +151,7 @@ class Case(Strict):
     @field_validator("id", mode="before")
     @classmethod
     def _convert_number(cls, value: object) -> object:
+        """Accept a number as an id, and convert it to text."""
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(labels.id_of(value))
         return value
@@ -157,6 +159,7 @@ class Case(Strict):
     @field_validator("label", mode="before")
     @classmethod
     def _convert_boolean(cls, value: object) -> object:
+        """Convert JSON's true and false to text, because they're labels, too."""
         if isinstance(value, bool):
             return str(value).lower()
         return value
@@ -169,10 +172,7 @@ class Case(Strict):
         return case
 
     def label_error(self) -> InputError:
-        """Build the error for a label that isn't understood.
-
-        It lists the allowed labels.
-        """
+        """Build the error for a label that isn't understood. It lists the allowed labels."""
         # The fields that have values show what kind of case this is.
         allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
         expected = next(allowed, _DOCUMENT_LABELS)

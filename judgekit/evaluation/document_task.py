@@ -89,7 +89,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
         Returns {} if there's no opinion.
         """
-        del case
+        del case  # other tasks use it
         opinion = turn.answer.value
         if not opinion:
             return {}
@@ -145,7 +145,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return scores
 
     def label_words(self, case: Case) -> Sequence[str]:
-        del case
+        del case  # other tasks use it
         return OUTCOMES
 
     def read_score(self, case: Case, recorded: Recorded) -> float | None:

@@ -61,6 +61,7 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
     if len(labelled) < MIN_LABELS or min(accepted, rejected) < _MIN_PER_SIDE:
         return None
     ordered = sorted(labelled)
+
     if _measure_loss(_fit_logistic, ordered) <= _measure_loss(_fit_steps, ordered):
         points = _sample_curve(_fit_logistic(ordered), ordered)
         return Likelihood(kind="platt", points=points)

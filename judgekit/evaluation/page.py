@@ -123,7 +123,7 @@ class Chart(NamedTuple):
 
     @property
     def runs(self) -> list[list[Point]]:
-        """Groups of points that are joined by lines. A missing point interrupts the line."""
+        """The groups of points that lines join. A missing point interrupts a line."""
         runs: list[list[Point]] = [[]]
         for point in self.points:
             if point:

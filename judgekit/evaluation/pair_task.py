@@ -55,7 +55,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
         """Return a model's answer for each order of the texts, for recording, or {} if unreadable."""
-        del case
+        del case  # other tasks use it
         source = score_source(turn.endpoint, None)
         words = [call.value.word if call.value else None for call in turn.calls]
         if len(words) == len(ORDERS) and any(words):
@@ -85,7 +85,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return {WHOLE: _read_tier_vote(case, recorded).word}
 
     def label_words(self, case: Case) -> Sequence[str]:
-        del case
+        del case  # other tasks use it
         return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:

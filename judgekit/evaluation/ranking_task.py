@@ -78,7 +78,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
         """Return each text's mean points, with the way they were read, for recording."""
-        del case
+        del case  # other tasks use it
         sources = set()
         points = {}
         for letter, opinion in (turn.answer.value or {}).items():

@@ -240,7 +240,7 @@ class Sample(NamedTuple):
         return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
-        """Return a tier's distance from another outcome. Returns None if it can't become final."""
+        """Return the distance of a tier's opinion to another outcome. None if it can't become final."""
         opinion = self.opinions.get(tier, FAILED)
         if opinion.outcome == "accept" and not opinion.sees_all:
             return None  # the part of the text that the tier didn't see could be bad

@@ -155,7 +155,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
         """Record the candidates that are kept, and those that no tier decided about."""
-        del case
+        del case  # other tasks use it
         keep = []
         unjudged = []
         for candidate_id, end in ends.items():

@@ -315,7 +315,7 @@ def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
 def _estimate_kappa(
     pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
 ) -> Interval | None:
-    """Compute kappa with a bootstrap interval, for pairs of label and answer."""
+    """Compute kappa for pairs of label and answer, with a bootstrap interval."""
 
     def compute_kappa(positions: Sequence[int]) -> float | None:
         return kappa(Counter(pairs[position] for position in positions), distance)

@@ -216,7 +216,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
         Raises `InputError` if the label isn't a score on the rubric's scale, or if this task has no scores.
         """
-        del recorded
+        del recorded  # other tasks use it
         raise case.wrong("label: expected words; a number is for a scored document")
 
     def read_ratings(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
@@ -228,7 +228,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
         """Record the tiers' combined result on a case. Returns None if it compares texts."""
-        del case, deviating_tiers, rules
+        del case, deviating_tiers, rules  # other tasks use them
         return None
 
     # --- How a record compares with a label

@@ -189,10 +189,7 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
 
 
 def _map_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Map column names to a row's cells.
-
-    Raises `CellError` for a wrong number of cells or invalid text.
-    """
+    """Map column names to a row's cells. Raises `CellError` for a wrong number of cells or invalid text."""
     cells = without_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
