@@ -124,6 +124,7 @@ async def ajudge(
         # Unlike the command line, the API doesn't read standard input for `-`.
         empty_stdin = io.BytesIO()
         contents = [documents.read_file(path, empty_stdin) for path in paths]
+        # With a task id, all files are judged as one document. Otherwise each is a document.
         if task_id is None:
             groups = [[file] for file in contents]
         else:

@@ -320,7 +320,7 @@ def open_or_make(path: str) -> tuple[int, bool]:
 
 
 def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -> None:
-    """Append lines to a log that only its owner can read. Raises `OSError`.
+    """Append lines to a log file, which only its owner can read if `private`. Raises `OSError`.
 
     Once the file is larger than `max_bytes`, it's renamed to `PATH.1`. With 0 there's no limit.
     """

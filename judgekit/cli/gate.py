@@ -110,8 +110,9 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     for row in report.rows:
         substitutes += row["verdict"].get("substitutes", ())
     output.note_sent(substitutes)
-    # With --base and nothing to judge, another line says so.
-    if report.rows or report.skipped or report.not_examined or not base:
+    # With --base and nothing to judge, the caller prints a note instead.
+    has_counts = report.rows or report.skipped or report.not_examined
+    if has_counts or not base:
         warn(_describe_counts(report))
     _print_effect(report, is_push=not base)
 

@@ -412,7 +412,7 @@ def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
 
 
 def _make_promised_run(job: _Job) -> PromisedRun | None:
-    """Build the run under a promise of agreement, or None without a promise."""
+    """Build the run that keeps a promised rate of agreement with `deep`, or None if none is promised."""
     if job.promised is None:
         return None
 

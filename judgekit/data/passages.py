@@ -202,7 +202,7 @@ def _find_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
         if value not in (None, "") and not isinstance(value, list | dict):
             return str(value)
 
-    # The longer list of keys also includes those in `metadata`.
+    # Only callers with the longer list of keys also want a name from the metadata.
     metadata = item.get("metadata")
     if keys is _MORE_NAMES and isinstance(metadata, dict):
         return _find_name(metadata, _NAMES)

@@ -42,7 +42,7 @@ class Preset(NamedTuple):
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row comes from this export, going by the columns that it has and lacks."""
+        """Whether a row's columns match this export's rules for required, excluded and allowed ones."""
         has_other_column = bool(self.only) and not self.only.issuperset(columns)
         if has_other_column:
             return False

@@ -96,6 +96,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {"scores": opinion.scores, "read": score_source(turn.endpoint, opinion)}
 
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+        """Convert a recorded opinion to evidence about the document, as live judging would."""
         evidence = read_document(
             self._read_opinion(case, recorded),
             self.rubric,

@@ -400,7 +400,7 @@ def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def check_agent_command() -> Finding:
-    """Check in a fresh login shell that an agent can run the command in our hints."""
+    """Check that a fresh login shell can run the command that our hints tell agents to search with."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
     bare_environ = {"PATH": os.defpath, "SHELL": shell}

@@ -319,7 +319,7 @@ def _map_entries(line: dict[str, Any], name: str, project_folder: str) -> dict[s
 
 
 def _find_opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
-    """Return the files that a tool call names, at least by their name and parent folder."""
+    """Return the files whose `FOLDER/NAME` appears in a tool call, which has probably opened them."""
     calls = "\n".join(exchange.calls).replace("\\\\", "/")  # JSON escapes backslashes
     named_files = set()
     for file in files:

@@ -16,7 +16,10 @@ Independence: TypeAlias = Literal["prefer", "require"]
 def is_independent(
     author_families: Collection[str], judging_families: Collection[str]
 ) -> bool | None:
-    """Whether a family other than the authors' supports an outcome. None means that it isn't known."""
+    """Whether a model supports an outcome whose family differs from those of the models that wrote the text.
+
+    None means that it isn't known.
+    """
     known_authors = set(author_families) - {UNKNOWN_FAMILY}
     if not known_authors or not judging_families:
         return None
@@ -25,7 +28,7 @@ def is_independent(
     known_others = set(judging_families) - known_authors - {UNKNOWN_FAMILY}
     if known_others and UNKNOWN_FAMILY not in author_families:
         return True
-    return None
+    return None  # an unknown family could be the same as another
 
 
 def independence_problem(

@@ -115,21 +115,22 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
-    """Write a heading and the rubric's examples with their scores. Return [] if there are no examples."""
+    """Format the rubric's scored examples below a heading, as blocks of text. Return [] without examples."""
     if not rubric.prompt.examples:
         return []
-    given = rubric.given
+
+    headings = rubric.given  # the rubric's names for the parts of a task
     examples = ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
         for role in TASK_ROLES:
-            heading = getattr(given, role)
+            heading = getattr(headings, role)
             text = getattr(example, role)
             if heading and text:
                 blocks.append(f"{heading}: {text}")
         for text in example.files.values():
-            blocks.append(f"{given.sources or 'Another file'}: {text}")
-        blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
+            blocks.append(f"{headings.sources or 'Another file'}: {text}")
+        blocks.append(f"{headings.text}: {example.text}" if headings.text else example.text)
         scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
         examples.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
     return examples

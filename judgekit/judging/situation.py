@@ -47,7 +47,7 @@ class Situation:
 
     @property
     def leanings(self) -> dict[TierName, float]:
-        """How far the opinions of decision models are from the other outcome, with a sign, by tier."""
+        """The signed distance of decision models' opinions from the other outcome, by tier, if known."""
         leanings = {}
         for tier, evidence in self.evidence.items():
             if evidence.leaning is not None:

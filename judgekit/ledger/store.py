@@ -251,11 +251,11 @@ def _describe_problem(raw: bytes, error: ValidationError) -> str:
 
 
 def parse_accepted(
-    lines: Iterable[bytes], why_not: Callable[[Record], str]
+    lines: Iterable[bytes], find_problem: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
-    """Parse lines from elsewhere, and return the accepted records and the reasons against other lines.
+    """Parse untrusted lines. Returns the accepted records and, by line index, why others are rejected.
 
-    The reasons are mapped by the line's index. `why_not` returns a reason against a record, or "".
+    `find_problem` returns the reason to reject a record, or "".
     """
     accepted = []
     reasons = {}
@@ -266,9 +266,9 @@ def parse_accepted(
             reasons[index] = record
             continue
 
-        reason = why_not(record)
-        if reason:
-            reasons[index] = reason
+        problem = find_problem(record)
+        if problem:
+            reasons[index] = problem
         else:
             accepted.append(record)
     return accepted, reasons

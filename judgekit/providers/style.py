@@ -89,7 +89,7 @@ class CallStyle(NamedTuple):
         return None
 
     def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
-        """Drop or weaken the first part of the request that was refused. Return None if that's impossible."""
+        """Return a style without the first feature that the provider refused, or None if none is left."""
         if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_LIMIT)
         if self.temperature and "temperature" in objections:

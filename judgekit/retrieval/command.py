@@ -63,7 +63,7 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Find candidates for a query by a user's program, or else in the stores at `roots`.
+    """Find candidates for a query with a user's program, or without one in the stores at `roots`.
 
     If the program fails, the stores are searched, and `degraded` contains the reason. `options` are those of
     the built-in search, which also finds the pinned memories.
@@ -77,7 +77,7 @@ def search(
         else:
             ranked = RankedCandidates([], [])
             if options.get("pins"):
-                # An empty query only finds the pinned memories.
+                # With an empty query, the result has pinned memories and notes, but no candidates.
                 ranked = stores.search("", roots, **options)
             ranked.candidates[:] = candidates
             return ranked

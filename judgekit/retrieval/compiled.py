@@ -59,7 +59,8 @@ class Language:
             self.endings = [_parse_endings(step) for step in data["endings"]]
 
     def as_in_earlier_index(self) -> Language:
-        """Return this language with the rules for an index of version 4."""
+        """Return this language as it was for indexes of version 4: without forms, or pieces of words."""
+        # Copy the attributes, because the constructor would parse the file again.
         earlier = object.__new__(Language)
         earlier.__dict__.update(self.__dict__)
         earlier.forms = {}

@@ -67,9 +67,9 @@ def stem_text(text: str, language: Language) -> list[str]:
 
 
 def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
-    """List the forms under which a folded word is indexed: its stem, or none for a stop word.
+    """Return a folded word's index terms: its stem, or none for a stop word.
 
-    In Hangul and in scripts without spaces, a word is cut into pieces, and each piece has a form.
+    A word in Hangul or in a script without spaces is cut into pieces, each of which is a term.
     """
     if not language.cuts_scripts or not has_runs(word):
         word_stem = stem_word(word, language)
