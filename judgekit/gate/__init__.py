@@ -69,7 +69,7 @@ class Skipped:
                 skipped.pop(name, None)
 
     def group_by_reason(self) -> list[SkipGroup]:
-        """Group the names by reason. They're escaped for the terminal, and limited to `MAX_NAMES` each."""
+        """Group the skipped names by reason: at most `MAX_NAMES` each, escaped for the terminal."""
         groups: list[SkipGroup] = []
         for reason, names in self._names.items():
             if names:
@@ -125,10 +125,11 @@ class Report(NamedTuple):
     @property
     def stopping(self) -> list[Row]:
         """The rows that would block the push."""
+        # `holds` means that undetermined verdicts stop a push as well.
         stopping_words = {STOPS, UNKNOWN} if self.holds else {STOPS}
         rows = []
         for row in self.rows:
-            # If the verdict is within its judges' noise, another run might differ: don't block.
+            # A verdict within the judges' noise could differ in another run, so it never blocks.
             is_within_noise = bool(row["verdict"].get("noise"))
             if row["word"] in stopping_words and not is_within_noise:
                 rows.append(row)
@@ -136,11 +137,12 @@ class Report(NamedTuple):
 
     @property
     def blocked(self) -> bool:
-        """Whether the push is blocked, by a file's verdict or because something wasn't examined."""
+        """Whether the push is blocked, either by a file's verdict or because something wasn't examined."""
         if self.mode != "blocking":
             return False
-        is_unexamined_stopping = self.holds and bool(self.unexamined)
-        return is_unexamined_stopping or bool(self.stopping)
+        # If the rules hold undetermined pushes, anything that wasn't examined blocks as well.
+        is_held = self.holds and bool(self.unexamined)
+        return is_held or bool(self.stopping)
 
     @property
     def judged(self) -> list[Row]:
@@ -149,7 +151,7 @@ class Report(NamedTuple):
 
     @property
     def not_examined(self) -> list[Omission]:
-        """Everything undecided: refs, unreadable files, and files that no model was asked about."""
+        """Everything that wasn't examined: refs, unreadable files, and files not sent to a model."""
         omissions = list(self.unexamined)
         for row in self.rows:
             if not is_examined(row):

@@ -103,6 +103,7 @@ class ChangeFilter:
     """
 
     def __init__(self, *rules: tuple[Sequence[str], Sequence[str]]) -> None:
+        """Each rule is a pair: the path patterns and the authors that it covers."""
         self._rules: list[_Rule] = []
         for paths, authors in rules:
             rule = _Rule(

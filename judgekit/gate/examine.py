@@ -102,12 +102,12 @@ class _Examination:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
 
-        covered_paths = self._keep_covered_paths(pushed_history.steps)
+        covered_paths = self._select_covered_paths(pushed_history.steps)
         if not covered_paths and not pushed_history.gap:
             return
 
-        # A gap means that this clone lacks a part of the history, in which any file may have changed. So read
-        # all files that a rule covers, even if no known step changed them.
+        # A gap is missing history, in which any file can have changed. In that case, read all files that a
+        # rule covers, even if no known step changed them.
         is_needed: Callable[[str], bool] = covered_paths.__contains__
         if pushed_history.gap:
             is_needed = self.wanted.covers
@@ -145,10 +145,11 @@ class _Examination:
                 raise
             return None
 
-    def _keep_covered_paths(self, steps: Iterable[Step]) -> set[str]:
-        """Return the paths in new commits that a rule covers, and record the others as skipped."""
+    def _select_covered_paths(self, steps: Iterable[Step]) -> set[str]:
+        """Return the changed paths that a rule covers. Record all others as skipped."""
         covered_paths: set[str] = set()
-        for path in dict.fromkeys(step.path for step in steps):
+        changed_paths = dict.fromkeys(step.path for step in steps)  # in order, without duplicates
+        for path in changed_paths:
             if self.wanted.covers(path):
                 covered_paths.add(path)
             else:
@@ -157,6 +158,7 @@ class _Examination:
 
     def _add_changes(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
         """Add the wanted new changes to `pushed`, and record the others as skipped."""
+        # Multiple refs of a push can change the same file. Judge it once.
         files_of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
             if old_tree is not None and old_tree.has(change.path, change.blob):
@@ -169,7 +171,7 @@ class _Examination:
     def _skip_unchanged_paths(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Record each path without a change to judge as skipped, with its reason."""
+        """Record the paths outside `changed_paths` as skipped, with the reason."""
         moved_paths = {path for path, _ in origins.moved_from}
 
         for path in paths:
@@ -209,7 +211,7 @@ class _Examination:
                 self._add_omission(pushed_history.gap)
                 return []
             if not base_trees:
-                self._note_gap(pushed_history.gap)
+                self._note_missing_history(pushed_history.gap)
             paths = tree.blobs
             sources = other_side_trees
         else:
@@ -234,12 +236,12 @@ class _Examination:
 
         return changes
 
-    def _note_gap(self, gap: str) -> None:
-        """Note that files can only be compared with the newest state of the other side."""
-        # Outside a push, there's no remote ref.
-        side = escaped(self.update.remote_ref) or "the base"
-        effect = f"files that differ from {side} are judged, whoever changed them"
-        self.pushed.notes.append(f"{gap}; {effect}")
+    def _note_missing_history(self, reason: str) -> None:
+        """Add a note that files are only compared with the remote's newest state, for `reason`."""
+        # Without a push there's no remote ref: the comparison is with a base commit.
+        compared_with = escaped(self.update.remote_ref) or "the base"
+        effect = f"files that differ from {compared_with} are judged, whoever changed them"
+        self.pushed.notes.append(f"{reason}; {effect}")
 
     def _read_base_trees(self) -> list[Tree]:
         """Read the trees of the merge bases, except any missing from this partial clone."""
@@ -251,22 +253,19 @@ class _Examination:
         return trees
 
     def _find_merge_bases(self) -> list[str]:
-        """List the newest commits that both sides have, as far as this clone knows."""
-        other_side = self.remote_commits if self.old_tip is None else [self.old_tip]
-        if not other_side:
+        """List the newest commits that the pushed tip and the remote have in common."""
+        remote_tips = self.remote_commits if self.old_tip is None else [self.old_tip]
+        if not remote_tips:
             return []
         try:
-            output = self.repository.ask("merge-base", "--all", self.tip, *other_side)
+            output = self.repository.ask("merge-base", "--all", self.tip, *remote_tips)
         except GitError:  # there's no common commit
             return []
         return output.decode().split()
 
 
 def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
-    """Return the blobs that old trees have at paths missing from `tree`.
-
-    Any such blob at another path of `tree` was moved there.
-    """
+    """Find blobs that were moved: the old trees contain them at paths missing from `tree`."""
     moved_blobs: set[str] = set()
     for old_tree in old_trees:
         for path, blobs in old_tree.blobs.items():
@@ -291,9 +290,10 @@ class _Origins:
 
     def follow(self, steps: Iterable[Step]) -> None:
         """Trace the tree's files through steps, newest first, and back through moves."""
-        # The tree's files, by the path and blob that they were moved from.
+        # Files whose origin is still open, by the older path that a move led to.
         files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
-        # For each path, the commit lists of all files that come from there.
+        # By path: the lists that the path's older commits are added to. A moved file adds its list to the
+        # earlier path.
         lists_of_path: defaultdict[str, list[list[Commit]]] = defaultdict(list)
         for step in steps:
             if step.what != "file":
@@ -304,7 +304,7 @@ class _Origins:
                 self.commits_by_path[step.path] = own_list
                 lists_of_path[step.path].append(own_list)
 
-            # The tree's files that have this blob because of this step.
+            # The files whose content this step put in place, here or before later moves.
             file = (step.path, step.blob)
             files_from_here = files_moved_from.pop(file, [])
             if self.tree.has(step.path, step.blob) and file not in self.change_by_file:
@@ -328,7 +328,7 @@ class _Origins:
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return the new changes, and leave only the moves in `moved_from` that aren't new."""
+        """Return the new changes. Their moves are removed from `moved_from`, which keeps only old files."""
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
             # A moved file isn't new if the gate already judged it at its earlier path.
@@ -345,10 +345,10 @@ class _Origins:
         return changes
 
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
-        """Whether the steps explain how a blob got to its path.
+        """Whether the known steps explain how a blob got to its path.
 
-        If the file was moved, one of the `sources` must have it at its earlier path. With None, the steps are
-        complete, so one of them must have created it.
+        If the file was moved, one of the `sources` must have it at its earlier path. `sources` is None if the
+        history is complete: then a step must have created the file.
         """
         earlier_path = self.moved_from.get((path, blob))
         if earlier_path is None or sources is None:
@@ -369,14 +369,14 @@ class _CommitFinder:
         self._trees: dict[str, Tree] = {}
 
     def find_commit(self, path: str, blob: str) -> Commit:
-        """Return a commit at the history's edge that has the file, or else the tip."""
+        """Return the first edge commit (where this clone's history ends) with the file, or the tip."""
         for edge in self._edges:
             if self._read_tree(edge).has(path, blob):
                 return edge
         return history.read_commit(self._repository, self._tip)
 
     def _read_tree(self, edge: Commit) -> Tree:
-        """Read a commit's files, cached; empty if this partial clone lacks them."""
+        """Read a commit's files, and cache them. Returns an empty tree if this clone lacks them."""
         if edge.oid not in self._trees:
             try:
                 tree = Tree.read(self._repository, edge.oid, self._wanted.covers)

@@ -97,7 +97,7 @@ class Gh:
 
     def _list_issues(self, *gh_options: str) -> list[ListedIssue]:
         """List the issues that judgekit opened, filtered by gh's options."""
-        output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
+        output = self.run("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
         listed_issues = []
         try:
             for fields in json.loads(output):
@@ -108,16 +108,16 @@ class Gh:
             raise GhError("gh issue list: the output is not a list of issues; update gh") from None
         return listed_issues
 
-    def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Run `gh issue VERB WORDS` and return its output.
+    def run(self, verb: str, *arguments: str, stdin: str = "") -> str:
+        """Run `gh issue VERB ARGUMENTS` and return its output.
 
         Raises `GhError` if gh can't be started, fails, or doesn't respond in time.
         """
         seconds_left = self._deadline - time.monotonic()
-        if seconds_left <= 0:  # earlier calls used up the time
+        if seconds_left <= 0:  # earlier runs used up the time
             raise GhError("no time left for gh")
 
-        argv = [self._program, "issue", verb, *words, "--repo", self._repository]
+        argv = [self._program, "issue", verb, *arguments, "--repo", self._repository]
         try:
             code, output, errors = programs.run(argv, self._environ, stdin, seconds=seconds_left)
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
@@ -133,7 +133,7 @@ class Gh:
 
 
 def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
-    """Parse an issue from gh's JSON; None without the mark of an issue opened by judgekit."""
+    """Parse an issue from gh's JSON; None if judgekit didn't open the issue."""
     mark = issues.read_mark(fields["body"] or "")
     if mark is None:
         return None
@@ -159,7 +159,7 @@ def find_github_name(
 ) -> str | None:
     """Find the repository's `HOST/OWNER/NAME`; None if it's not on GitHub.
 
-    It's taken from the variable `GH_REPO`, from `address`, or else from the remote `origin`.
+    Looks at the variable `GH_REPO`, then at `address`, and then at the remote `origin`.
     """
     users_choice = environ.get("GH_REPO", "").strip()
     if users_choice:
@@ -174,7 +174,7 @@ def find_github_name(
 
 
 def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
-    """Parse a GitHub address to `HOST/OWNER/NAME`; None for any other host."""
+    """Convert a GitHub address to `HOST/OWNER/NAME`; None if the host isn't trusted."""
     match = _ADDRESS.fullmatch(address.strip())
     if match is None:
         return None
@@ -182,7 +182,8 @@ def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
     # `https://HOST/OWNER/NAME`, or `HOST:OWNER/NAME` as scp writes it.
     host = (match["host"] or match["scp"]).lower()
     host = _ALIASES.get(host, host)
-    # Only trust github.com and the user's `GH_HOST`. Otherwise a clone could choose who gets gh's token.
+    # Only trust github.com and the user's `GH_HOST`. Otherwise a clone's configuration could send gh's token
+    # to any server.
     users_host = environ.get("GH_HOST", "").strip().lower()
     is_allowed = host in (_GITHUB, users_host)
     return f"{host}/{match['owner']}/{match['name']}" if is_allowed else None
@@ -207,7 +208,7 @@ def notify_and_open_issues(
             lines += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
         if settings.issues == "on":
             # Add the lines one by one, to keep the first ones if an error follows.
-            for line in _open_some_issues(verdicts, settings, folder, address):
+            for line in _open_issues_up_to_limit(verdicts, settings, folder, address):
                 lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
         lines.append(f"no issue was opened: {describe_error(error)}")
@@ -215,7 +216,7 @@ def notify_and_open_issues(
 
 
 def _load_settings(folder: Path) -> EscalateConfig:
-    """Load the user's settings for issues, combined with the project's if they allow issues."""
+    """Load the escalation settings. The project's count only if the user's allow issues."""
     settings = configuration.load(None).escalate
     if settings.issues == "off":  # the project can't turn them on
         return settings
@@ -223,12 +224,12 @@ def _load_settings(folder: Path) -> EscalateConfig:
     return configuration.load(project).escalate
 
 
-def _open_some_issues(
+def _open_issues_up_to_limit(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
-    """Open or update the verdicts' issues, up to `MAX_ISSUES`; yield a line about each change."""
+    """Open or update up to `MAX_ISSUES` issues. Yields a line about each change, or about an error."""
     earlier_lines: list[VerdictLine] = []
-    # Earlier verdicts only matter for repeated `improve`s.
+    # Only read the ledger to count repeated `improve` verdicts.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
         earlier_lines = _select_verdict_lines(records)
@@ -259,7 +260,7 @@ def _select_verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Run a command once for each new verdict. Returns a line about a failure, in a list."""
+    """Run a command once for each new verdict. Returns an empty list, or a line about a failure."""
     if not verdicts:
         return []
     failure = _send_notices(verdicts, command, project)
@@ -269,7 +270,7 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run a command once for each new verdict. Returns the reason for the first failure, or None."""
+    """Run a command once for each verdict not sent before. Stops at a failure and returns its reason."""
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.build_environ("notify", environment.environ())
@@ -282,6 +283,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
         environment.private_folder(str(folder))
         for verdict in verdicts:
             issue = issues.build_issue(verdict)
+            # The token stands for the task, and the fingerprint for the verdict.
             notice_key = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
             # Skip a verdict that was sent before, or that another process is sending now.
             if not _claim_notice(folder, notice_key):
@@ -314,50 +316,51 @@ def _run_program(
     return None if code == 0 else _describe_exit(code, errors)
 
 
-def _claim_notice(folder: Path, notice: str) -> bool:
-    """Claim a notice before sending it. Returns False if another process sent or claimed it."""
-    with _lock_notices(folder) as notices:
-        if notice in notices:
-            begin_time = notices[notice]
-            if begin_time is None:  # it's already sent
+def _claim_notice(folder: Path, notice_key: str) -> bool:
+    """Claim a notice before sending it. Returns False if another process claimed or sent it."""
+    with _lock_notices(folder) as claim_times:
+        if notice_key in claim_times:
+            claimed_at = claim_times[notice_key]
+            if claimed_at is None:  # the notice was sent
                 return False
-            # A killed process never releases its claim, so claims expire. A program has at most `SECONDS`,
-            # so after twice that time it's no longer running. With `abs`, claims from the future expire as
-            # well: they remain if the clock is set back.
-            may_be_running = abs(time.time() - begin_time) < 2 * SECONDS
+            # A killed process never releases its claim, so claims expire. A program is stopped after
+            # `SECONDS`, so it can't be running after twice that time. If the clock was set back, a claim can
+            # be in the future, so compare the absolute difference.
+            may_be_running = abs(time.time() - claimed_at) < 2 * SECONDS
             if may_be_running:
                 return False
-        notices[notice] = time.time()
+        claim_times[notice_key] = time.time()
     return True
 
 
-def _release_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
-    """Mark a notice as sent, or release the claim, so that it can be sent later."""
-    with _lock_notices(folder) as notices:
-        notices.pop(notice, None)
+def _release_notice(folder: Path, notice_key: str, *, is_sent: bool) -> None:
+    """Mark a notice as sent. If it wasn't, release the claim so that it can be sent later."""
+    with _lock_notices(folder) as claim_times:
+        claim_times.pop(notice_key, None)
         if is_sent:
-            notices[notice] = None  # at the end of the dict, since the oldest are dropped first
+            # None marks a sent notice. Add it at the end of the dict, since the oldest are dropped first.
+            claim_times[notice_key] = None
 
 
 @contextmanager
 def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Yield the notices with the time when sending each began, or None for sent ones, under a lock.
+    """Lock the notices, and yield the time when each was claimed, by key. None means that it was sent.
 
-    Changes to the dict are saved. The user's program mustn't run inside, since it can take long.
+    Changes to the dict are saved. Don't run the user's program under this lock, since it can take long.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
-        notices: dict[str, float | None] = {}
+        claim_times: dict[str, float | None] = {}
         old_entries = path.read_text().split() if path.exists() else []
-        for entry in old_entries:  # NOTICE if it's sent, else NOTICE:BEGIN_TIME
-            notice, _, begin_time = entry.partition(":")
-            notices[notice] = float(begin_time) if begin_time else None
+        for entry in old_entries:  # KEY for a sent notice, KEY:TIME for a claimed one
+            key, _, claimed_at = entry.partition(":")
+            claim_times[key] = float(claimed_at) if claimed_at else None
 
-        yield notices
+        yield claim_times
 
         new_entries = []
-        for notice, moment in notices.items():  # the oldest first
-            new_entries.append(notice if moment is None else f"{notice}:{moment}")
+        for key, claim_time in claim_times.items():  # the oldest first
+            new_entries.append(key if claim_time is None else f"{key}:{claim_time}")
         newest = new_entries[-_MAX_NOTICES:]
         outputs.write_atomically(str(path), "\n".join(newest), private=True)
 
@@ -367,8 +370,8 @@ def needs_person(
 ) -> bool:
     """Whether a person still has to settle a verdict.
 
-    If `with_rejects`, rejections and repeated `improve`s need a person as well. `in_ledger` are the ledger's
-    verdicts, in which earlier ones on the same task are found.
+    If `with_rejects`, rejections and repeated `improve`s need a person as well. `in_ledger` are all verdicts
+    of the ledger; those on the same task are counted.
     """
     if verdict.human_override is not None:
         return False
@@ -382,7 +385,7 @@ def needs_person(
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count a task's latest consecutive rounds that ended in `improve`, over this and earlier verdicts."""
+    """Count how many `improve` rounds a task has had in a row, up to and including `verdict`."""
     name = task_name(verdict.task_id)
     earlier_verdicts = []
     for line in lines:
@@ -395,7 +398,7 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
 
     count = 0
     for judged in (verdict, *earlier_verdicts):
-        if judged.verdict != "improve":  # this one breaks the series
+        if judged.verdict != "improve":  # ends the series
             break
 
         improve_rounds = 0
@@ -403,14 +406,14 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
             opinion = judged_round.opinion
             if opinion and opinion.outcome == "improve":
                 improve_rounds += 1
-        # A verdict can be `improve` although no single round was.
+        # A verdict can be `improve` overall without a single `improve` round, so count at least one.
         count += max(1, improve_rounds)
 
     return count
 
 
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
-    """List the verdicts in a ledger that a person still has to settle, newest first.
+    """List the verdicts that still need a person's decision, newest first.
 
     Only each task's newest verdict counts. If `with_rejects`, include rejections and repeated `improve`s.
     """
@@ -418,7 +421,7 @@ def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[Ver
     verdict_lines = _select_verdict_lines(records)
     triaged = triage_records(records)
     unsettled = []
-    # A GO is settled, and so is an overridden verdict.
+    # Skip GO and overridden verdicts: both are settled.
     for line in (*triaged.unclear, *triaged.nogo):
         if needs_person(line, verdict_lines, with_rejects=with_rejects):
             unsettled.append(line)
@@ -432,7 +435,7 @@ def ensure_issues(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
-    """Open or update an issue for each verdict. Yields outcomes with lines about them; raises `GhError`."""
+    """Open or update an issue for each verdict. Yields each outcome with a log line; raises `GhError`."""
     if not verdicts:
         return
     environ = environment.environ()
@@ -458,7 +461,7 @@ def _ensure_issue(
     existing_issue = gh.find_issue(new_issue.token)
     if existing_issue is None:
         label_words = [f"--label={label}" for label in labels]
-        output = gh.ask("create", *gh_options, *label_words, stdin=new_issue.body)
+        output = gh.run("create", *gh_options, *label_words, stdin=new_issue.body)
         _, _, url = output.strip().rpartition("\n")  # gh prints the URL on the last line
         return IssueOutcome.OPENED, short_line(url, _MAX_MESSAGE_CHARS)
 
@@ -466,7 +469,7 @@ def _ensure_issue(
         return IssueOutcome.UNCHANGED, existing_issue.url
     number = str(existing_issue.number)
     if not existing_issue.is_open:
-        gh.ask("reopen", number)
-    gh.ask("edit", number, *gh_options, stdin=new_issue.body)
+        gh.run("reopen", number)
+    gh.run("edit", number, *gh_options, stdin=new_issue.body)
     outcome = IssueOutcome.UPDATED if existing_issue.is_open else IssueOutcome.REOPENED
     return outcome, existing_issue.url

@@ -113,7 +113,9 @@ def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict
     """Make histories without steps, for a partial clone in which git can't list changes."""
     histories = {}
     for tip in tips:
-        edge = read_commit(repository, tip)  # at least the tip has the files
+        edge = read_commit(
+            repository, tip
+        )  # at least one commit that is known to contain the files
         histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
     return histories
 
@@ -123,7 +125,7 @@ def _list_new_commits(
 ) -> dict[str, list[str]]:
     """List each tip's commits that no remote commit reaches, newest first.
 
-    Tips without new commits are omitted. A list longer than `MAX_COMMITS` was cut off.
+    Tips without new commits are omitted. A list stops after `MAX_COMMITS` + 1 commits.
     """
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
@@ -140,7 +142,7 @@ def _list_new_commits(
         if tip not in rank_by_oid:
             continue
 
-        # Walk from the tip to its ancestors, always taking the newest one that's waiting.
+        # Walk from the tip to its ancestors, newest first. The rank is a commit's position in git's order.
         waiting_ranks = [rank_by_oid[tip]]
         seen_ranks = set(waiting_ranks)
         oids_by_tip[tip] = []
@@ -186,10 +188,10 @@ def is_partial(repository: Repository) -> bool:
 
 
 def _read_shallow_oids(repository: Repository) -> set[str]:
-    """Return the oldest commits of a shallow clone, whose parents it lacks; empty for other clones."""
+    """Read the ids of commits at a shallow clone's boundary, whose parents are missing."""
     git_path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / git_path
-    if not file.exists():
+    if not file.exists():  # the clone isn't shallow
         return set()
     text = file.read_bytes().decode("ascii")
     return set(lines_of(text))
@@ -203,26 +205,27 @@ def read_commit(repository: Repository, oid: str) -> Commit:
 
 
 def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
-    """Yield each commit printed by `git log`, with its steps."""
-    # The output is a sequence of fields. A commit's id or a path's entry comes first, and the functions that
-    # parse it take the further fields from this iterator.
+    """Yield each commit in the output of `git log`, with its steps (its changes to paths)."""
+    # Each commit and each changed path takes up multiple fields. This loop reads only the first one; the
+    # parsing functions take the rest from the same iterator.
     fields = iter(os.fsdecode(raw).split("\0"))
-    commit: Commit | None = None  # before the first
+    commit: Commit | None = None
     steps: list[Step] = []
     for field in fields:
         entry = field.lstrip("\n:")
         if not entry:
             continue
-        # A path's entry starts with a colon for each parent, and a commit's id without any.
+
+        # A changed path's entry starts with a colon for each parent. A commit id has no colons.
         prefix = field.removesuffix(entry)
-        parents = prefix.count(":")
-        if parents == 0:
-            if commit is not None:
+        parent_count = prefix.count(":")
+        if parent_count == 0:
+            if commit is not None:  # the previous commit is complete
                 yield commit, steps
             commit = _parse_commit(entry, fields)
             steps = []
         elif commit is not None:
-            step = _parse_step(commit, entry.split(" "), parents, fields)
+            step = _parse_step(commit, entry.split(" "), parent_count, fields)
             if step is not None:
                 steps.append(step)
 
@@ -244,19 +247,20 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 
 
 def _parse_step(
-    commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]
+    commit: Commit, columns: Sequence[str], parent_count: int, fields: Iterator[str]
 ) -> Step | None:
     """Parse a changed path's entry; None if a parent has the same file at this path.
 
-    For one parent, the parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has an OLD_MODE and an
-    OLD_BLOB for each parent. The old paths come next in `fields`, and then the current path if it's printed.
+    The columns are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS, with an OLD_MODE and OLD_BLOB for each parent.
+    The paths are taken from `fields`.
     """
-    *old_modes, mode = parts[: parents + 1]
-    *old_blobs, blob = parts[parents + 1 : -1]
-    status = parts[-1]
-    old_paths = [next(fields) for _ in range(parents)]
+    *old_modes, mode = columns[: parent_count + 1]
+    *old_blobs, blob = columns[parent_count + 1 : -1]
+    status = columns[-1]
+
+    old_paths = [next(fields) for _ in range(parent_count)]
     # git prints the current path only for merges, and for renamed (R) or copied (C) files.
-    has_new_path = parents > 1 or status.startswith(("R", "C"))
+    has_new_path = parent_count > 1 or status.startswith(("R", "C"))
     path = next(fields) if has_new_path else old_paths[0]
 
     if mode == _MODE_OF_NOTHING:
@@ -264,11 +268,12 @@ def _parse_step(
     if not mode.startswith(FILE):
         return Step(commit, path, "not regular")
 
-    paths_of_same_file = []  # in the parents, if this commit only moved the file
+    # If a parent has the same content at another path, this commit only moved the file.
+    same_content_paths = []
     for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
         if old_blob == blob and old_mode.startswith(FILE):
-            paths_of_same_file.append(old_path)
-    if path in paths_of_same_file:
+            same_content_paths.append(old_path)
+    if path in same_content_paths:
         return None
-    moved_from = paths_of_same_file[-1] if paths_of_same_file else None
+    moved_from = same_content_paths[-1] if same_content_paths else None
     return Step(commit, path, "file", blob=blob, moved_from=moved_from)

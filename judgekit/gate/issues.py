@@ -81,7 +81,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
         token=token,
         rubric=rubric_name(f"{rubric.id}@{rubric.version}", rubric.source),
         reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT_CHARS),
-        findings=_write_finding_lines(ledger_line),
+        findings=_format_findings(ledger_line),
         command=f"judgekit override {task} accept --why '...'",
         inline=format_inline,
         block=format_block,
@@ -103,7 +103,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
 
 
 def read_mark(body: str) -> tuple[str, str] | None:
-    """Extract the token and fingerprint from the start of an issue's body; None if it lacks them."""
+    """Parse the mark at the start of an issue's body into its token and fingerprint; None without one."""
     match = _MARK.match(body.lstrip())
     if match is None:
         return None
@@ -111,7 +111,7 @@ def read_mark(body: str) -> tuple[str, str] | None:
 
 
 def _make_round_cells(judged_round: Round) -> tuple[str, str, str]:
-    """Return a round's three table cells: its outcome, its scores, and its kind of failure."""
+    """Build the table cells for a round: its outcome, scores, and kind of failure."""
     opinion = judged_round.opinion
     if opinion is not None:
         scores = [f"{name} {value:g}" for name, value in opinion.scores.items()]
@@ -125,19 +125,19 @@ def _make_round_cells(judged_round: Round) -> tuple[str, str, str]:
     return NOTHING, NOTHING, format_inline(str(failure.kind))
 
 
-def _write_finding_lines(verdict: VerdictLine) -> list[str]:
-    """Write lines about the first findings, and a last line that counts any omitted ones."""
+def _format_findings(verdict: VerdictLine) -> list[str]:
+    """Format the first findings as numbered lines. If any are omitted, a last line counts them."""
     findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS_CHARS:
-            omitted = len(findings) - number + 1  # including this one
-            return [*lines, f"and {omitted} more"]
+            omitted_count = len(findings) - number + 1  # including the current finding
+            return [*lines, f"and {omitted_count} more"]
 
         text = _describe_finding(tier, finding)
-        number_sign = f"{number}. "
-        indent = " " * len(number_sign)
-        lines.append(wrap(text, _MAX_TEXT_CHARS, number_sign, indent))
+        bullet = f"{number}. "
+        indent = " " * len(bullet)
+        lines.append(wrap(text, _MAX_TEXT_CHARS, bullet, indent))
         if finding.quote:
             lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT_CHARS, indent, indent))
         if finding.suggestion:
@@ -154,9 +154,9 @@ def _describe_finding(tier: str, finding: Finding) -> str:
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings, or if no tier decided, each round's findings with its tier.
+    """List the verdict's findings as pairs of a tier and a finding; the tier is "".
 
-    The tier is "" for the verdict's own findings.
+    If no tier decided, also list the findings of each round, with the round's tier.
     """
     findings = [("", finding) for finding in verdict.findings]
     if verdict.judge_tier is not None:

@@ -42,21 +42,20 @@ _VARIABLES = "JUDGEKIT_GATE_"
 def find_rule_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Find the commits whose rules may apply to a push, one for each different set of rules.
+    """Find the commits whose rules can apply to a push, one for each different set of rules.
 
-    The first known source counts:
+    The first source with any commits is used:
 
     1. The remote's default branch, whatever branch is pushed.
     2. Every known ref of the remote.
     3. The default branches of all other remotes (or all their refs), this clone's branches, and every change
        of the rules in the pushed history.
     """
-    # Don't use the pushed branch's own rules: a push could relax them, and the next one profit from that.
-    # The remote can have multiple names, each with its own record of the default branch.
+    # Prefer the default branch to the pushed one: otherwise a push could relax the rules for the next push.
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
-    # 1. The default branch.
+    # 1. The default branch. If the remote has multiple names, each can have recorded a different one.
     defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
     commits = _select_different_rules(repository, defaults)
     if commits:
@@ -89,8 +88,10 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
     distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
     names = []
     for oid in distinct_oids:
-        names.append(f"{oid}^{{commit}}")  # in git, this means the commit that a tag points to
-        names.extend(f"{oid}:{path}" for path in RULES)
+        names.append(
+            f"{oid}^{{commit}}"
+        )  # git syntax: the commit itself, or the one a tag points to
+        names.extend(f"{oid}:{path}" for path in RULES)  # equal rules have equal object ids
     oid_by_name = _find_objects(repository, names)
 
     commit_by_rules: dict[tuple[str, ...], str] = {}
@@ -121,10 +122,7 @@ def _list_own_branches(repository: Repository) -> list[str]:
 
 
 def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """List the newest commits in the pushed history that changed the rules.
-
-    The list is empty if this clone lacks a part of the history.
-    """
+    """List the newest commits in the pushed history that changed the rules."""
     tips = repository.resolve_commits(pushed).values()
     if not tips:
         return []
@@ -135,7 +133,7 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
     revisions = "\n".join([*distinct_tips, ""])  # "" adds a newline at the end
     try:
         output = repository.ask(*log_command, stdin=revisions.encode())
-    except GitError:
+    except GitError:  # this clone lacks part of the history
         return []
     return output.decode().split()
 
@@ -144,15 +142,15 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
 def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
     """Yield a temporary folder with a commit's rules and rubric; it's empty if `commit` is None.
 
-    A `ConfigError` about a file in the folder is raised again with the file's name as `COMMIT:PATH`.
+    A `ConfigError` about one of these files names it as `COMMIT:PATH`.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
         if commit is not None:
             _write_rules(repository, commit, RULES, root)
-            rubric = _find_rubric_file(root)
-            if rubric is not None:
-                _write_rules(repository, commit, (rubric,), root)
+            rubric_path = _find_rubric_file(root)
+            if rubric_path is not None:
+                _write_rules(repository, commit, (rubric_path,), root)
 
         try:
             yield root
@@ -176,15 +174,15 @@ def _rename_file_in_error(error: ConfigError, commit: str, root: Path) -> Config
 
 
 def _find_rubric_file(root: Path) -> str | None:
-    """Return the path of the rubric that the rules name, relative to `root`.
+    """Return the path of the configured rubric file, relative to `root`.
 
-    None if it isn't a file in the folder, or the rules can't be read.
+    None if the rubric isn't a YAML file below `root`, or if the settings can't be loaded.
     """
-    from judgekit.config import settings  # noqa: PLC0415 - a push without judged files needs no pydantic
+    from judgekit.config import settings  # noqa: PLC0415 - imported lazily, since pydantic is slow to load
 
     try:
         rubric = Path(settings.load(root).gate.rubric)
-    except ConfigError:  # the caller loads the same settings, and reports the error
+    except ConfigError:  # reported by the caller, who loads the same settings
         return None
     if rubric.suffix not in (".yaml", ".yml") or not rubric.is_relative_to(root):
         return None
@@ -199,8 +197,8 @@ def _name_in_commit(commit: str, path: str) -> str:
 def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
     """Write a commit's files at the given paths into the folder `root`.
 
-    Raises `ConfigError` if they're too large together, or if a deciding file can't be read. Other unreadable
-    files are skipped.
+    Raises `ConfigError` if the files are too large in total, or if a file that decides which rules apply
+    can't be read. Other unreadable files are skipped.
     """
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
@@ -212,7 +210,7 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
         if data is not None:
             total_bytes += len(data)
             if total_bytes > MAX_TOTAL_BYTES:
-                raise _build_size_error(name, f"{MAX_TOTAL_BYTES // 1_000_000} MB")
+                raise _build_limit_error(name, f"{MAX_TOTAL_BYTES // 1_000_000} MB")
             _write_file(root / file.path, data, name)
         elif _is_deciding(file.path, paths):
             command = f"git show {_name_in_commit(commit, shlex.quote(file.path))}"
@@ -223,9 +221,9 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
 def _list_regular_files(
     repository: Repository, commit: str, paths: Sequence[str]
 ) -> list[TreeEntry]:
-    """List a commit's regular files at the given paths, without unsafe ones.
+    """List a commit's regular files at the given paths. Unsafe paths are skipped.
 
-    Raises `ConfigError` if a deciding file is a link or a submodule.
+    Raises `ConfigError` if a file that decides which rules apply is a link or a submodule.
     """
     files: list[TreeEntry] = []
     for entry in _list_entries(repository, commit, paths):
@@ -243,11 +241,12 @@ def _list_regular_files(
 
 
 def _is_safe(path: str) -> bool:
-    """Whether a path stays inside the folder that it's written to."""
-    # Trees made by hand can contain `..`.
+    """Whether a path from a commit can be written without leaving the target folder."""
+    # git itself never writes `..`, but a handcrafted tree can contain it.
     if path.startswith("/") or ".." in path.split("/"):
         return False
-    has_backslash = "\\" in path  # separates folders on Windows
+    has_backslash = "\\" in path  # a path separator on Windows
+    # Some file systems change or ignore non-ASCII characters, so the file could get another name.
     return path.isascii() and not has_backslash
 
 
@@ -264,32 +263,31 @@ def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> 
     for entry in repository.list_tree(commit, *paths):
         entries.append(entry)
         if len(entries) > MAX_FILES:
-            raise _build_size_error(_name_in_commit(commit, entry.path), f"{MAX_FILES:,} files")
+            raise _build_limit_error(_name_in_commit(commit, entry.path), f"{MAX_FILES:,} files")
     return entries
 
 
-def _build_size_error(name: str, limit: str) -> ConfigError:
+def _build_limit_error(name: str, limit: str) -> ConfigError:
     """Build the error for the file that brings the rules over a limit."""
     problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
     return ConfigError(problem, path=name)
 
 
 def _write_file(file: Path, data: bytes, name: str) -> None:
-    """Write a rules file; raises an error about `name` if that fails."""
+    """Write a rules file. Raises a `ConfigError` with `name` as its path if that fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-    except OSError as error:  # e.g. the name is too long, or is both a file's and a folder's
+    except OSError as error:  # e.g. the name is too long, or a folder with this name exists
         raise ConfigError(f"cannot be written ({error.strerror}); rename it", path=name) from None
 
 
 def find_skips_if_none_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """List what a push skips if none of its changes is to be judged; else return None.
+    """List what a push skips, provided that no file needs judging. Returns None otherwise, or if unsure.
 
-    It's also None if that isn't certain, because no selection is stored or there's something to report.
-    Raises `InputError` if git can't answer.
+    This quick check relies on the stored file selection. Raises `InputError` if git can't answer.
     """
     if all(update.deletes for update in updates):
         # Deleted refs bring no files, so neither the remote's commits nor the rules matter.
@@ -308,7 +306,7 @@ def find_skips_if_none_judged(
 
 
 def _read_stored_selection(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
-    """Read the stored selection of files; None if it was made from other rules than those in `commits`."""
+    """Read the cached file selection; None if it's missing, damaged, or made from different rules."""
     key = _make_selection_key(repository, commits)
     try:
         stored = json.loads(Path(_get_selection_path(repository)).read_bytes())
@@ -316,16 +314,17 @@ def _read_stored_selection(repository: Repository, commits: Sequence[str]) -> Ch
             return None
         paths_and_authors = (stored["paths"], stored["authors"])
         return ChangeFilter(paths_and_authors)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing or damaged
+    # A damaged file can contain any JSON value.
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def store_selection(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Store the rules' selection of files to judge, so that the next push needn't read the rules.
+    """Store which files the rules select, so that the next push needn't read the rules.
 
-    No commits mean the user's own rules.
+    If `commits` is empty, the user's own rules apply.
     """
     # The selections of multiple commits can't be stored as one.
     if len(commits) > 1:
@@ -350,7 +349,7 @@ def _get_selection_path(repository: Repository) -> str:
 
 
 def _make_selection_key(repository: Repository, commits: Sequence[str]) -> str:
-    """Build a string that changes with anything that affects the selection."""
+    """Build a cache key from everything that affects the selection."""
     rules = []
     for commit in commits:
         rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES))

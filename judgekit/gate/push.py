@@ -103,7 +103,7 @@ class _Rules(NamedTuple):
 
     @property
     def strictness(self) -> tuple[bool, ...]:
-        """A key to compare rules by: those with the greatest are the strictest. The mode counts most."""
+        """A sort key that is greater for stricter rules. Earlier items take precedence."""
         gate = self.settings.gate
         return (
             gate.mode == "blocking",
@@ -116,10 +116,9 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Read a changed file as a document. Also returns the reason not to judge it, or "".
+    """Build a document from a changed file. If it can't be judged, it's empty, and the reason is returned.
 
-    `data` is None if the file is too large or missing from this clone; `is_here` says which. If there's a
-    reason, the document is empty.
+    `data` is None if the file is too large (`is_here` is True) or missing from this clone (False).
     """
     commit = change.commit
     path = encodable(change.path)
@@ -131,7 +130,7 @@ def read_changed_file(
         digest = file.sha256
     else:
         family = None
-        digest = change.blob  # identifies the content at least by git's hash
+        digest = change.blob  # without the content, use git's hash of it
 
     author = Author(name=encodable(commit.people[0]), family=family)
     task_id = f"{path}@{digest[:16]}"
@@ -141,8 +140,8 @@ def read_changed_file(
 def _decode_file(
     change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
-    """Decode a file. Also returns the reason not to judge it, and then the file is empty, or ""."""
-    reason = _find_obstacle(change, data, is_here=is_here)
+    """Decode a file. If it can't be judged, return an empty file and the reason."""
+    reason = _explain_missing_content(change, data, is_here=is_here)
     if not reason and data is not None:
         try:
             return documents.decode(change.path, data), ""
@@ -151,8 +150,8 @@ def _decode_file(
     return File(path, text="", sha256="", total=0), reason
 
 
-def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
-    """Return the reason why a file's content isn't available, or ""."""
+def _explain_missing_content(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
+    """Explain why a file's content isn't available; "" if it is."""
     if data is None and is_here:
         return f"larger than {MAX_BLOB_BYTES // 1_000_000} MB"
     if data is None:
@@ -165,8 +164,8 @@ def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) ->
 
 
 def _name_store(data: bytes) -> str:
-    """Return the program that stores a file's content outside of git; "" if git does."""
-    if len(data) >= _POINTER_BYTES:  # too large for a pointer to outside content
+    """Return the program (such as Git LFS) that stores the content `data` points to; "" for normal files."""
+    if len(data) >= _POINTER_BYTES:  # pointers are small
         return ""
     for store, pointer in _POINTERS.items():
         if pointer.match(data):
@@ -175,7 +174,7 @@ def _name_store(data: bytes) -> str:
 
 
 def _name_families(change: ChangedFile) -> str | None:
-    """Name the model families that helped to write a file, according to its commits, or return None."""
+    """Name the model families credited in a file's commits, separated by commas; None without any."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier):
         families += panel.families_of_writers(commit.people, commit.trailers)
@@ -258,7 +257,7 @@ def _make_scope_of_push(
 
 
 def _make_scope_since(repository: Repository, base: str) -> _Scope:
-    """Compare the current commit with `base`, as if a remote had `base` and its rules applied."""
+    """Compare the current commit with `base`. Treats `base` as the remote's state, and uses its rules."""
     base_commit = commits.resolve_commit(repository, base)
     head = commits.resolve_commit(repository, "HEAD")
     update = commits.RefUpdate(
@@ -275,8 +274,8 @@ def _make_scope_since(repository: Repository, base: str) -> _Scope:
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
     """Load the rules of each commit, or only the user's own rules if there are no commits.
 
-    Unreadable rules are skipped; if all are unreadable, the first `ConfigError` is raised. The rules' folders
-    exist until `stack` is closed.
+    Unreadable rules are skipped; if all are unreadable, the first `ConfigError` is raised. The temporary
+    folders with the rules exist until `stack` is closed.
     """
     readable: list[_Rules] = []
     errors: list[ConfigError] = []
@@ -296,22 +295,24 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Build a function that chooses a file's judging depth; None if the settings don't vary it."""
+    """Build a function that chooses a file's judging depth; None if no depths are configured."""
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - only if depths are configured
 
-    users_gate = configuration.load(None).gate
+    users_gate = configuration.load(None).gate  # the user's settings, without the project's
     count_lines_once = cache(count_lines)
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
         """Choose how thoroughly to judge a file, by path, number of changed lines, and authors."""
+        # Trailers such as `Generated-by` can name authors as well.
         signatures: set[str] = set()
         for commit in (change.commit, *change.earlier):
             signatures.update(commit.people, commit.trailers)
-        all_lines = sum(len(lines_of(file.text)) for file in document.files)
-        # A file that isn't in the counts, such as a binary one, counts as changed completely.
-        changed_lines = count_lines_once().get(change.path, all_lines)
+
+        # git counts no lines for some files, such as binary ones. Treat these as completely changed.
+        total_lines = sum(len(lines_of(file.text)) for file in document.files)
+        changed_lines = count_lines_once().get(change.path, total_lines)
         return depth.choose(
             users_gate, settings.gate, change.path, changed_lines, sorted(signatures)
         )
@@ -398,9 +399,9 @@ def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Re
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return the mode "blocking", or "advisory" if error rates in past verdicts don't allow blocking.
+    """Return "advisory" if the error rates of past verdicts are too high for blocking, otherwise "blocking".
 
-    The reasons are added to `notes`, and the change of mode is recorded in the ledger.
+    The reasons are added to `notes`, and a change of mode is recorded once in the ledger.
     """
     reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
     if not reasons:
@@ -418,14 +419,15 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 
 
 def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
-    """Read each changed file as a document, with the reason not to judge it, or ""."""
+    """Read each changed file. A file that can't be judged gets a reason."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.read_blobs(oids, MAX_BLOB_BYTES)]
-    unread_blobs = []  # too large, or missing from this clone
+
+    # An unread blob is either too large or missing from this clone. If git can describe it, it's too large.
+    unread_blobs = []
     for change, data in zip(changes, contents, strict=True):
         if data is None:
             unread_blobs.append(change.blob)
-    # Ask git which of these blobs exist: those are too large.
     large_blobs = set()
     for line in repository.describe_objects(unread_blobs):  # OID KIND SIZE, or OID missing
         oid, _, description = line.partition(" ")
@@ -465,7 +467,7 @@ class _Gatekeeper:
         Raises `ConfigError` before any model is called.
         """
         decisions = list(self.ledger.records(DECISIONS))
-        for_models: list[tuple[ChangedFile, Document]] = []
+        undecided: list[tuple[ChangedFile, Document]] = []
 
         # Decide as many files as possible without models.
         for file in files:
@@ -473,18 +475,18 @@ class _Gatekeeper:
                 file.change, file.document, file.reason, decisions
             )
             if not is_decided:
-                for_models.append((file.change, file.document))
+                undecided.append((file.change, file.document))
 
-        if not for_models:
+        if not undecided:
             return
 
-        # Judge the other files concurrently.
+        # Judge the undecided files with models, concurrently.
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
             has_model = judge.models_by_tier or judge.is_remote
             if not has_model:
-                self._add_undetermined_rows(for_models, f"not judged: {no_model_reason}")
+                self._add_undetermined_rows(undecided, f"not judged: {no_model_reason}")
                 return
 
             async def judge_and_record(pair: tuple[ChangedFile, Document]) -> None:
@@ -494,7 +496,7 @@ class _Gatekeeper:
                 self._record_verdict(change, verdict, decisions)
 
             limit = service.max_concurrency(judge, MAX_CONCURRENT)
-            stream = map_concurrently(judge_and_record, for_models, limit, in_order=False)
+            stream = map_concurrently(judge_and_record, undecided, limit, in_order=False)
             async with aclosing(stream):
                 async for _ in stream:  # `judge_and_record` has added the row
                     pass
@@ -504,13 +506,14 @@ class _Gatekeeper:
     ) -> bool:
         """Add a file's row if a person decided on it or it can't be judged. Otherwise return False.
 
-        `obstacle` is the reason why it can't be judged, or "".
+        `obstacle` is the reason why the file can't be judged, or "".
         """
         override = None
-        if not obstacle:
+        if not obstacle:  # only a file that can be judged can have an override
             override = self._find_override(change, document, decisions)
             if override is None:
                 return False
+
         verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, obstacle)
         self._add_row(change, verdict)
         return True
@@ -518,9 +521,9 @@ class _Gatekeeper:
     def _find_override(
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
-        """Find a person's decision on a file; None unless there's one that counts."""
+        """Find the override that counts for a file, or None."""
         without_terminal = self.settings.gate.override_without_terminal
-        if self.reviewed is not None:
+        if self.reviewed is not None:  # in CI, only reviewers' overrides count
             return self.reviewed.find(document, change, without_terminal=without_terminal)
         return find_newest_override(
             decisions,
@@ -532,8 +535,8 @@ class _Gatekeeper:
     def _add_undetermined_rows(
         self, files: Sequence[tuple[ChangedFile, Document]], reason: str
     ) -> None:
-        """Add undetermined rows for files without a model to judge them."""
-        # Nothing was measured, so don't add anything to the ledger.
+        """Add an undetermined row for each file. No model can judge them, for the given reason."""
+        # The rows aren't recorded in the ledger, since nothing was judged.
         self.notes.append(reason)
         for change, document in files:
             verdict = tasks.decide_without_models(self.loaded, self.mode, document, None, reason)
@@ -542,7 +545,7 @@ class _Gatekeeper:
     async def _judge_file(
         self, judge: DocumentJudge, change: ChangedFile, document: Document, deadline: float
     ) -> Verdict:
-        """Judge a file, and mark its verdict if it's within the judges' noise."""
+        """Judge a file. Mark the verdict as noise if another run could well decide differently."""
         seconds_left = deadline - time.monotonic()
         judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
         has_server = bool(self.settings.server.url)  # then the shared judge chooses the depth
@@ -550,9 +553,9 @@ class _Gatekeeper:
             from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
 
             depth = self.choose_depth(change, document)
-            judge_in_time = replace(
-                judge_in_time, instead=partial(review.judge_at_depth, lambda _: depth)
-            )
+            # Replace the usual judging with judging at the depth chosen here.
+            judge_at_depth = partial(review.judge_at_depth, lambda _document: depth)
+            judge_in_time = replace(judge_in_time, instead=judge_at_depth)
 
         verdict = tasks.require_findings(await judge_in_time.judge(document))
         # Noise is only measured for judging by tiers.
@@ -575,7 +578,8 @@ class _Gatekeeper:
     def _record_verdict(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Add a verdict to the ledger and its row to `rows`. A ledger that can't be written is noted."""
+        """Add a verdict to the ledger, and its row to `rows`. If the ledger can't be written, add a note."""
+        # A failed call isn't cached, so a verdict with a failure has called a model.
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})
@@ -591,7 +595,10 @@ class _Gatekeeper:
         self._add_row(change, verdict, is_lost=is_lost)
 
     def _add_row(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
-        """Add a file's row to `rows`, and report it to the caller of the run."""
+        """Add a file's row to `rows`, and report it to the caller.
+
+        `is_lost` means that the verdict couldn't be written to the ledger.
+        """
         author, _, _ = change.commit.people[0].partition(" <")  # the name without the address
         row = Row(
             path=encodable(change.path),

@@ -53,8 +53,8 @@ class GateRecord(_Record):
 
 
 def build_gate_record(report: Report) -> dict[str, Any]:
-    """Build the record of a run."""
-    words = [row["word"] for row in report.judged]
+    """Build the JSON record of a run."""
+    words = [row["word"] for row in report.judged]  # such as GO or NO-GO
     not_examined = []
     for omission in report.not_examined:
         reason = encodable(omission["reason"])

@@ -30,12 +30,14 @@ class Refspec(NamedTuple):
     def parse(cls, text: str) -> Refspec:
         """Parse a refspec in git's configuration: `+SOURCE:DESTINATION`, or `^SOURCE` to exclude refs."""
         if text.startswith("^"):
-            return cls(_complete_name(text[1:]), "", is_negative=True)
+            source = text.removeprefix("^")
+            return cls(_complete_name(source), destination="", is_negative=True)
+        # A `+` only permits updates that drop commits.
         source, _, destination = text.removeprefix("+").partition(":")
         return cls(_complete_name(source), _complete_name(destination), is_negative=False)
 
     def source_of(self, ref: str) -> str | None:
-        """Return the remote's ref that is fetched into this clone's `ref`; None if there's none."""
+        """Return the remote ref that this refspec fetches into `ref`; None if it doesn't."""
         if self.is_negative or not self.destination:
             return None
         star_text = _match_star(self.destination, ref)
@@ -45,7 +47,7 @@ class Refspec(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder that all refs are fetched into, or the single ref."""
+        """The folder that refs are fetched into. For a refspec without a `*`, it's the destination ref."""
         before_star, star, _ = self.destination.partition("*")
         if not star:
             return self.destination
@@ -70,7 +72,7 @@ class Remotes(NamedTuple):
 
     @property
     def pushed_refs(self) -> list[TrackedRef]:
-        """The refs of the push's remote."""
+        """The refs of the remote that is pushed to, under all its names."""
         refs = []
         for name in self.names:
             refs += self.refs.get(name, [])
@@ -97,10 +99,10 @@ class Remotes(NamedTuple):
 
         head = ref_by_name.get(f"{_REMOTES}{name}/HEAD") or ref_by_source.get("HEAD")
         if head is not None:
-            if not head.target:  # HEAD was fetched as a commit, not as a reference to a branch
+            if not head.target:  # HEAD points to a commit instead of a branch
                 return head.oid
             candidates.append(ref_by_name.get(head.target))
-        # Without a HEAD, the default branch probably has a common name.
+        # Without a usable HEAD, guess the branch from the common names.
         candidates.append(ref_by_source.get(f"{_BRANCHES}main"))
         candidates.append(ref_by_source.get(f"{_BRANCHES}master"))
 
@@ -111,22 +113,23 @@ class Remotes(NamedTuple):
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Read what this clone knows about its remotes, and which of them a push to `remote` or `url` means.
+    """Read this clone's remotes and their refs, and find those that a push to `remote` or `url` goes to.
 
     Refs in refs/remotes/ without a clear owner are listed under the name "".
     """
     addresses = _read_addresses(repository)
-    names = _find_names(repository, addresses, remote, url)
+    pushed_names = _find_pushed_names(repository, addresses, remote, url)
     refspecs = _read_refspecs(repository)
-    folders = {_REMOTES.rstrip("/")}
+
+    ref_folders = {_REMOTES.rstrip("/")}
     for specs in refspecs.values():
-        folders.update(spec.folder for spec in specs if spec.folder)
-    listed_refs = _list_refs(repository, sorted(folders))
+        ref_folders.update(spec.folder for spec in specs if spec.folder)
+    listed_refs = _list_refs(repository, sorted(ref_folders))
 
     # Map each remote to its refs, and each ref to its remotes.
     refs_by_remote: dict[str, list[TrackedRef]] = {}
     remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
-    for name in dict.fromkeys([*names, *addresses, *refspecs]):
+    for name in dict.fromkeys([*pushed_names, *addresses, *refspecs]):
         refs_by_remote[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
         for ref in refs_by_remote[name]:
             remotes_by_ref[ref.name].add(name)
@@ -135,26 +138,26 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     own_refs: dict[str, list[TrackedRef]] = {}
     owned_names: set[str] = set()
     for name, tracked_refs in refs_by_remote.items():
-        # Remotes may share a ref only if they're all names of the push's remote.
-        same_remote = set(names) if name in names else {name}
+        # All names of the pushed remote stand for the same remote, so they can share refs.
+        same_remote = set(pushed_names) if name in pushed_names else {name}
         own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
         owned_names.update(ref.name for ref in own_refs[name])
 
-    # The remaining refs have no owner.
+    # The remaining refs have no owner. If `remote` is "", also keep the refs found for it.
     unowned = []
     for ref in listed_refs:
         if ref.name.startswith(_REMOTES) and ref.name not in owned_names:
             unowned.append(ref)
     own_refs[""] = [*own_refs.get("", []), *unowned]
-    return Remotes(names, own_refs)
+    return Remotes(pushed_names, own_refs)
 
 
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """List the commits at the known refs of a remote, given by name or URL.
+    """List the commits that the refs of a remote (a name or URL) are known to point to.
 
-    If the remote was never fetched, list all other remotes' instead.
+    If the remote was never fetched, use the refs of all other remotes instead.
     """
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs
@@ -164,9 +167,9 @@ def list_remote_commits(
 
 
 def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:
-    """List the commits at the refs of remotes with an address in `upstreams`.
+    """List the commits at the refs of all remotes whose address is in `upstreams`.
 
-    Someone who syncs a fork pushes commits that upstream already has.
+    Syncing a fork pushes these commits, but upstream already has them.
     """
     if not upstreams:
         return []
@@ -185,8 +188,8 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
 
 
 def _complete_name(ref: str) -> str:
-    """Return a ref's full name in git, such as refs/heads/main for `main`. "" stays ""."""
-    if ref == "@":
+    """Return a ref's full name, such as refs/heads/main for `main`. "" stays ""."""
+    if ref == "@":  # git's short form of HEAD
         return "HEAD"
     if not ref or ref == "HEAD" or ref.startswith("refs/"):
         return ref
@@ -208,35 +211,37 @@ def _match_star(pattern: str, ref: str) -> str | None:
 
 
 def _read_addresses(repository: Repository) -> dict[str, list[str]]:
-    """Read each remote's addresses, as changed by git's `insteadOf`."""
+    """Read each remote's addresses, with git's `insteadOf` rewrites applied."""
     addresses: defaultdict[str, list[str]] = defaultdict(list)
     output = os.fsdecode(repository.ask("remote", "-v"))
     for line in output.split("\n"):
-        if line:  # NAME TAB ADDRESS (fetch), or (push)
+        if line:  # "NAME<tab>ADDRESS (fetch)" or "NAME<tab>ADDRESS (push)"
             name, _, address_and_use = line.partition("\t")
             address, _, _ = address_and_use.rpartition(" (")
             addresses[name].append(address)
     return dict(addresses)
 
 
-def _find_names(
+def _find_pushed_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """List the names of all remotes with the push's address, `remote` first."""
+    """List the names of all remotes with the pushed address, `remote` first."""
     folder = os.path.realpath(repository.folder)
     # If `remote` isn't a name with addresses, it's an address itself.
     given_addresses = {url, *addresses.get(remote, [remote])}
-    pushed = {normalize_address(address, folder) for address in given_addresses if address}
+    pushed_addresses = {
+        normalize_address(address, folder) for address in given_addresses if address
+    }
     names = [remote]
     for name, own_addresses in addresses.items():
         normalized = {normalize_address(address, folder) for address in own_addresses}
-        if not normalized.isdisjoint(pushed) and name != remote:
+        if not normalized.isdisjoint(pushed_addresses) and name != remote:
             names.append(name)
     return names
 
 
 def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
-    """Read the refspecs by which each remote is fetched."""
+    """Read each remote's fetch refspecs from git's configuration."""
     try:
         raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
     except GitError:  # none is configured
@@ -253,13 +258,13 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
 
 
 def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
-    """List the refs in some folders, except branches and tags, which can contain local commits."""
+    """List the refs under the given folders, except branches and tags, which can have local commits."""
     command = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
     output = os.fsdecode(repository.ask(*command, *folders))
     for line in output.split("\n")[:-1]:  # each line ends with a newline
         name, oid, target = line.split(" ")  # the target is empty unless the ref is symbolic
-        # A mirror fetches into its branches, where there can be commits that weren't pushed.
+        # A mirror's refspec fetches into local branches, where unpushed commits can be as well.
         if not name.startswith((_BRANCHES, _TAGS)):
             refs.append(TrackedRef(name=name, source="", oid=oid, target=target))
     return refs
@@ -268,7 +273,7 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
 def _select_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
-    """List this clone's refs that are fetched from a remote, or else those in the remote's folder."""
+    """List the refs that are fetched from a remote. If there are no branches, use the remote's folder."""
     folder = f"{_REMOTES}{name}/"
     tracked_refs: list[TrackedRef] = []
     for ref in listed:
@@ -280,7 +285,6 @@ def _select_refs(
     if has_branches:
         return tracked_refs
 
-    # Without any branches, fall back to the remote's folder.
     refs_in_folder = []
     for ref in listed:
         if ref.name.startswith(folder):
@@ -289,7 +293,7 @@ def _select_refs(
 
 
 def _find_source(ref: TrackedRef, folder: str, refspecs: Sequence[Refspec]) -> str | None:
-    """Return the remote's ref that is fetched into this clone's `ref`; None if there's none."""
+    """Find the remote ref that is fetched into `ref`; None if nothing is."""
     if ref.name == f"{folder}HEAD" and ref.target:  # written by `git remote set-head`
         return "HEAD"
     for spec in refspecs:

@@ -67,8 +67,8 @@ class ReviewedOverrides:
     def find(
         self, document: Document, change: ChangedFile, *, without_terminal: bool
     ) -> OverrideLine | None:
-        """Find a file's newest override by a reviewer, and note why other overrides don't count."""
-        counting = []
+        """Find a file's newest override by a reviewer. Add a note for each override that doesn't count."""
+        valid_overrides = []
         hashes = [file.sha256 for file in document.files]
         for override in self.overrides:
             if not is_override_of(override, document.task_id, hashes):
@@ -76,13 +76,14 @@ class ReviewedOverrides:
 
             reason = self._find_objection(override, change, without_terminal=without_terminal)
             if not reason:
-                counting.append(override)
+                valid_overrides.append(override)
                 continue
+
             description = f"{override.decision} by {override.who} ({override.why})"
             self.notes.append(f"{document.task_id}: {description} doesn't count here: {reason}")
 
         return find_newest_override(
-            counting,
+            valid_overrides,
             document.task_id,
             hashes,
             without_terminal=without_terminal,
@@ -92,10 +93,10 @@ class ReviewedOverrides:
         self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
     ) -> str:
         """Explain why an override doesn't count; "" if it does."""
+        # A token can be listed with multiple addresses, and its holder may have used any of them in commits.
         matching = [reviewer for reviewer in self.reviewers if reviewer.token == override.who]
         if not matching:
             return "gate.reviewers of the default branch doesn't name this token"
-        # A token can be listed with multiple addresses, any of which its holder may have used in commits.
         if any(is_author(reviewer, change) for reviewer in matching):
             return "authors don't clear their own files"
         if not override.terminal and not without_terminal:

@@ -64,8 +64,8 @@ def judge_task(
 ) -> tuple[Verdict, list[str]]:
     """Judge a task's files. Returns the verdict, and notes about it for people.
 
-    If a person has overridden the verdict on the same contents, that decides. Otherwise models are asked, and
-    their verdict is added to the ledger.
+    A person's override for the same content decides. Without one, models judge the files, and their verdict
+    is added to the ledger.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
@@ -86,7 +86,7 @@ def judge_task(
         return verdict, [note]
 
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
-    if verdict.rounds:  # otherwise, no model was asked and nothing was measured
+    if verdict.rounds:  # without rounds, no model was called, so there's nothing to record
         try:
             verdict = ledger.add_verdict(verdict, decisions, text=settings.ledger.text)
         except LedgerError as error:
@@ -120,7 +120,7 @@ def decide_without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    """Build an override's verdict, or if that's None, an undetermined verdict for the `reason`."""
+    """Build the verdict of an override. Without one, build an undetermined verdict with the `reason`."""
     human_override: Override | None = None
     if override is not None:
         human_override = Override(
@@ -153,9 +153,9 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, limit: int = 10
 ) -> list[File]:
-    """Read the latest `limit` uncommitted files that can be judged, sorted by path.
+    """Read the `limit` most recently changed uncommitted files that can be judged, sorted by path.
 
-    If given, `since` (in seconds since 1970) excludes files changed earlier.
+    Files changed before `since` (in seconds since 1970) are skipped.
     """
     repository = Repository(project)
     recent_files = _list_recent_files(repository, Patterns(paths), since)
@@ -165,7 +165,8 @@ def read_changed_files(
     for _, path in sorted(recent_files, reverse=True):
         if len(files) == limit:
             break
-        with suppress(InputError, OSError):  # not text, or deleted in the meantime
+        # Skip files that aren't text or have been deleted in the meantime.
+        with suppress(InputError, OSError):
             data = (project / path).read_bytes()
             if not _is_blob(data, committed_blobs.get(path, "")):
                 files.append(documents.decode(path, data))
@@ -196,9 +197,9 @@ def _list_recent_files(
             if since is not None and status.st_mtime < since - _ROUNDING_SECONDS:
                 continue
 
-            # A link could lead out of the project.
-            is_behind_link = os.path.realpath(path) != os.path.normpath(path)
-            if not is_behind_link:
+            # Skip paths through a linked folder, which could lead out of the project.
+            is_reached_by_link = os.path.realpath(path) != os.path.normpath(path)
+            if not is_reached_by_link:
                 recent_files.append((status.st_mtime, name))
 
     return recent_files
@@ -219,7 +220,7 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
 
 def _is_blob(data: bytes, oid: str) -> bool:
     """Whether a file's content has the blob id `oid`, either unchanged or with LF line endings."""
-    # Don't ask git, which would run any filter program that the clone names.
+    # Compute the hash here: git would run any filter program in the clone's configuration.
     make_digest = hashlib.sha1 if len(oid) == _SHA1_DIGITS else hashlib.sha256
     for content in (data, data.replace(b"\r\n", b"\n")):
         header = b"blob %d\0" % len(content)  # git includes this in the hash
