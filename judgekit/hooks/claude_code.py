@@ -266,7 +266,7 @@ def _start_engine(project: str) -> None:
 
         try:
             client.start_for_later()
-        except client.NoEngine:  # it failed recently; the first prompt will report that
+        except client.NoEngine:  # the engine failed recently; the first prompt will report that
             return
 
 

@@ -242,11 +242,11 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 
 
 def _render_topic(candidate: Candidate, program: str) -> str:
-    """Render a memory's title with a command that finds it, or else its path."""
+    """Render a memory's title with a command that finds the memory. Without a `program`, add its path."""
     title = short_line(candidate.title, _MAX_TOPIC_CHARS)
-    # Only use plain words, since the agent may pass them to a shell.
-    without_signs = "".join(char if char.isalnum() else " " for char in title)
-    words = " ".join(without_signs.split())
+    # Only use letters and digits, since the agent may pass the words to a shell.
+    letters = "".join(char if char.isalnum() else " " for char in title)
+    words = " ".join(letters.split())
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
     return f"{escape(title)} ({escape(short_line(candidate.path, _MAX_PATH_CHARS))})"
@@ -297,8 +297,8 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
     if not text:
         return ""
     if is_gemini:
-        # Gemini escapes our `<` as `&lt;` but leaves `&` alone, so a title's `&lt;` would look like our tags.
-        # With `&amp;lt;`, it doesn't.
+        # Gemini escapes `<` as `&lt;`, but not `&`. So our tags and a `&lt;` in a title would look the same.
+        # With `&` escaped here, the title's becomes `&amp;lt;`.
         event = "BeforeAgent"
         text = text.replace("&", "&amp;")
     elif titles:
@@ -324,21 +324,21 @@ def escape(text: str) -> str:
 
 
 def name_store(root: str, project: str) -> str:
-    """Describe a store's path relative to the project or the home folder, or else as absolute.
+    """Shorten a store's path: make it relative to the project or the home folder if possible.
 
     If `root` is a file, it's the user's search program.
     """
     is_program = os.path.isfile(root)
-    end = "" if is_program else "/"
-    # Each base folder, the prefix for paths in it, and the name for the folder itself.
-    for folder, start, own_name in ((project, "", "./"), ("~", "~/", "~/")):
-        real_folder = os.path.realpath(os.path.expanduser(folder))
-        if root == real_folder:
-            return own_name
-        folder_prefix = real_folder.rstrip(os.sep) + os.sep
-        if root.startswith(folder_prefix):
-            return f"{start}{root.removeprefix(folder_prefix)}{end}"
-    return root + end
+    suffix = "" if is_program else "/"
+    # Try each base folder, with the prefix for paths in it and the name of the folder itself.
+    for base, shown_prefix, shown_base in ((project, "", "./"), ("~", "~/", "~/")):
+        real_base = os.path.realpath(os.path.expanduser(base))
+        if root == real_base:
+            return shown_base
+        base_prefix = real_base.rstrip(os.sep) + os.sep
+        if root.startswith(base_prefix):
+            return f"{shown_prefix}{root.removeprefix(base_prefix)}{suffix}"
+    return root + suffix
 
 
 def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:

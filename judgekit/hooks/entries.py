@@ -151,8 +151,8 @@ def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
     """Add `hook` to each event that we handle in a client's settings. Returns the new settings text.
 
-    Each entry gets its event's timeout, and replaces our earlier entries. Raises `ConfigError` if the
-    settings have a shape to which no entry can be added.
+    Our earlier entries are replaced. Raises `ConfigError` if the `hooks` in the settings aren't lists of
+    groups by event.
     """
     new_entries = []
     for event, tools in client.events.items():
@@ -221,16 +221,16 @@ def _remove_ours(settings: dict[str, Any]) -> None:
             del settings["hooks"]
 
 
-def _format_like(settings: dict[str, Any], like: str) -> str:
-    """Format settings as JSON with the same indentation, line endings and surroundings as `like`."""
-    old_body = like.strip(_BLANKS)
-    has_escapes = "\\u" in like
-    body = json.dumps(settings, indent=_find_indent(like), ensure_ascii=has_escapes)
-    if "\r\n" in like:
+def _format_like(settings: dict[str, Any], old_text: str) -> str:
+    """Format settings as JSON with the indentation, line endings and outer whitespace of the old text."""
+    old_body = old_text.strip(_BLANKS)
+    has_escapes = "\\u" in old_text
+    body = json.dumps(settings, indent=_find_indent(old_text), ensure_ascii=has_escapes)
+    if "\r\n" in old_text:
         body = body.replace("\n", "\r\n")
     if not old_body:  # only whitespace, or a byte order mark
-        return f"{like}{body}\n"
-    start, _, end = like.partition(old_body)
+        return f"{old_text}{body}\n"
+    start, _, end = old_text.partition(old_body)
     return start + body + end
 
 

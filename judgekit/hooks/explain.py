@@ -184,7 +184,7 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
 
 def _list_judge_warning(project: str) -> list[str]:
     """Return a warning, in a list, if the project wants a judge that the user hasn't allowed."""
-    from judgekit import programs  # noqa: PLC0415 - for people, not for the client
+    from judgekit import programs  # noqa: PLC0415 - imported lazily to keep the hook fast
 
     programs.make_importable()
     try:
@@ -343,10 +343,11 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
         text += ", in its title or tags"
     elif title_words:
         text += f"; in its title or tags: {', '.join(title_words)}"
-    # The feature is 1 / (number of equally good hits, including this one).
+    # The feature `alone` is 1 divided by the number of equally good hits, including this one. For a hit with
+    # a single matching word, that number is one too high.
     rivals = round(1 / candidate.features["alone"]) - 1
     if len(words) < SEVERAL_TERMS:
-        rivals -= 1  # a single matching word adds one to that number
+        rivals -= 1
     if rivals > 0:
         text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
     return text

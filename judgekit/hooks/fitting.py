@@ -72,15 +72,15 @@ def fit_store(
     labels: Mapping[str, dict[str, float]],
     limit: int,
 ) -> Fit:
-    """Fit the thresholds for `kind`: cover as many prompts as possible at a precision of at least `BAR`.
+    """Fit the thresholds for stores of a `kind`: cover as many prompts as possible at a precision of `BAR`.
 
-    `labels` are the thresholds for each kind of store, and `limit` the limit of memories per prompt.
+    `labels` are the current thresholds by kind, and `limit` is the most memories per prompt.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, limit)
     unchanged = Fit(kind=kind, before=before, after=before)
     fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
-    # The other thresholds must not exceed this one.
+    # HIGH is the highest threshold, so lower any others that exceed it now.
     highest = fitted.after[HIGH]
     lowered = {name: min(value, highest) for name, value in fitted.after.items()}
     return fitted.model_copy(update={"after": lowered})
@@ -104,7 +104,7 @@ def fit_model(
         probabilities += trial.sureness.values()
     # Try the probabilities that occurred. A threshold is skipped if an injected memory has no answer.
     thresholds = []
-    for value in _round_down(probabilities):
+    for value in _make_thresholds(probabilities):
         injections = [_choose_surest(trial, value, limit) for trial in judged_trials]
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
@@ -125,7 +125,7 @@ def _choose_surest(trial: PromptTrial, threshold: float, limit: int) -> _Injecti
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Return the fit with the best threshold stored as `name`, or with the reason against a change."""
+    """Set the threshold `name` to its best value. If that isn't justified, set the reason instead."""
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
@@ -159,7 +159,7 @@ def _try_thresholds(
     confidences = []
     for trial in trials:
         confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
-    values = _round_down(confidences, also=labels[kind][HIGH])
+    values = _make_thresholds(confidences, extra=labels[kind][HIGH])
     high_by_kind = {name: limits[HIGH] for name, limits in labels.items()}
 
     thresholds = []
@@ -187,12 +187,12 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
     return injected
 
 
-def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
-    """Return the distinct values, rounded down to hundredths and sorted. `also` is added unrounded."""
-    # Rounding down keeps each threshold from excluding the value that it was made from.
+def _make_thresholds(values: Iterable[float], extra: float | None = None) -> list[float]:
+    """Round the values down to hundredths. Returns them sorted and without duplicates, with `extra` added."""
+    # Round down, so that a threshold doesn't exclude the value that it was made from.
     thresholds = {floor(100 * value) / 100 for value in values}
-    if also is not None:
-        thresholds.add(also)
+    if extra is not None:
+        thresholds.add(extra)
     return sorted(thresholds)
 
 

@@ -377,7 +377,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 
 def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
-    """Yield remarks on a hooks folder."""
+    """Yield remarks about a hooks folder, such as when the hook could be committed."""
     tree = hooks_folder.tree
     hook = str(hooks_folder.hooks / HOOK)
     may_be_in_tree = not hooks_folder.shared and ".git" not in hooks_folder.hooks.parts

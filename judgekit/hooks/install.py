@@ -111,6 +111,7 @@ def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
     text_without_ours = entries.remove_hooks(text, str(path))
     if text_without_ours:
         return _encode(text_without_ours)
+    # If the file existed before the installation, leave it empty. Otherwise delete it.
     was_empty_file = record is not None and record.before == b""
     return b"" if was_empty_file else None
 
@@ -144,7 +145,7 @@ def _list_managed_switches() -> Iterator[str]:
 
 
 def list_obstacles(project: Path, client: Client) -> Iterator[str]:
-    """Yield remarks on rules of the client that keep it from running our hooks."""
+    """Yield remarks about the client's settings that prevent our hooks from running."""
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = load_settings(path)
@@ -294,9 +295,9 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
 
 
 def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
-    """Read the file that can disable the hooks in `path`; return its path and content.
+    """Read the file that can disable the hooks in `path`. Returns its path and content.
 
-    It's `path` itself, except for Codex, which uses the `config.toml` next to it.
+    Codex uses the `config.toml` next to `path`. For all other clients, it's `path` itself.
     """
     if client is not CODEX:
         return path, load_settings(path)

@@ -61,19 +61,20 @@ def find_skip_variable() -> str | None:
 def finish_early(words: Sequence[str]) -> int | None:
     """Try to finish `judgekit gate WORDS` here. Returns the exit code, or None to run the command.
 
-    The process forks: the child does the work, and the parent waits until the child's time is up. The child
-    only returns an exit code if there's certainly nothing to judge.
+    The process forks. The child does the work, and the parent enforces its time limit. The child only returns
+    an exit code if there's certainly nothing to judge.
     """
     if "--pre-push" not in words:
         return None
 
     ended_child = watchdog.split(PREPARATION_SECONDS)
     if ended_child is not None:  # this is the parent
-        code, code_if_late = ended_child
+        code, noted_code = ended_child
         if code is not None:  # the child ended in time
             return code
+        # Before it runs out of time, the child can note the code to use in that case.
         warn_of_fault(JudgekitError("out of time"), _warn)
-        return code_if_late or Exit.ACCEPTED
+        return noted_code or Exit.ACCEPTED
 
     # Our hook calls `--pre-push REMOTE URL`. With any other options, the command itself must run.
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
@@ -113,10 +114,10 @@ def check(
     use_engine: bool = True,
     warn: Warn,
 ) -> Report | None:
-    """Judge the commits since `base`, or if that's None, the push that git describes on stdin.
+    """Judge the commits since `base`. Without a base, judge the push that git describes on stdin.
 
-    Returns None if the gate is skipped or the push is empty. Raises `UnknownCommit` if `base` isn't a commit;
-    other errors are reported, and only block the push if the rules say so.
+    Returns None if the gate is skipped or the push is empty. Raises `UnknownCommit` if `base` isn't a commit.
+    Any other error is reported, and blocks the push only if the rules demand it.
     """
     updates: list[RefUpdate] = []
     try:

@@ -53,10 +53,10 @@ def read_answers(path: Path, project: str) -> Answers:
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            wrong = yamlfile.problem(
+            problem = yamlfile.problem(
                 error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
             )
-            raise InputError(f"{place}: {wrong}; correct or remove the line") from None
+            raise InputError(f"{place}: {problem}; correct or remove the line") from None
 
         answers[_read_pair(line, project)] = line.relevant
 

@@ -29,9 +29,10 @@ class HookSession:
     """The answers in a session's latest `prompts`."""
 
     def __init__(self, path: str, project: str, prompts: int) -> None:
+        """Read which memories the session's last `prompts` prompts were shown."""
         self._path = path
         self._project = environment.digest(project)
-        self._prompts_ago = dict[str, int]()  # by the mark of a memory that was shown
+        self._prompts_ago = dict[str, int]()  # for each mark, which stands for a shown memory
         self.prompts = prompts
         self._is_new = False
 

@@ -98,9 +98,9 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
 
 
 def _read_stored(path: str, key: str) -> dict[str, Any] | None:
-    """Return the settings that were validated for the same `key`; None if there are none.
+    """Return the stored settings if they were validated for the same `key`, otherwise None.
 
-    Settings with problems expire, since anything outside the key may have fixed them.
+    Settings with problems expire after a while, since the problem's cause isn't always part of the key.
     """
     data = quickjson.load(path)
     try:
@@ -183,7 +183,7 @@ def _read_files(project: str) -> dict[str, Any]:
     notes = []
     if problem:
         notes.append(problem)
-        # A file that can't be read may still switch the hook off.
+        # Even in an invalid file, respect a setting that switches the hook off.
         if is_hook_off(project):
             values = values | {"enabled": False}
     profiles = None

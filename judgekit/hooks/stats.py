@@ -228,8 +228,8 @@ def _count_use(
 ) -> set[str]:
     """Count an answer's use of the injected memories, and return the files of the used ones.
 
-    A memory counts as used if its file was opened, or if the answer contains its distinctive words. `others`
-    weren't injected, so their words in the answer are due to chance.
+    A memory counts as used if its file was opened, or if its distinctive words came back in the answer.
+    `others` weren't injected, so they show how often words come back by chance.
     """
     opened = _find_opened(injected, exchange)
     in_answer = words.find_in_answer(exchange)
@@ -294,9 +294,9 @@ def _read_sessions(project: str) -> dict[str, list[str]]:
 def _take_exchange(
     exchanges: list[transcript.Exchange], prompt: object
 ) -> transcript.Exchange | None:
-    """Return the first exchange with this prompt, and remove it and earlier ones from the list.
+    """Find the first exchange with a prompt, given shortened as in the log. None if it's missing.
 
-    `prompt` is the start of the prompt, as in the log. Returns None if there's no such exchange.
+    Removes the exchange and all earlier ones from the list.
     """
     for number, exchange in enumerate(exchanges, start=1):
         if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
@@ -331,9 +331,9 @@ def _find_opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str
 
 
 def _count_searches(exchange: transcript.Exchange) -> int:
-    """Count distinct tool calls that search memories, since Gemini records some calls twice."""
+    """Count the tool calls that search memories."""
     count = 0
-    for call in set(exchange.calls):
+    for call in set(exchange.calls):  # Gemini records some calls twice
         if any(name in call for name in _SEARCHES):
             count += 1
     return count

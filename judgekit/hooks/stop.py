@@ -166,7 +166,6 @@ def explain_verdict(verdict: Verdict) -> str:
     if override is not None:
         return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON_CHARS]
 
-    # Build lines from the open findings.
     lines = [_describe_finding(finding) for finding in _list_open_findings(verdict)[:MAX_FINDINGS]]
     findings = "\n".join(lines)[:MAX_REASON_CHARS]
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())

@@ -274,7 +274,7 @@ def _choose_by_judge(
     if selection.degraded is not None:
         tried.unjudged.append(selection.degraded)
 
-    # Record why a memory was chosen, and a decision model's probability.
+    # Record the reason for each decision, and the probability if a decision model gave one.
     because = {}
     for hit, decision in zip(candidates, selection.decisions, strict=True):
         because[hit.path] = decision.because
@@ -356,9 +356,9 @@ def collect_pairs(
 
 
 def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
-    """Find the prompts that get nothing because too many memories match them equally well.
+    """Find the prompts that no memory is injected for, because too many match equally well.
 
-    Usually these memories are notes with nearly the same content.
+    Usually, these memories have nearly the same content.
     """
     crowded = []
 

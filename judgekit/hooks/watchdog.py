@@ -120,8 +120,8 @@ def _read_last_byte(read_fd: int) -> int | None:
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Set the end of this process to `seconds` from now. A child can also note a byte for its parent."""
-    if _pipes:
+    """Move the end of this process to `seconds` from now. A child can also send its parent a `note`."""
+    if _pipes:  # this is a forked child
         if note is not None:
             os.write(_pipes[0], bytes([note]))
         _set_alarm(seconds)

@@ -92,8 +92,9 @@ class Database:
         try:
             import psycopg  # noqa: PLC0415 - an extra, which only a store needs
         except ImportError:
-            how = files.install_extra("postgres")
-            raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
+            command = files.install_extra("postgres")
+            problem = f"psycopg is not installed; run {command}"
+            raise ConfigError(problem, key="server.store") from None
 
         self._driver: ModuleType = psycopg
         self._parameters = _SETTINGS | _parse_address(psycopg, place)
@@ -360,15 +361,15 @@ class Database:
     def claim(
         self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None
     ) -> str | None:
-        """Claim a request for `attempt` and return None, or return the answer if it already has one.
+        """Claim a request for `attempt`. Returns None, or the answer if the request was answered before.
 
         A claim lasts for `seconds` and reserves `usd` of the budget. Raises `StoreError` if another attempt
-        is working on the request or the budget is used up, and `UsageError` if the same key came with another
-        request body.
+        is working on the request or the budget is used up. Raises `UsageError` if the same key was used with
+        a different request body.
         """
         values = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
         with self.transaction() as connection:
-            # Without a lock, two attempts could both reserve the last of the budget.
+            # Without this lock, two attempts could both reserve the rest of the budget.
             if budget is not None:
                 connection.execute(_ACQUIRE_LOCK, (_BUDGET_LOCK,))
 
@@ -406,12 +407,12 @@ class Database:
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
-            # This changes no row if another replica has taken over the request and answered it.
+            # If another replica has taken over the request and answered it, this statement changes no row.
             statement = "give_up" if answer is None else "answer"
             was_ours = connection.execute(self._sql[statement], values).rowcount == 1
             stored_request = connection.execute(self._sql["earlier"], values).fetchone()
 
-            # Charge the attempt whatever became of the request, but only once if this is called again.
+            # Charge the attempt even if another one answered, but only once if this method is called again.
             if usd:
                 is_first_charge = connection.execute(self._sql["note_spend"], values).rowcount == 1
                 if is_first_charge:
@@ -467,12 +468,11 @@ def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, .
 
 
 def _check_budget(
-    budget: Budget, usd: float, spent: float, reserved: float, left_seconds: float
+    budget: Budget, usd: float, spent: float, reserved: float, seconds_to_renewal: float
 ) -> None:
     """Raise `StoreError` if spending `usd` more would exceed the budget.
 
-    `spent` is this period's spending, `reserved` what running requests may still spend, and `left_seconds`
-    the time until the next period.
+    `spent` is the spending in the current period, and `reserved` is set aside for running requests.
     """
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
 
@@ -483,8 +483,9 @@ def _check_budget(
             renewal = "when the month ends (UTC)"
         problem = f"{limit} does not allow {usd:g} more ({spent:.4f} spent)"
         message = f"{problem}; it begins anew {renewal}"
-        # One second more, so that a client that waits exactly this long doesn't retry too early.
-        raise StoreError(message, left_seconds + 1, status=429, wire_name="budget")
+        # Add a second, so that a client that waits exactly this long doesn't retry too early.
+        retry_after = seconds_to_renewal + 1
+        raise StoreError(message, retry_after, status=429, wire_name="budget")
 
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)

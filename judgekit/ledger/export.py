@@ -139,8 +139,8 @@ def send_unsent(
 
 
 def send_to_team(settings: Config, ledger: store.Ledger) -> list[str]:
-    """Send the team's server any ledger lines that it lacks, and return messages about problems."""
-    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
+    """Send all unsent ledger lines to the team's server, if there is one. Returns messages about problems."""
+    from judgekit.judging import shared  # noqa: PLC0415 - imported lazily: few users need an HTTP client
 
     try:
         server = shared.configured(settings)
@@ -153,14 +153,14 @@ def send_to_team(settings: Config, ledger: store.Ledger) -> list[str]:
 
 
 def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield batches of unsent lines, each with the progress (as JSON) to save once it's sent."""
+    """Yield batches of unsent lines. With each comes the progress, as JSON, to save after sending it."""
     positions = _read_progress(ledger)
     for path in store.list_files([ledger.folder]):
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             inode, offset = positions.get(path.name, (0, 0))
-            # Skip the lines sent earlier. But if the file was replaced (its inode differs) or truncated, send
-            # all of it.
+            # Continue after the last line sent. A file that was replaced (it has another inode) or truncated
+            # is sent from the start.
             if inode == state.st_ino and offset <= state.st_size:
                 file.seek(offset)
             for lines, end_offset in _group_lines(file):
@@ -169,7 +169,7 @@ def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
 
 
 def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
-    """Yield the rest of a file in batches, each with the offset at which it ends.
+    """Yield the remaining lines of a file in batches, each with the offset where the batch ends.
 
     Damaged lines are skipped.
     """
@@ -199,7 +199,7 @@ def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
 def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:
     """Return each file's inode and the offset up to which it was sent, by file name.
 
-    Without readable progress, this is {}.
+    Returns {} if the progress file is missing or damaged.
     """
     positions = {}
     try:

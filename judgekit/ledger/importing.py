@@ -93,7 +93,7 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
 
 
 def _convert_push(older: Fields) -> Fields:
-    """Convert an older line about a push to verdict fields."""
+    """Convert a line about a push, as written by an older judge, to verdict fields."""
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
     word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
@@ -201,7 +201,7 @@ def _read_override(older: Fields) -> Fields | None:
 
 
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
-    """Translate an older line's verdict `word` to ours; raises `ValueError` if `words` lacks it."""
+    """Translate an older line's verdict word; raises `ValueError` if `words` lacks it."""
     if not isinstance(word, str) or word not in words:
         got = short_line(repr(older.get("verdict")), _MAX_VALUE_CHARS)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
@@ -272,7 +272,7 @@ class Imported(NamedTuple):
 
 
 def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
-    """Add the lines in some files and folders to a ledger, skipping those it already has.
+    """Add all lines in the given files and folders to a ledger, except those it already has.
 
     Raises `LedgerError`.
     """
@@ -293,7 +293,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
                 continue
 
             ids.add(record.id)
-            # Don't trust an imported override as if someone had typed it on this machine.
+            # An imported override wasn't typed at this machine's terminal, so clear the flag.
             if isinstance(record, OverrideLine):
                 record = record.model_copy(update={"terminal": False})
             new_records.append(record)
@@ -324,7 +324,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         if isinstance(record, str):
             return record
 
-        # Make sure that the record can be written and read again.
+        # Check that the record survives being written and read again.
         record.timestamp.astimezone(UTC)  # fails for times near the years 1 and 9999
         copy = store.parse(records.serialize_record(record))
     except ValidationError as error:

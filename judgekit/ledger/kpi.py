@@ -119,7 +119,7 @@ class Kpi(NamedTuple):
         """
         limit = self.limit
         interval = self.interval
-        if self.total < MIN_COUNT:
+        if self.total < MIN_COUNT:  # too few verdicts to decide
             return "open"
 
         if interval is not None:
@@ -130,7 +130,7 @@ class Kpi(NamedTuple):
 
         if self.value is None or not limit.holds(self.value):
             return "open"
-        # Labels cover only a sample, so the interval must confirm the value.
+        # People label only a sample of the verdicts, so the interval must confirm the value.
         if limit.labelled and not self._is_interval_within_limit():
             return "open"
         return "holds"
@@ -181,7 +181,7 @@ class Evidence(NamedTuple):
     def count_strata(self) -> list[Stratum]:
         """Group the verdicts by word, and count the labels in each group.
 
-        Verdicts that people overrode form their own groups.
+        People choose which verdicts to override, so overridden verdicts form separate groups.
         """
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
@@ -275,15 +275,14 @@ def _is_under_rubric(verdict: VerdictLine, rubric: str | None) -> bool:
     return rubric == f"{verdict.rubric.id}@{version}"
 
 
-def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
-    """Convert an override to a label for the overridden content.
-
-    `tasks` maps task ids to content, for overrides without file hashes. Returns None if the content is
-    unknown.
-    """
+def _make_label(override: OverrideLine, content_by_task: Mapping[str, str]) -> Label | None:
+    """Convert an override to a label for the overridden content; None if the content is unknown."""
     content = _join_hashes(override.subjects)
-    if not content:
-        matches = [tasks[task] for task in tasks if is_same_task(task, override.task_id)]
+    if not content:  # without file hashes, look for the task
+        matches = []
+        for task, task_content in content_by_task.items():
+            if is_same_task(task, override.task_id):
+                matches.append(task_content)
         if not matches:
             return None
         content = matches[0]
@@ -403,9 +402,9 @@ def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
     is_complete = True
     for verdict in verdicts:
         usd += verdict.cost_usd or 0.0
-        asked_models = bool(verdict.rounds)
+        called_models = bool(verdict.rounds)
         is_known = verdict.cost_usd is not None and verdict.cost_complete is not False
-        if asked_models and not is_known:
+        if called_models and not is_known:
             is_complete = False
     return Cost(usd, is_complete)
 
@@ -443,9 +442,9 @@ def split_by_rubric_and_model(
 
 
 def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> str:
-    """Return the comma-separated configured names of the models that gave a verdict.
+    """Return the configured names of the models behind a verdict, separated by commas.
 
-    Without a verdict, name the models of the first round, or return "no model" if there was none.
+    If no model decided, name those of the first round. Without any rounds, return "no model".
     """
     if verdict.model:
         models = verdict.model.split(", ")
@@ -458,10 +457,10 @@ def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> s
 
 
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
-    """Map model names in replies to configured names, leaving out ambiguous ones.
+    """Map model names in replies to the configured names. Ambiguous names are skipped.
 
-    Lines by older versions or a shared judge don't contain the configured name. For these, match configured
-    names in other lines, ignoring a provider prefix or a date suffix.
+    Some lines, such as those by older versions, lack the configured name. For these, look for a configured
+    name in other lines that differs only in its provider prefix or date suffix.
     """
     candidates = defaultdict[str, set[str]](set)  # possible configured names, by name in replies
     configured_names = set()
@@ -524,8 +523,8 @@ def find_missed_rates(
     since_promotion: list[Record] = []
     for record in sorted(_select_recent(records, now), key=lambda record: record.timestamp):
         if isinstance(record, ModeChange):
+            # The last change of mode counts. A promotion to blocking starts a new period.
             is_recorded = record.mode == "advisory"
-            # A promotion starts a new period.
             if record.mode == "blocking":
                 since_promotion = []
         since_promotion.append(record)
@@ -540,7 +539,7 @@ def find_missed_rates(
 def assess_readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
-    """Compare the evidence of the last weeks with the requirements for promotion."""
+    """Check whether recent verdicts and labels meet the requirements for letting the gate block pushes."""
     recent_evidence = collect_evidence(_select_recent(records, now), rubric)
     now = now or datetime.now(UTC)
     times = [verdict.timestamp for verdict in recent_evidence.verdicts]
@@ -552,7 +551,8 @@ def assess_readiness(
         unmet_needs.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
 
     strata = recent_evidence.count_strata()
-    labels: dict[GateWord, int] = {}
+    labels: dict[GateWord, int] = {}  # how many more labels each word needs
+
     kpis = measure_kpis(recent_evidence)
     for kpi in kpis:
         remedy = _ask_for_verdicts(kpi)
@@ -580,7 +580,7 @@ def _ask_for_verdicts(kpi: Kpi) -> str:
 def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     """Describe how to settle whether a rate meets its limit, to append to the rate's line.
 
-    `wanted` are the labels that would settle it, or None if no labels would.
+    `wanted` is the number of further labels needed for each word, or None if labels alone can't settle it.
     """
     if kpi.state == "missed":
         return ": the labels show a miss; change the rubric or the models"

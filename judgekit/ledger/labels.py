@@ -40,10 +40,10 @@ def list_waiting(
 ) -> list[VerdictLine]:
     """List the verdicts that `who` should label, one per content, most important first.
 
-    If a gate lacks labels for its promotion (`lacking`), the verdicts that it needs come first. The others
-    follow, alternating between GO and NO-GO.
+    `lacking` describes the labels that a gate needs before it can block pushes; these verdicts come first.
+    The others follow, alternating between GO and NO-GO.
     """
-    # A repeatable random order, so that the first verdicts with a word are a fair sample of them all.
+    # Shuffle the verdicts in a repeatable way, so that the first ones with a word are a fair sample.
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
     needed_counts: Mapping[GateWord, int] = {}
     unsure_ids = set()
@@ -60,7 +60,7 @@ def list_waiting(
         unsure_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
         needed_verdicts = unsure_verdicts[: needed_counts.get(word, 0)]
         for rank, verdict in enumerate(needed_verdicts):
-            # Spread each word's verdicts over the range from 0 to 1, so that the words are mixed evenly.
+            # Spread each word's verdicts over positions from 0 to 1, to mix the words evenly.
             position = (rank + _draw_fraction(verdict)) / len(needed_verdicts)
             needed_queue.append((position, verdict))
 
@@ -69,7 +69,7 @@ def list_waiting(
         needed_ids = {verdict.id for verdict in needed_verdicts}
         other_verdicts = [verdict for verdict in verdicts if verdict.id not in needed_ids]
         for rank, verdict in enumerate(other_verdicts):
-            # Put one GO and one NO-GO between each two whole numbers, so that they alternate.
+            # Each GO and NO-GO of the same rank gets a position between two whole numbers, so they alternate.
             other_queue.append((rank + _draw_fraction(verdict), verdict))
 
     needed_queue.sort(key=lambda entry: entry[0])
@@ -78,9 +78,9 @@ def list_waiting(
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
-    """List the verdicts on content that `who` hasn't labelled, or whose label they withdrew.
+    """List one verdict for each content that has no label by `who`. Withdrawn labels don't count.
 
-    For each content, the verdict is the one that error rates are measured by.
+    If content has multiple verdicts, choose the one that error rates are measured with.
     """
     labels = []
     verdicts = []
@@ -92,8 +92,8 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
 
     label_by_id = kpi.find_majority_labels(labels)
 
-    # The last verdict on each content wins below. So sort the one that error rates use to the end: prefer
-    # verdicts that weren't reused, then answered ones, then the newest.
+    # The last verdict on each content wins below. Error rates prefer verdicts that weren't reused, then
+    # answered ones, then the newest, so sort in this order.
     verdicts.sort(key=lambda line: (not kpi.is_reused(line), line.answered, line.timestamp))
     verdict_by_content = {}
     labelled_contents = set()
@@ -232,22 +232,22 @@ def _is_unjudged_push(verdict: VerdictLine) -> bool:
 def triage_records(records: Iterable[Record]) -> Triage:
     """Collect the records that need a person's attention. Only a task's newest verdict counts."""
     lines = sorted(records, key=lambda record: record.timestamp)
-    sorted_out = Triage()
+    triage = Triage()
     newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
     once_unsettled_tasks = set()  # tasks with an earlier verdict that wasn't a GO
 
     for line in lines:
         if isinstance(line, OverrideLine):
-            sorted_out.overrides.insert(0, line)  # newest first
+            triage.overrides.insert(0, line)  # newest first
         elif isinstance(line, Skip):
-            sorted_out.skips.insert(0, line)
+            triage.skips.insert(0, line)
         elif isinstance(line, ModeChange):
-            sorted_out.changes.insert(0, line)
+            triage.changes.insert(0, line)
         elif isinstance(line, Fault):
-            sorted_out.faults[line.problem] += 1
+            triage.faults[line.problem] += 1
         elif isinstance(line, VerdictLine):
-            sorted_out.verdicts.append(line)
-            _count_failures(sorted_out.failures, line)
+            triage.verdicts.append(line)
+            _count_failures(triage.failures, line)
             task = (line.project, task_name(line.task_id))
             newest_verdicts.pop(task, None)  # so that the newest comes last in the dictionary
             newest_verdicts[task] = line
@@ -255,18 +255,18 @@ def triage_records(records: Iterable[Record]) -> Triage:
                 once_unsettled_tasks.add(task)
 
     for task, verdict in reversed(newest_verdicts.items()):
-        overrides = [line for line in sorted_out.overrides if line.project == verdict.project]
+        overrides = [line for line in triage.overrides if line.project == verdict.project]
         override = find_newest_override(overrides, verdict.task_id, verdict.hashes)
         if verdict.word == "GO" or override is not None:
             # Count the task as settled only if there was something to settle.
             if task in once_unsettled_tasks:
-                sorted_out.settled += 1
+                triage.settled += 1
         elif verdict.word == "NO-GO":
-            sorted_out.nogo.append(verdict)
+            triage.nogo.append(verdict)
         else:
-            sorted_out.unclear.append(verdict)
+            triage.unclear.append(verdict)
 
-    return sorted_out
+    return triage
 
 
 def _count_failures(failures: Counter[tuple[str, str, str]], verdict: VerdictLine) -> None:

@@ -90,18 +90,18 @@ def exact_interval(hits: int, total: int) -> Interval:
 
 
 def add_weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Add up independent non-negative figures, given as (weight, figure).
+    """Compute the weighted sum of independent non-negative estimates, given as (weight, estimate) pairs.
 
-    The interval is computed by MOVER (Zou and Donner, Statistics in Medicine 27, 2008).
+    Its interval is computed by MOVER (Zou and Donner, Statistics in Medicine 27, 2008).
     """
     value = sum(weight * figure.value for weight, figure in parts)
     return _make_interval(value, parts)
 
 
 def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return a value with an interval combined from the intervals of its weighted parts.
+    """Combine the intervals of weighted parts to an interval around `value`.
 
-    As for independent errors, the parts' distances to their bounds are added as squares.
+    The parts' errors are independent, so the squares of their distances to their bounds are added.
     """
     distances_below = []
     distances_above = []
@@ -250,10 +250,10 @@ def _convert_from_odds(odds: float) -> float:
 def _estimate_others(
     others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
 ) -> Interval:
-    """Estimate the amount of good (or bad) content under other words, per verdict with the word in question.
+    """Estimate how much good (or bad) content has other verdict words, per verdict with the measured word.
 
-    `odds` is the number of other verdicts per verdict with that word. `unlabelled` is the share to assume for
-    strata without labels.
+    `odds` is the number of `others` per verdict with the measured word. Strata without labels are assumed to
+    have the share `unlabelled`.
     """
     count = _count_verdicts(others)
     shares = []
@@ -269,9 +269,9 @@ def _estimate_others(
 def count_wanted_labels(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate how many more labels of each word would settle whether a rate is below `bar`.
+    """Estimate how many more labels each word needs to settle whether a rate is below `bar`.
 
-    None if labelling all verdicts wouldn't settle it.
+    Returns None if labelling all verdicts wouldn't settle it.
     """
 
     def measure_gap(with_labels: Sequence[Stratum]) -> float:
@@ -309,8 +309,8 @@ def _find_best_stratum(
         trial_strata = [*enlarged]
         trial_strata[index] = _add_labels(stratum, real[index])
         gap = measure_gap(trial_strata)
-        # On a tie, as before the first labels, choose the stratum with the fewest labels, and UNDETERMINED
-        # last.
+        # On a tie, which is usual before the first labels, prefer the stratum with the fewest labels. Choose
+        # UNDETERMINED last.
         rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
         if best_rank is None or rank < best_rank:
             best_rank = rank
@@ -319,23 +319,23 @@ def _find_best_stratum(
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
-    """Return a stratum with some more labels, with the same fraction of good ones as now.
+    """Simulate more labels for a stratum, in the proportion found among its real labels.
 
-    `start` is the stratum with only its real labels.
+    `start` is the stratum with its real labels only.
     """
     added_labels = max(1, stratum.labels // _LABELS_PER_STEP)
     labels = min(stratum.verdicts, stratum.labels + added_labels)
     if start.labels:
         good_share = start.good / start.labels
-    else:
+    else:  # assume that the verdicts are right
         good_share = _GOOD_IF_RIGHT[start.word]
     return replace(stratum, labels=labels, good=round(good_share * labels))
 
 
 def _measure_gap(measured: Rate, bar: float) -> float:
-    """Measure the distance between a rate's interval and one that shows whether the rate is below the bar.
+    """Measure how much narrower a rate's interval must get to show whether the rate is below the bar.
 
-    It's 0 or less if the interval shows that already, and `inf` if there are too few labels.
+    0 or less means that the interval already shows it, and `inf` that there are too few labels.
     """
     interval = measured.interval
     if interval is None or measured.labels < MIN_COUNT:

@@ -212,14 +212,15 @@ def hash_quote(quote: str, key: bytes) -> str:
     return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex()
 
 
-def mark_dismissed(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
-    """Return a copy of a verdict with the findings marked that people dismissed earlier.
+def mark_dismissed(
+    verdict: Verdict, hashes: Sequence[str], ledger_records: Iterable[Record]
+) -> Verdict:
+    """Mark the findings that people have dismissed. Returns a copy of the verdict.
 
-    `said` contains the ledger's dismissals. `hashes` are the quote hashes for the verdict's findings, by
-    which dismissals refer to them.
+    A dismissal refers to a finding by the hash of its quote. `hashes` are those of the verdict's findings.
     """
     dismissals = []
-    for line in said:
+    for line in ledger_records:
         if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
             dismissals.append(line)
 
@@ -245,7 +246,10 @@ def make_verdict_line(
     gate: PushRecord | None = None,
     of_task: bool = False,
 ) -> VerdictLine:
-    """Build a verdict's ledger line. Without `text`, quoted input is reduced to its `hashes`."""
+    """Build a verdict's ledger line. `hashes` are the findings' quotes, hashed.
+
+    Unless `text`, the quotes themselves and anything else that can repeat the input are removed.
+    """
     fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     for finding, quote_hash in zip(fields["findings"], hashes, strict=False):
         finding["quote_hash"] = quote_hash
@@ -267,9 +271,10 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
             opinion.pop("reasoning", None)
             findings += opinion.get("findings") or []
 
+        # Messages of some kinds of failure quote the model's output.
         may_quote = failure and failure["kind"] in _QUOTING
         if may_quote and failure["message"]:
-            # `degraded` can repeat the message of a failure, so remove it there as well.
+            # `degraded` can repeat the failure's message, so remove the message there as well.
             if fields["degraded"]:
                 quoted_message = f" ({failure['message']})"
                 fields["degraded"] = fields["degraded"].replace(quoted_message, "")
@@ -282,14 +287,17 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
 
 def serialize_record(record: Record) -> bytes:
     """Serialise a record as a line of JSON with a newline, without any secrets."""
-    # Skip an empty reasoning: it was dropped when the line was made (see `make_verdict_line`).
+    # Omit `reasoning` if it's empty: `make_verdict_line` drops it from lines without text.
     excluded = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
         excluded.add("reasoning")
     text = record.model_dump_json(by_alias=True, exclude=excluded)
     fields = json.loads(text)
-    clean_fields = without_secrets(fields)  # it returns `fields` itself if there's no secret
-    if clean_fields is not fields:
+    clean_fields = without_secrets(fields)
+    has_secrets = (
+        clean_fields is not fields
+    )  # `without_secrets` only makes a copy if it changes something
+    if has_secrets:
         text = json.dumps(clean_fields, ensure_ascii=False, separators=(",", ":"))
     return text.encode() + b"\n"
 
@@ -325,6 +333,6 @@ def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[st
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # Without file hashes on both sides, only full blob hashes as ids prove that the content is the same. Any
-    # other id can survive a change of content, and a short hash can match another file.
+    # Without file hashes, the content is only known to be equal if both ids are full git blob hashes. Other
+    # ids can stay the same when the content changes, and a short hash can match another file.
     return is_blob(override.task_id, DIGITS) and is_blob(task_id, DIGITS)

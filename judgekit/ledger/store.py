@@ -49,6 +49,8 @@ MAX_FILE_BYTES = 32_000_000  # of one file; a day with more gets another one
 MAX_LINE_BYTES = 16_000_000  # bytes: far above any real line
 LOCK_FILE = ".lock"
 KEY_FILE = ".quotes.key"
+_KEY_BYTES = 32
+_DAMAGED_LINE = b"unreadable"  # not JSON, so parsing it fails
 LOCK_SECONDS = 10.0  # long enough: a writer holds the lock for about a millisecond
 _SUFFIX = ".jsonl"
 _FILE_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
@@ -72,7 +74,7 @@ def home() -> Path:
 
 
 def explain_misplaced(record: Record) -> str:
-    """Explain why a record from elsewhere can't be stored here; "" if it can."""
+    """Explain why a record received from another machine can't be stored; "" if it can."""
     # The project becomes a folder's name, so it mustn't lead out of the ledgers' folder.
     if not _LEDGER_NAME.fullmatch(record.project):
         return "project: expected the name of a ledger"
@@ -125,7 +127,7 @@ class LineFilter(NamedTuple):
     kinds: Collection[type[Record]] | None = None
 
     def takes(self, record: Record) -> bool:
-        """Whether a record is among the lines to read."""
+        """Whether a record matches the filter."""
         if self.kinds is not None and type(record) not in self.kinds:
             return False
         if self.project is not None and not same_project(record.project, self.project):
@@ -134,7 +136,7 @@ class LineFilter(NamedTuple):
             return False
         if self.until is None:
             return True
-        # A label given later may be about an earlier verdict.
+        # `until` doesn't apply to labels, since a later label can be about an earlier verdict.
         return isinstance(record, Label) or record.timestamp < self.until
 
 
@@ -167,11 +169,12 @@ class ReadLine(NamedTuple):
 def read_entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
-    """Yield the wanted lines in some files and folders, day by day.
+    """Yield the wanted lines in the given files and folders, day by day.
 
-    Each id and author is yielded only once. `on_damage` is called for each unreadable line or file.
+    Lines with the same id and author are yielded only once. `on_damage` is called for each unreadable line or
+    file.
     """
-    # Ids alone aren't enough: a team member could hide another's line by sending one with the same id.
+    # Ids alone aren't enough: a team member could hide someone's line by sending another with its id.
     seen_ids_and_authors = set()
     first_day = None
     if wanted.since is not None:
@@ -183,8 +186,8 @@ def read_entries(
         if is_too_old:
             continue
         for number, raw in read_raw_lines(path, on_damage):
-            # Skip lines of other kinds without parsing, as they're the most. But parse any line that's cut
-            # off, so that it's reported as damaged.
+            # Most lines are of other kinds, so skip these without parsing. But parse a line that was cut off,
+            # to report the damage.
             may_be_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
             is_cut_off = not raw.endswith(b"}")
             if not may_be_wanted and not is_cut_off:
@@ -262,7 +265,7 @@ def parse_accepted(
 
     for index, raw in enumerate(lines):
         record = parse(raw)
-        if isinstance(record, str):  # it can't be parsed, and this is the reason
+        if isinstance(record, str):  # the line can't be parsed, and this string is the reason
             reasons[index] = record
             continue
 
@@ -277,7 +280,7 @@ def parse_accepted(
 def list_files(
     places: Iterable[Path], on_damage: OnDamage = lambda _: None
 ) -> dict[Path, date | None]:
-    """List the ledger files in some files and folders, oldest first, with the days in their names.
+    """Find the ledger files in the given files and folders. Maps each to the day in its name, oldest first.
 
     Files without a day come first, with None. `on_damage` is called for each unreadable file or folder.
     """
@@ -314,7 +317,7 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
             else:
                 problem = "not a regular file (a folder, a broken link or a device)"
                 on_damage(Damage(path, 0, problem))
-        # Changing the list in place keeps `os.walk` out of the folders just reported.
+        # Remove the folders just reported from the list in place, so that `os.walk` doesn't enter them.
         subfolders[:] = [name for name in subfolders if not name.endswith(_SUFFIX)]
 
 
@@ -332,7 +335,7 @@ def _may_exist(path: Path) -> bool:
 def _parse_name(path: Path) -> tuple[date | None, int]:
     """Extract the day and part number from a file's name, such as `2026-02-01.3.jsonl`.
 
-    The part is 0, and the day None, if the name doesn't contain them.
+    A missing day is None, and a missing part number is 0.
     """
     match = _FILE_NAME.fullmatch(path.name)
     if not match:
@@ -394,21 +397,21 @@ class LedgerError(JudgekitError):
 
 
 def _make_name(path: str) -> str:
-    """Make a ledger's name from a path or URL: its last part and a hash, such as `shop-3f9a02c1b7de`."""
+    """Build a ledger's name from a path or URL: its last part and a hash, such as `shop-3f9a02c1b7de`."""
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
     safe_name = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
     readable = safe_name.strip("-.")[:_MAX_READABLE_CHARS]
     return f"{readable or 'project'}-{digest[:_HASH_DIGITS]}"
 
 
-def _find_address(top: Path) -> str:
-    """Return the URL of a repository's remote `origin`, or else its only remote, without credentials.
+def _find_address(checkout: Path) -> str:
+    """Return the URL of a repository's remote `origin`, or of its only remote. Credentials are removed.
 
-    Returns "" if there's neither.
+    Without such a remote, returns "".
     """
     addresses: dict[str, str] = {}
     with suppress(GitError):
-        output = Repository(top).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
+        output = Repository(checkout).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
         # With -z, git ends each entry with a NUL, and its key with a newline.
         for entry in os.fsdecode(output).split("\0"):
             if not entry:
@@ -424,20 +427,21 @@ def _find_address(top: Path) -> str:
         (address,) = addresses.values()
     else:
         return ""
-    return normalize_address(address, str(top))
+    return normalize_address(address, str(checkout))
 
 
 def _move_lines(former: Path, folder: Path) -> None:
-    """Move a ledger's lines to another folder. Lines that can't be moved stay for a later call."""
+    """Move a ledger's lines to another folder. A later call moves any that can't be moved now."""
     if not former.is_dir() or former.is_symlink():
         return
 
+    # If the new folder doesn't exist, renaming the old one is enough.
     with suppress(OSError):
         if not folder.exists():
             former.rename(folder)
             return
 
-    # The ledger has lines already, so append these to its files.
+    # Otherwise append the lines to the files in the new folder.
     with suppress(OSError), file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS):
         for path in sorted(former.glob(f"*{_SUFFIX}")):
             if not _FILE_NAME.fullmatch(path.name):
@@ -448,7 +452,7 @@ def _move_lines(former: Path, folder: Path) -> None:
 
 
 def _find_checkout(start: Path) -> Path | None:
-    """Find the main checkout of the repository around a folder, or None."""
+    """Find the main checkout of the git repository that contains a folder; None outside any."""
     for folder in (start, *start.parents):
         if (folder / ".git").exists():
             return _find_main_checkout(folder)
@@ -483,12 +487,13 @@ class Ledger(NamedTuple):
         a remote, it's identified by the project's path.
         """
         start = start.absolute()
-        top = _find_checkout(start)
-        path = os.path.realpath(top or environment.project_root(str(start)))
+        checkout = _find_checkout(start)
+        path = os.path.realpath(checkout or environment.project_root(str(start)))
         name = _make_name(os.path.normcase(path))
-        address = "" if top is None else _find_address(Path(path))
+        address = "" if checkout is None else _find_address(Path(path))
         if address:
-            former_folder = home() / name  # from before the repository had a remote
+            # Before the repository had a remote, the ledger was named by the path.
+            former_folder = home() / name
             name = _make_name(f"remote {address}")
             _move_lines(former_folder, home() / name)
         return cls(home() / name, name)
@@ -538,20 +543,20 @@ class Ledger(NamedTuple):
     def add_verdict(
         self,
         verdict: Verdict,
-        said: Iterable[Record],
+        ledger_records: Iterable[Record],
         gate: PushRecord | None = None,
         *,
         text: bool,
     ) -> Verdict:
-        """Append a verdict to the ledger, and return it with the dismissed findings marked.
+        """Append a verdict to the ledger, and return it with its dismissed findings marked.
 
-        `said` contains the ledger's dismissals. `gate` describes the push, or is None for a task. Quoted
+        `ledger_records` contain people's dismissals. `gate` describes the push, or is None for a task. Quoted
         input is only written if `text`. Raises `LedgerError`.
         """
         quotes = [finding.quote for finding in verdict.findings]
         key = self._read_key() if any(quotes) else b""  # without quotes, there's nothing to hash
         hashes = [records.hash_quote(quote, key) for quote in quotes]
-        marked_verdict = records.mark_dismissed(verdict, hashes, said)
+        marked_verdict = records.mark_dismissed(verdict, hashes, ledger_records)
         is_task = gate is None
         self.add(
             records.make_verdict_line(marked_verdict, hashes, text=text, gate=gate, of_task=is_task)
@@ -565,9 +570,9 @@ class Ledger(NamedTuple):
             if not path.exists():
                 environment.private_folder(str(self.folder))
                 with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
-                    # Another process may have created it while we waited for the lock.
+                    # Another process may have created the key while we waited for the lock.
                     if not path.exists():
-                        secret = secrets.token_bytes(32)
+                        secret = secrets.token_bytes(_KEY_BYTES)
                         outputs.write_atomically(str(path), secret, durable=True, private=True)
             return path.read_bytes()
         except OSError as error:
@@ -625,12 +630,12 @@ def _read_lines(path: Path) -> list[bytes]:
         with path.open("rb") as file:
             return [raw for raw in file if raw.strip()]
     except OSError:
-        return [b"unreadable"]  # this line can't be parsed, so it counts as damaged
+        return [_DAMAGED_LINE]  # so that the file counts as damaged
 
 
 def _is_label_of(raw: bytes, verdict_ids: Collection[str]) -> bool:
     """Whether a ledger line is a label of one of these verdicts."""
-    # Don't parse lines of other kinds, which are the most.
+    # Most lines are of other kinds, so skip these without parsing.
     if SCHEMAS[Label].encode() not in raw:
         return False
     record = parse(raw)
