@@ -67,7 +67,7 @@ def build_code(root: str = ROOT) -> str:
 def build_fastest_entry(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
     """Build the hook entry that starts fastest, with the absolute path of a Python."""
     program, *arguments = build_command(python)
-    if client.shell:
+    if client.shell:  # the client passes a single string to a shell
         return build_portable_entry(client) | {"command": shlex.join([program, *arguments])}
     return build_portable_entry(client) | {"command": program, "args": arguments}
 

@@ -33,6 +33,7 @@ _NOUNS = ("memory", "memories")
 _MAX_TITLE_CHARS = 70
 _MAX_PART_CHARS = 90
 _MAX_ALIKE = 3  # similar memories to name
+_EVIDENCE_INDENT = " " * 11  # lines up with the title in the line above
 _MAX_LOGGED_TITLE_CHARS = 100  # characters
 _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
@@ -330,7 +331,7 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
     numbers = [f"bm25 {candidate.bm25:.2f}"]
     numbers += [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
     lines.append(f"numbers: {', '.join(numbers)}")
-    return [f"           {line}" for line in lines]
+    return [f"{_EVIDENCE_INDENT}{line}" for line in lines]
 
 
 def _describe_words(candidate: Candidate, part: Part) -> str:

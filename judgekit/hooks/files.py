@@ -61,6 +61,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
     if change.backup:
         _move(change.path, change.backup, is_users=change.is_users)  # another program's file
     try:
+        # After the move, there's no file at the path.
         before = None if change.backup else change.before
         new_folders = replace(change.path, before, change.after, is_users=change.is_users)
         if program:

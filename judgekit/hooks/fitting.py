@@ -95,7 +95,7 @@ def fit_model(
 ) -> Fit:
     """Fit the threshold for a model's probability of keeping a memory, by the same rule as `fit_store`.
 
-    `present` is the current threshold, if any, and `limit` the limit of memories per prompt.
+    `present` is the current threshold, if any, and `limit` is the most memories per prompt.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
     judged_trials = [trial for trial in trials if trial.model == model]
@@ -155,12 +155,13 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     limit: int,
 ) -> list[_Threshold]:
-    """Measure possible thresholds for `kind`, lowest first. Skip any that inject an unanswered memory."""
+    """Measure possible thresholds for `kind`, lowest first, if all memories that they inject have answers."""
+    # Try each confidence that occurred, and the current threshold.
     confidences = []
     for trial in trials:
         confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
     values = _make_thresholds(confidences, extra=labels[kind][HIGH])
-    high_by_kind = {name: limits[HIGH] for name, limits in labels.items()}
+    high_by_kind = {name: kind_labels[HIGH] for name, kind_labels in labels.items()}
 
     thresholds = []
     for value in values:
@@ -199,7 +200,7 @@ def _make_thresholds(values: Iterable[float], extra: float | None = None) -> lis
 def _measure_threshold(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
-    """Measure a threshold's precision, and the prompts it covers, by the memories that it injects.
+    """Measure the precision and coverage of a threshold from people's answers about the injected memories.
 
     Returns None if an answer about a memory is missing, or if no answer is clear.
     """

@@ -90,9 +90,9 @@ def _ask_for_path(repository: Repository, base: Path, *words: str) -> Path:
 
 
 def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
-    """Choose the folder for a scope's hook: this repository's for "local", the user's shared one for "user".
+    """Choose the hooks folder: the repository's for scope "local", the user's shared folder for "user".
 
-    Raises `UsageError` if there's none.
+    Raises `UsageError` if there's no suitable folder.
     """
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
@@ -128,7 +128,7 @@ def _refuse_if_off(hooks_folder: HooksFolder, folder: Path) -> None:
 
 
 def _describe_off(folder: Path) -> str:
-    """Explain that git runs no hooks because `core.hooksPath`, set in a file we name, isn't a folder."""
+    """Explain that git runs no hooks because `core.hooksPath` isn't a folder. Names the file that sets it."""
     line = _read_setting(folder, HOOKS_PATH, "--show-origin") or ""
     source, _, value = line.partition("\t")
     shown_value = value or "empty"
@@ -324,7 +324,7 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:
-    """Yield remarks on other programs in a repository that still run the gate."""
+    """Yield a remark about each other program in a repository that still runs the gate."""
     hooks_folder = find_hooks(folder)
     if hooks_folder.is_off:
         return
@@ -343,7 +343,7 @@ def list_other_callers(folder: Path) -> Iterator[str]:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, along with the links made for a replaced hook."""
+    """Carry out a planned removal. Without any hook of ours left, also remove the folder of links."""
     files.uninstall(change)
     hooks = change.path.parent
     if not _list_our_hooks(hooks):
@@ -351,7 +351,7 @@ def uninstall(change: FileChange) -> None:
 
 
 def _remove_links(folder: Path) -> None:
-    """Remove the folder of links that our hook made, except for other people's files."""
+    """Remove the links that our hook made in a folder, and the folder if it's empty then."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -475,7 +475,7 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
 def _describe_foreign(
     hooks_folder: HooksFolder, path: Path, content: bytes | None
 ) -> Iterator[Remark]:
-    """Yield remarks on another program's hook at `path`, or on a missing hook (None)."""
+    """Yield remarks about another program's hook at `path`. `content` is None if there's no hook."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
@@ -522,7 +522,7 @@ def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
 
 
 def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
-    """Yield remarks on our hook: whether git runs it, its Python, and the hook that it replaced."""
+    """Yield remarks about our hook: whether git runs it, a missing Python, and the hook that it replaced."""
     python, root = read_installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
@@ -545,7 +545,7 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
 
 
 def _describe_missing_python(path: Path, python: str) -> Remark:
-    """Build a remark on a hook without its Python, which then runs the judgekit on the PATH."""
+    """Describe a hook whose Python no longer exists. It runs the `judgekit` on the PATH instead, if any."""
     problem = f"{path}: its interpreter {python} no longer exists"
     program_on_path = programs.find("judgekit", os.environ)
     if program_on_path is None:

@@ -123,7 +123,7 @@ def _encode(text: str) -> bytes:
 
 
 def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
-    """Yield notes about anything that keeps a client from running hooks, and about duplicate hooks."""
+    """Yield notes about anything that prevents a client from running hooks, and about duplicate hooks."""
     if client is CLAUDE_CODE:
         yield from _list_managed_switches()
     yield from list_obstacles(project, client)
@@ -135,7 +135,7 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
 
 
 def _list_managed_switches() -> Iterator[str]:
-    """Yield remarks on an organisation's settings that disable hooks."""
+    """Yield a remark about each setting by an organisation that disables hooks."""
     managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
     more_files = sorted((managed / "managed-settings.d").glob("*.json"))
     for path in (managed / "managed-settings.json", *more_files):
@@ -262,7 +262,7 @@ def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[s
 
 
 def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
-    """Yield a remark on each place that still has our hook, or Codex's notes about it."""
+    """Yield a remark about each settings file that still has our hook, or about Codex's notes on it."""
     for scope, path in _list_places(project, client):
         if entries.list_our_entries(load_settings(path)):
             remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
@@ -278,16 +278,16 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
 
 
 def _list_answering_places(project: Path, client: Client) -> list[str]:
-    """List the places of our hooks that answer prompts.
+    """Name the settings with a hook of ours that answers prompts.
 
-    Hooks with equal commands count once, since clients merge them.
+    Most clients run hooks with equal commands only once, so list only the first of these.
     """
     places: dict[str, str] = {}
     for scope, path in _list_places(project, client):
         for event, _, hook in entries.list_our_entries(load_settings(path)):
             if event == client.prompt:
                 command = json.dumps([hook.get("command"), hook.get("args")])
-                key = scope if client is CODEX else command  # Codex doesn't merge them
+                key = scope if client is CODEX else command  # Codex runs equal hooks twice
                 places.setdefault(key, f"the {scope} settings")
     if client is CLAUDE_CODE and is_plugin_enabled(project):
         places["plugin"] = "the plugin"
@@ -436,7 +436,7 @@ def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
 def _describe_hooks(
     client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[State, str]]:
-    """Yield findings on our hooks in a settings file: their form, whether they answer, and missing ones.
+    """Yield findings about our hooks in a settings file: their form, whether they answer, and any missing.
 
     `hooks` maps events to our hooks.
     """

@@ -45,7 +45,7 @@ def choose_by_judge(
 ) -> Shown | None:
     """Choose the candidates to show by asking models.
 
-    If no model can be asked, add the reason to `notes` and return None.
+    If no model can be called, add the reason to `notes` and return None.
     """
     candidates = list_judged(ranked)
     if not candidates:
@@ -85,11 +85,11 @@ def list_judged(ranked: RankedCandidates) -> list[Candidate]:
 def drop_only(
     ranked: RankedCandidates, not_dropped: Sequence[Candidate], configured: Settings
 ) -> Shown:
-    """Choose what would be shown without a judge, except for memories that models dropped.
+    """Choose what would be shown without a judge, and remove the memories that models dropped.
 
-    Models saw all undamaged candidates and left those in `not_dropped`.
+    Models judged all undamaged candidates, and didn't drop those in `not_dropped`.
     """
-    # An uncalibrated decision model's yes means nothing, but its no still saves the reader something.
+    # An uncalibrated decision model can't be trusted to add memories, but it can still remove some.
     kept_ids = {id(hit) for hit in not_dropped}
     dropped_ids = set()
     for hit in confidence.select_in_force(ranked.candidates):
@@ -139,9 +139,9 @@ def list_parts(candidates: Sequence[Candidate]) -> list[str]:
 def _judge(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
-    """Ask the engine to judge the candidates, or judge them in this process if necessary.
+    """Let the engine judge the candidates. If it can't, judge them in this process.
 
-    If no model could be asked, return the reason as a string.
+    If no model can be called, return the reason as a string.
     """
     seconds = min(configured["deadline"], MAX_SECONDS)
 
@@ -152,7 +152,7 @@ def _judge(
         watchdog.extend(seconds + _IMPORT_SECONDS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    # Allow slightly more time than the call below may take.
+    # The call below ends first: its limit is half a slack shorter.
     watchdog.extend(seconds + _SLACK_SECONDS + _SLACK_SECONDS / 2)
     return client.call(
         "select",
@@ -225,7 +225,7 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
 def _judge_in_process(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], project: str
 ) -> Judged | str:
-    """Judge the candidates without an engine. If no model can be asked, return the reason."""
+    """Judge the candidates without an engine. If no model can be called, return the reason."""
     from judgekit import programs  # noqa: PLC0415 - not needed with an engine
 
     programs.make_importable()

@@ -222,7 +222,7 @@ def _remove_lines(text: str) -> str | None:
         other_lines[key_line] = other_lines[key_line].replace("repos:", "repos: []", 1)
 
     changed = "\n".join(other_lines)
-    # In an unusual layout, that can change something else. So check that the text has the expected data.
+    # In an unusual layout, removing lines can change other data, so compare it with the expected data.
     try:
         is_as_planned = yaml_text.parse_yaml(changed) == data
     except ConfigError:
@@ -231,7 +231,7 @@ def _remove_lines(text: str) -> str | None:
 
 
 def _find_end(lines: Sequence[str], start: int) -> int:
-    """Return the end of the list item that starts at line `start`, without blank lines after it."""
+    """Return the index after the last line of the list item at `start`, without trailing blank lines."""
     indent = len(lines[start]) - len(lines[start].lstrip())
     end = start + 1
     while end < len(lines):

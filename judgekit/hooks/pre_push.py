@@ -226,7 +226,7 @@ def _judge(
 
 
 def _read_report(response: client.Response, run: Run) -> Report:
-    """Process the engine's events up to the report at the end, which is returned."""
+    """Pass the engine's events to `run`, and return the report that ends them."""
     from judgekit.engine import answers, client  # noqa: PLC0415 - only needed to ask an engine
 
     try:
@@ -252,7 +252,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_updates() -> list[RefUpdate]:
-    """Read the updates that git describes on stdin, or else the one from the pre-commit framework."""
+    """Read the ref updates on stdin. If there are none, use the one that pre-commit puts in variables."""
     updates = commits.parse_updates(os.fsdecode(_read_stdin()))
     if updates:
         return updates

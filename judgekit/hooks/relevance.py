@@ -64,10 +64,9 @@ def read_answers(path: Path, project: str) -> Answers:
 
 
 def _read_pair(line: _Line, project: str) -> Pair:
-    """Return the digests in a line.
+    """Return a line's prompt and memory as digests.
 
-    The line may instead contain the prompt itself, and the memory's path (absolute, in the project or with
-    `~`).
+    A line can contain digests or the prompt and the memory's path. A relative path is in the project.
     """
     prompt = line.prompt
     if not _DIGEST.fullmatch(prompt):

@@ -50,9 +50,9 @@ class HookSession:
                     self._prompts_ago[mark] = ago
 
     def count_prompts_since(self, candidate: Candidate, how: str = INJECTED) -> int | None:
-        """Return the number of prompts since a memory was injected (or mentioned, depending on `how`).
+        """Count the prompts since a memory was last injected, or mentioned if `how` is `MENTIONED`.
 
-        None means that it wasn't recently.
+        Returns None if that wasn't recently.
         """
         return self._prompts_ago.get(_build_mark(candidate, how))
 

@@ -54,9 +54,9 @@ class Settings:
 
 
 def load(project: str) -> tuple[Settings, list[str]]:
-    """Load the settings in force for `project`, with messages about problems in the files.
+    """Load the settings for `project`. Also returns messages about problems in the files.
 
-    They're only validated again if a file, a variable or this program has changed.
+    Settings are only validated again if a file, a variable or this program has changed.
     """
     stamps = _stamp_sources(project)
     variables = []
@@ -161,7 +161,7 @@ def read_descriptions(root: str) -> dict[str, str]:
 def _validate(project: str) -> tuple[dict[str, Any], bool]:
     """Validate the settings for `project`. Invalid values are replaced by defaults, with a note.
 
-    Also returns whether our packages could be imported. Otherwise, the result mustn't be stored.
+    Also returns whether the result can be stored. It can't if a package is missing.
     """
     from judgekit import programs  # noqa: PLC0415 - once per change of the configuration
 
@@ -209,9 +209,10 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Load the current settings, the roots that the user named, and the problem with a file, or "".
+    """Load the current settings. Also returns the user's own roots, and the problem with a file, or "".
 
-    If the project's file is invalid, only the user's settings apply. If that's invalid, the defaults do.
+    If the project's file is invalid, only the user's settings apply. If the user's file is invalid as well,
+    the defaults apply.
     """
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
@@ -242,7 +243,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
 
 def describe_off(project: str) -> str:
-    """Say that the hook is off in a project, and which file or variable switches it off."""
+    """Describe which file or variable switches the hook off in a project."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
@@ -262,9 +263,9 @@ def describe_off(project: str) -> str:
 
 
 def is_hook_off(project: str) -> bool:
-    """Whether to switch the hook off while the configuration can't be read.
+    """Whether a hook whose configuration can't be read should be off.
 
-    It's off if a variable or file says so, or might say so.
+    It's off if a variable or a file switches it off, or if that isn't clear.
     """
     variable = os.environ.get(VARIABLE, "")
     if variable:

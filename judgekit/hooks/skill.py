@@ -29,7 +29,8 @@ def get_skill_path(scope: Scope, project: Path, client: Client) -> Path:
 
 
 def render_skill(scope: Scope) -> bytes:
-    """Return the skill's content. For a project, it's shared with others, so it doesn't contain paths."""
+    """Render the skill for the user or for a project."""
+    # A project's skill is shared with other people, so it mustn't contain paths of this machine.
     text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
     program = context.PROGRAM if scope == "project" else context.find_agent_command()
     if program and program != context.PROGRAM:

@@ -34,15 +34,18 @@ class _DistinctiveTerms:
     """The distinctive terms of each memory in the project's stores, by the memory's file."""
 
     def __init__(self, configured: settings.Settings) -> None:
+        """Find the word stems that only few memories contain."""
         self._languages: dict[str, Language] = {}
         stems_by_file = self._read_stems(configured)
         memories_by_stem = Counter[str]()
         for stems in stems_by_file.values():
             memories_by_stem.update(stems)
-        # A stem is distinctive if at most this many memories have it.
+        # A stem is distinctive if at most this many memories contain it.
         most_memories = max(1, len(stems_by_file) // RARE)
+
         self.files = stems_by_file.keys()
-        self.recognisable_files: set[str] = set()  # of memories that an answer can show to be used
+        # Only memories with enough distinctive stems can be recognised in an answer.
+        self.recognisable_files: set[str] = set()
         self._files_by_stem = defaultdict[str, list[str]](list)
         for file, stems in stems_by_file.items():
             rare_stems = [stem for stem in stems if memories_by_stem[stem] <= most_memories]
@@ -286,7 +289,7 @@ def _read_sessions(project: str) -> dict[str, list[str]]:
     lines_by_session = {}
     for path in repeats.list_session_files(project):
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:
-            lines = lines_of(file.read())[1:]  # the first line is the project's
+            lines = lines_of(file.read())[1:]  # the first line only names the project
         lines_by_session[os.path.basename(path)] = lines
     return lines_by_session
 

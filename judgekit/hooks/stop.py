@@ -129,9 +129,9 @@ def _read_session(path: str) -> tuple[list[str], int]:
 
 
 def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
-    """Store a session's judged states, and how often its agent was asked to go on.
+    """Store which states of a session were judged, and how often its agent was told to continue.
 
-    Old files of other sessions are deleted.
+    Session files that are too old are deleted.
     """
     sessions = environment.STOP_SESSIONS.make()
     data = {"seen": seen_keys, "told": times_asked}

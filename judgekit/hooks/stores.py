@@ -66,7 +66,7 @@ def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
 
 
 def _propose_roots(project: str, roots: Sequence[str]) -> Iterator[str]:
-    """Yield a line with a setting that adds `~/notes`, and Claude Code's own memories if any."""
+    """Yield a line with a setting that adds `~/notes`. If Claude Code has memories, add these as well."""
     proposed_roots = list(roots)
     client_memory = search.resolve_root(search.AUTO_ROOT, project)
     if os.path.isdir(client_memory) and search.AUTO_ROOT not in roots:

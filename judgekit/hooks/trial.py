@@ -59,7 +59,7 @@ class PromptTrial(NamedTuple):
         return injected
 
     def list_injected(self, *, mentions: bool = False) -> list[Candidate]:
-        """List the distinct memories injected with or without a judge, and if `mentions`, those mentioned."""
+        """List the memories injected with or without a judge. If `mentions`, include mentioned ones."""
         results = [self.plain]
         if self.judged is not None:
             results.append(self.judged)
@@ -159,9 +159,9 @@ def choose_distinct(prompts: Iterable[str], limit: int) -> list[str]:
 def try_prompts(
     prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]
 ) -> TriedPrompts:
-    """Try the hook on prompts, and report `progress` as the number of prompts done.
+    """Try the hook on prompts, and call `progress` with the number of prompts done after each.
 
-    If judging is on, models are asked about each prompt.
+    If judging is on, models are called for each prompt.
     """
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done_count, prompt in enumerate(prompts, start=1):
@@ -174,7 +174,7 @@ def try_prompts(
 
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
-            # If models had no part in the choice, show the same as without a judge.
+            # If no models could choose, show the same memories as without a judge.
             shown_by_judge = context.drop_repeats(choice.shown or without_judge, None, prompt)
             trial = trial._replace(
                 judged=shown_by_judge,
@@ -190,8 +190,8 @@ def try_prompts(
 
 
 def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Count the memories that the judge dropped or added, by people's answers, and its cost."""
-    # People's answers about these memories.
+    """Count how people answered about the memories that the judge dropped or added. Includes its cost."""
+    # These lists contain the answers about the memories.
     dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
@@ -301,7 +301,7 @@ def measure_share(count: int, of: int) -> Share | None:
 def report_on_hook(
     trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
 ) -> HookReport:
-    """Summarize the hook's additions, with a judge if `judged`.
+    """Summarize what the hook adds to the prompts. If `judged`, use the memories chosen by the judge.
 
     A prompt is covered if people found any of its injected memories relevant.
     """
@@ -341,8 +341,8 @@ def collect_pairs(
 ) -> list[TriedPair]:
     """List the pairs of a prompt and a memory to ask a person about.
 
-    They include injected memories, mentioned ones if `mentions`, and up to `surest` hits that a model most
-    likely keeps. If there are none, use each prompt's best hit, to show whether the hook is too silent.
+    These are the injected memories, the mentioned ones if `mentions`, and the `surest` hits that a model is
+    most likely to keep. If there are none, list each prompt's best hit: it may have deserved injection.
     """
     pairs = []
     for trial in trials:

@@ -65,8 +65,9 @@ def limit(seconds: float, end: Callable[[], None]) -> None:
 def split(seconds: float) -> tuple[int | None, int | None] | None:
     """Fork a child to work for up to `seconds`, and wait for it.
 
-    The parent gets the child's exit code (None if its time was up) and the last byte that it noted. The child
-    gets None, and so does this process if forking fails: then it has to do the work itself.
+    Returns None in the child, which should do the work. In the parent, returns the child's exit code (None if
+    its time was up) and the last note that it sent. If forking fails, returns None without a child, and the
+    caller should do the work.
     """
     if not hasattr(os, "fork"):
         return None
@@ -94,17 +95,18 @@ def _wait(child: int, read_fd: int) -> tuple[int | None, int | None]:
     The code is None if the child's time was up, and the byte None if it wrote nothing.
     """
     signals = _import_signals()
-    for number in (signals.SIGTERM, signals.SIGHUP):  # pass these on to the child
+    # Forward signals to the child, except SIGINT, which the terminal sends to both processes.
+    for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, lambda number, _: os.kill(child, number))
-    signals.signal(signals.SIGINT, signals.SIG_IGN)  # the terminal also sends this to the child
+    signals.signal(signals.SIGINT, signals.SIG_IGN)
     _, status = os.waitpid(child, 0)
 
     # A negative code is the signal that ended the child.
     code: int | None = os.waitstatus_to_exitcode(status)
-    if code == -signals.SIGALRM:  # the alarm: its time was up
+    if code == -signals.SIGALRM:  # the child's time was up
         code = None
     elif code is not None and code < 0:
-        code = 128 - code  # as in a shell: 128 + the signal's number
+        code = 128 - code  # 128 + the signal's number, as shells do
     return code, _read_last_byte(read_fd)
 
 
