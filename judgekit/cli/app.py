@@ -175,7 +175,7 @@ def _print_fault(error: Exception) -> Exit:
 
 def _is_in_own_folders(error: OSError) -> bool:
     """Whether an error is about one of judgekit's folders, a file in it, or a parent folder."""
-    name = f"{error.filename}/"
+    name = f"{error.filename}/"  # with a slash, so that only complete names are compared
     homes = (environment.config_home(), environment.cache_home(), environment.state_home())
     for home in homes:
         folder = f"{home}/"

@@ -78,7 +78,7 @@ def calibrate(
 
 
 def _build_promise(error: float | None, excess: float | None, confidence: float) -> Promise:
-    """Build a promise about the error rate, or its `excess` over the deep tier; raises `UsageError`."""
+    """Build a promise that limits the error rate, or its excess over the deep tier's. Raises `UsageError`."""
     from judgekit.judging.calibration import Promise
 
     if error is not None and excess is not None:
@@ -289,11 +289,11 @@ def _say_effect(calibration: Calibration) -> None:
     for tier in calibration.models:
         say_row(f"calls of {tier}", [str(measured.calls.get(tier, 0)) for measured in outcomes])
 
-    # Without a calibration, each subject takes a call of each usual tier.
+    # Without a calibration, each subject takes a call of each tier except the tiebreaker.
     subjects = calibration.subjects.all if calibration.subjects else cases
-    usual_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
-    usual_calls = subjects * len(usual_tiers)
-    saved_calls = [_describe_saved_calls(measured, usual_calls) for measured in outcomes]
+    common_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
+    common_calls = subjects * len(common_tiers)
+    saved_calls = [_describe_saved_calls(measured, common_calls) for measured in outcomes]
     say_row("calls saved against quick and deep", saved_calls)
 
     # Describe what a hundred subjects save.

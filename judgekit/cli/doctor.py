@@ -235,12 +235,13 @@ def _check_shared_judge(config: Config) -> Iterator[Check]:
 
 
 def _ask_models(config: Config, project: Path) -> Iterator[Check]:
-    """Have each model judge a sentence, after a line about the highest possible cost."""
+    """Have each model judge a sentence. The first line tells the highest possible cost."""
     from judgekit.cli.provider import describe_trial
     from judgekit.judging import trial
     from judgekit.judging.panel import resolve_panel
     from judgekit.providers import running
 
+    # The same model can be in multiple juries. Try it once.
     panel, _ = resolve_panel(config, project)
     by_model = {}
     for jury in panel.values():
@@ -301,12 +302,9 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
 
     folder = search.resolve_root(root, str(project))
     if not Path(folder).is_dir():
-        missing_text = f"no folder at {folder}, so the hook finds nothing there"
-        yield (
-            "note",
-            f"store {root}",
-            f"{missing_text}; create it, or name another in retrieval.roots",
-        )
+        problem = f"no folder at {folder}, so the hook finds nothing there"
+        remedy = "create it, or name another in retrieval.roots"
+        yield "note", f"store {root}", f"{problem}; {remedy}"
         return
 
     ranked = search.search(

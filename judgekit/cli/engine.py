@@ -98,7 +98,7 @@ def _print_engine(engine: process.Running) -> None:
 
 def _print_health(health: dict[str, Any]) -> None:
     """Print an engine's health report: its state, memory and requests."""
-    if health["leaving"]:  # it's about to close its socket
+    if health["leaving"]:  # the engine is about to close its socket
         state = "leaving"
     elif health["ready"]:
         state = "ready"

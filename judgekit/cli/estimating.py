@@ -31,10 +31,10 @@ def print_estimate(
         )
         return
 
-    things = counted(estimate.subjects, "text", "texts")
+    subjects = counted(estimate.subjects, "text", "texts")
     if rows:
-        things = f"{rows}: {counted(estimate.subjects, 'row', 'rows')}"
-    say(escaped("; ".join([f"{things} to judge", *left_out])))
+        subjects = f"{rows}: {counted(estimate.subjects, 'row', 'rows')}"
+    say(escaped("; ".join([f"{subjects} to judge", *left_out])))
     if not estimate.models:
         say(
             "  calls, tokens and costs are unknown: no model is known here (judgekit doctor says why)"

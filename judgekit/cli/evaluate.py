@@ -153,7 +153,7 @@ def _check_combination(
     repeat: int,
     keep: bool,
 ) -> None:
-    """Raise `UsageError` for conflicting options, or options that need a model when none can be asked."""
+    """Raise `UsageError` for conflicting options, or for options that call models if that's not possible."""
     asking_options = {
         "--again": again,
         "--model": model,
@@ -173,7 +173,7 @@ def _check_combination(
             "--models: expected names of models with commas between them, and no --model"
         )
 
-    # Noise is measured by having the configured models judge the same items repeatedly.
+    # `--keep` saves the noise: how much the configured models' scores vary if they judge an item repeatedly.
     if keep and (models is not None or repeat == 1):
         raise UsageError(
             "--keep is for the noise of the configured models: add --repeat, and no --models"

@@ -54,12 +54,13 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
         return
 
     _install(change, ": git runs the gate before a push", is_program=True)
-    earlier = change.path.with_name(git_hook.KEPT)
-    if earlier.exists():
-        fate = "does not run, as before: it is not executable"
-        if os.access(earlier, os.X_OK):
-            fate = "runs first"
-        say(f"the earlier hook {fate}: {earlier}")
+    earlier_hook = change.path.with_name(git_hook.KEPT)
+    if earlier_hook.exists():
+        if os.access(earlier_hook, os.X_OK):
+            effect = "runs first"
+        else:
+            effect = "does not run, as before: it is not executable"
+        say(f"the earlier hook {effect}: {earlier_hook}")
 
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     note(*git_hook.list_notes(hooks_folder))
@@ -116,21 +117,23 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
 
 
 def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    """Add commands that install and remove a client's prompt hook, for the scopes that it supports."""
+    """Add the commands that install and remove a client's prompt hook. `scopes` annotates their option."""
 
-    def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
+    def install_hook(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
         _install_client(client, scope, print_=print_, with_skill=skill)
 
-    def remove(scope: Any = "user", print_: _Print = False, purge: _Purge = False) -> None:  # noqa: ANN401 - `scopes`
+    def remove_hook(scope: Any = "user", print_: _Print = False, purge: _Purge = False) -> None:  # noqa: ANN401 - `scopes`
         _uninstall_client(client, scope, print_=print_)
         _report_remains(client.command, purge=purge, print_=print_)
 
     # typer takes an option's choices from the annotation.
-    add.__annotations__["scope"] = scopes
-    remove.__annotations__["scope"] = scopes
-    installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(add)
+    install_hook.__annotations__["scope"] = scopes
+    remove_hook.__annotations__["scope"] = scopes
+    installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(
+        install_hook
+    )
     help_ = f"Remove the prompt hook from {client.title}'s settings; everything else stays."
-    uninstalling.command(client.command, help=help_)(remove)
+    uninstalling.command(client.command, help=help_)(remove_hook)
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:

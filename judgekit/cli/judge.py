@@ -251,7 +251,7 @@ def _name_variants(
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """Return the requests for multiple models or rubrics by their names, or else {}.
+    """Build a request for each of multiple models or rubrics, by name. Returns {} if there's one of each.
 
     Raises `UsageError` for duplicate names, or if there are multiple models and multiple rubrics.
     """
@@ -438,9 +438,9 @@ def _judge_task(
     *,
     use_engine: bool,
 ) -> None:
-    """Judge a task, which also records it in the ledger. Passes the verdict record to `on_verdict`.
+    """Judge a task, record the verdict in the ledger, and pass it to `on_verdict`.
 
-    `body` builds the engine's request.
+    `body` builds the request for the engine.
     """
 
     def read_reply(response: client.Response) -> tuple[Record, list[str]]:

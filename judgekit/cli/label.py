@@ -127,9 +127,10 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
     )
 
     add_to_ledger(ledger, dismissal)
-    effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     if undo:
         effect = "counts again"
+    else:
+        effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     say(
         f"{verdict.task_id}: finding {number} {effect}: {short_line(finding.issue, _MAX_TEXT_CHARS)}"
     )
@@ -232,10 +233,9 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
             warn(f"{name}:{number}: {problem}")
             continue
 
-        author = who
-        has_author = len(row) > 2  # noqa: PLR2004 - the third cell
-        if has_author and row[2]:
-            author = row[2]
+        # An optional third cell names the author.
+        third_cell = "".join(row[2:3])
+        author = third_cell or who
         labels.append(Label(of=verdict_id, label=word, who=author, project=projects[verdict_id]))
 
     ledger.add(*labels)
@@ -390,7 +390,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
 
 
 def _make_relative_to_root(path: str) -> str:
-    """Convert a path relative to the current folder to one relative to the repository, if any."""
+    """Make a path relative to the repository's root. Outside a repository, it stays as it is."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -420,15 +420,15 @@ def escalate(
             emit(f"{issue.title}\n\n{issue.body}\n", disarmed)
         return Exit.ACCEPTED
 
-    done = 0
+    opened_count = 0
     # A person is waiting, so allow each issue the time that an unattended run has for all.
     seconds = github.SECONDS * len(verdicts)
     try:
         for _, line in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
             say(line)
-            done += 1
+            opened_count += 1
     except github.GhError as error:
-        warn(f"no issue was opened for {len(verdicts) - done}: {error}")
+        warn(f"no issue was opened for {len(verdicts) - opened_count}: {error}")
         return Exit.HUMAN_NEEDED
 
     return Exit.ACCEPTED

@@ -187,7 +187,7 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Return a function that removes the team ledger's lines from before `day`, by the ledger's name.
+    """Prepare to delete the team ledger's lines older than `day`. Maps the ledger's name to the function.
 
     Raises `UsageError` if `project` isn't given, or if the user doesn't own the ledger.
     """

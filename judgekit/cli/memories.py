@@ -149,9 +149,9 @@ def _read_prompts(
 def _read_answers(
     labels: Path | None, answers_path: Path, project: str, *, as_json: bool
 ) -> Answers:
-    """Read answers from a file of labels, or else from earlier runs.
+    """Read answers from the file `labels`. Without one, read those from earlier runs.
 
-    Raises `UsageError` if there are none and no person can be asked.
+    Raises `UsageError` if there are no answers and no terminal to ask at.
     """
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import is_at_terminal
@@ -228,7 +228,7 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Fit the thresholds for stores and models, write the improved ones, and return records."""
+    """Fit the thresholds for stores and models, and save improvements. Returns a record of each fit."""
     store_records = _fit_stores(trials, answers, configured)
     return [*store_records, *_fit_models(trials, answers, configured)]
 

@@ -31,7 +31,10 @@ def check_page(path: Path | None) -> Path | None:
 
 
 def check_also(path: Path, word: str) -> None:
-    """Check the file of an --also option, as `refuse_read_file` does. `word` is the option's value."""
+    """Check the output file of an --also option; raises `UsageError` if it's also an input.
+
+    `word` is the option's value on the command line.
+    """
     _check_folder(path)
     _refuse_unsafe_output(path)
     if path.exists() and _count_mentions(path, own_word=word):

@@ -160,7 +160,8 @@ def _print_candidate(candidate: Candidate) -> None:
 
 def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
     """Explain why a search with `--no-judge` is refused; "" if it isn't."""
-    # Users may allow agents any command that starts like this, so it mustn't read outside the project.
+    # Users can allow agents any command that starts like this one, so it
+    # mustn't read outside the project.
     if judge:
         return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root())

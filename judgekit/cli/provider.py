@@ -120,7 +120,7 @@ def check(
 
 
 def _fetch_local_model() -> None:
-    """Download the model in JUDGEKIT_LOCAL_MODEL unless it's there; raises `UsageError` if none is set."""
+    """Download the model in JUDGEKIT_LOCAL_MODEL if it's missing; raises `UsageError` without a name."""
     from judgekit.providers import local
 
     name = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
@@ -130,7 +130,7 @@ def _fetch_local_model() -> None:
     path = None
     with contextlib.suppress(UsageError):  # it's missing
         path = local.resolve(name)
-    # Fetch a model in our own folder again if it's damaged. Others belong to the user.
+    # `fetch_model` also repairs a damaged model. Files outside our own folder belong to the user.
     if path is None or path.parent == local.folder():
         fetch_model(name)
 
@@ -172,7 +172,7 @@ def describe_trial(tried: Trial) -> str:
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model with its progress. In a log, show only the start and end."""
+    """Download a local model and show the progress. A log only gets the first and last line."""
     from judgekit.providers import local
 
     lines: list[str] = []

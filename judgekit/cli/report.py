@@ -180,7 +180,7 @@ def report(
 
 
 def summarize_results(rows: ResultFile, *, worst: int | None) -> RowResults:
-    """Summarize results like `report` without options, for the formats of rows."""
+    """Summarize results as the `report` command does without options."""
     from judgekit.data.report import summarise
 
     summary = summarise(rows, rows.name)

@@ -321,11 +321,11 @@ class DataOptions(NamedTuple):
             problem = "workers find these out by themselves; convert the file, or leave --on out"
             raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
 
-    def check_variants(self, given_twice: str) -> None:
-        """Raise `UsageError` for options that don't go with multiple models or rubrics."""
+    def check_variants(self, repeated_option: str) -> None:
+        """Raise `UsageError` for options that can't be combined with multiple models or rubrics."""
         if self.data is None:
             raise UsageError(
-                f"{given_twice} is given twice: that is for rows; name them with --data"
+                f"{repeated_option} is given twice: that is for rows; name them with --data"
             )
 
         others = {
@@ -337,7 +337,9 @@ class DataOptions(NamedTuple):
 
         for name, value in others.items():
             if value:
-                raise UsageError(f"{name} goes with one {given_twice}; leave one of the two out")
+                raise UsageError(
+                    f"{name} goes with one {repeated_option}; leave one of the two out"
+                )
 
     def _check_pairs(self) -> None:
         """Raise `UsageError` if two files can't be joined."""

@@ -49,12 +49,15 @@ class RowPrinter:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """In this context, store the rows of a run without OUT if they're needed at the end."""
+        """In this context, store the rows in a temporary file if they're needed at the end.
+
+        With an OUT file, the rows can be read from that.
+        """
         if self._out is not None or not self._needs_all:
             yield
             return
-        with tempfile.NamedTemporaryFile("w+", suffix=".jsonl", encoding="utf-8") as kept:
-            self._kept = kept
+        with tempfile.NamedTemporaryFile("w+", suffix=".jsonl", encoding="utf-8") as row_file:
+            self._kept = row_file
             yield
 
     @property

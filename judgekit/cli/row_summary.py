@@ -70,9 +70,9 @@ def summarize_run(
 
 
 def _explain_end(run: DatasetRun, remaining_rows: str, *, is_settled: bool) -> str:
-    """Explain why the run left rows unjudged, or return "" if it wasn't the run's decision.
+    """Explain why the run chose to leave rows unjudged; "" if it didn't choose to.
 
-    `remaining_rows` is their number, such as "12 rows".
+    `remaining_rows` describes the unjudged rows, such as "12 rows".
     """
     if is_settled:
         return f"{remaining_rows} not needed"

@@ -228,7 +228,7 @@ def _note_missing_key() -> None:
 def _bind_promise(
     options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows that the promise of `--agree` covers, with the tiers to judge them."""
+    """Read all rows that `--agree` makes a promise about, and choose the tiers to judge them."""
     from judgekit.data import promised
 
     return promised.bind_rows(dataset, _build_agreement_options(options), project, request)
@@ -559,7 +559,7 @@ def _print_estimate(
 
 
 def _open_earlier_results(options: DataOptions) -> Results:
-    """Open the results of earlier runs, or empty results if there are none. They aren't printed."""
+    """Open the results of earlier runs in OUT, without printing them. If there are none, they're empty."""
     from judgekit.data.results import Results, open_results
 
     if options.out is None or options.fresh or options.on or not Path(options.out).exists():

@@ -449,9 +449,9 @@ def import_(
     known = len(pairs) - count - unknown.total()
     say(f"{loaded.path}: {counted(count, 'term', 'terms')} added, {known} known")
 
-    for name, left_out in unknown.items():
+    for name, unknown_count in unknown.items():
         dimension = f"no dimension {short_line(name, 100)!r} in {loaded.rubric.ref}"
-        warn(f"{dimension}: {counted(left_out, 'term', 'terms')} left out")
+        warn(f"{dimension}: {counted(unknown_count, 'term', 'terms')} left out")
     return Exit.BAD_INPUT if unknown else 0
 
 

@@ -119,19 +119,20 @@ class Place(NamedTuple):
 
 
 def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
-    """Return the place of a verdict, which is its first file, and the places of its findings.
+    """Locate a verdict and its findings in the judged files. The verdict's place is its first file.
 
-    A finding's place is where its quote is, or else the verdict's place.
+    A finding's place is that of its quote. If the quote isn't found, it's the verdict's place.
     """
-    whole_file = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
+    first_path = verdict["subjects"][0]["path"]
+    verdict_place = Place(first_path, MappingProxyType({"startLine": 1}))
     text_by_path = {}
     if any(finding["quote"] for finding in verdict["findings"]):
         for subject in verdict["subjects"]:
             text_by_path[subject["path"]] = checkout.read_judged_text(subject)
     places = []
     for finding in verdict["findings"]:
-        places.append(_find_quote(finding["quote"], text_by_path) or whole_file)
-    return whole_file, places
+        places.append(_find_quote(finding["quote"], text_by_path) or verdict_place)
+    return verdict_place, places
 
 
 def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:

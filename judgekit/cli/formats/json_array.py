@@ -26,7 +26,7 @@ def render_gate(report: Report) -> str:
 
 def list_gate_records(report: Report) -> list[Mapping[str, Any]]:
     """List the verdicts of the gate's files, followed by the record of the run."""
-    # The model needs pydantic, which takes longer to import than an engine takes to judge a document.
+    # Imported here since it loads pydantic, which takes longer than judging a document with the engine.
     from judgekit.gate.record import build_gate_record
 
     verdicts = [row["verdict"] for row in report.rows]

@@ -152,20 +152,18 @@ def _write_comment(
     text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
     text = _cut_at_line(text)
 
-    left_out = 0
+    omitted_count = 0
     for line in lines:
         details = _write_details(line)
         if not details:
             continue
         if len(text) + len(details) > MAX_COMMENT_CHARS:
-            left_out += 1
+            omitted_count += 1
         else:
             text += f"\n\n{details}"
 
-    if left_out:
-        text += (
-            f"\n\nFindings of {counted(left_out, 'more document', 'more documents')} are left out."
-        )
+    if omitted_count:
+        text += f"\n\nFindings of {counted(omitted_count, 'more document', 'more documents')} are left out."
     return text
 
 

@@ -52,9 +52,9 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a result for each row that wasn't accepted, and notifications about missed limits.
+    """Write a result for each row that wasn't accepted, and a notification for each missed limit.
 
-    Each result's place is the results file.
+    All results are located in the results file.
     """
     rejected = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
     log_run = _build_run(clean_verdicts(rejected), Checkout.of_folder(Path.cwd()))

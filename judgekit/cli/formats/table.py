@@ -125,7 +125,7 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
 
 
 def render_rows(results: RowResults) -> str:
-    """Render a line for each row, or if `worst` is set, only the worst rows with details."""
+    """Render a line for each row. If `worst` is set, render only the worst rows, with details."""
     if results.worst is not None:
         return "\n".join(_render_worst_rows(results))
     row_lines = []
@@ -182,7 +182,8 @@ def _render_worst_rows(results: RowResults) -> list[str]:
     """Render the requested number of worst rows, with their reasons."""
     row_lines = []
     for row in results.summary.worst[: results.worst]:
-        padding = " " * (_WORD_WIDTH - len(row.verdict))  # colour codes have no width
+        # Compute the padding without the invisible colour codes.
+        padding = " " * (_WORD_WIDTH - len(row.verdict))
         head = f"{_colour_word(row.verdict)}{padding}  {escaped(row.id)}"
         if row.average is not None:
             head += f"  mean {row.average:g}"
@@ -451,9 +452,9 @@ def _describe_partiality(verdict: Record) -> str:
 
 
 def describe_cost(verdict: Record) -> str:
-    """Describe a verdict's cost, with its source, as `, $0.0123` to continue a line.
+    """Describe a verdict's cost and its source, such as `, $0.0123`, to be appended to a line.
 
-    Returns "" if there's nothing to say.
+    Returns "" if no cost was recorded.
     """
     cost = verdict["cost_usd"]
     is_incomplete = verdict.get("cost_complete") is False
