@@ -81,21 +81,21 @@ def main(arguments: list[str] | None = None) -> int:
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
 
-    unknown_option = ""  # a warning about it
+    option_warning = ""
     try:
         if arguments is None:
             arguments = sys.argv[2:]  # after `judgekit hook`
 
-        unknown_option = _find_unknown_option(arguments)
+        option_warning = _find_unknown_option(arguments)
         text, notes = _respond(arguments)
-        for note in (unknown_option, *notes):
+        for note in (option_warning, *notes):
             if note:
                 _warn(note)
 
         if text:
             _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
-        _warn(unknown_option or str(error))
+        _warn(option_warning or str(error))
     except KeyboardInterrupt:
         _warn("interrupted; nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
@@ -123,7 +123,7 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Handle an event. Returns the hook's output, if any, and its lines for stderr."""
+    """Handle an event. Returns the hook's output, which can be "", and lines for stderr."""
     event = payload.get("hook_event_name")
     if event in (None, PROMPT, GEMINI_PROMPT):
         return answer_prompt(payload)
@@ -156,7 +156,7 @@ def _is_explain(arguments: list[str]) -> bool:
 
 
 def _find_unknown_option(arguments: list[str]) -> str:
-    """Build a message about the first unknown option, or ""."""
+    """Build a warning about the first unknown option; "" if all options are known."""
     if _is_explain(arguments):  # the other arguments are the prompt
         return ""
     for argument in arguments:
@@ -355,7 +355,7 @@ def _read_input() -> dict[str, Any]:
 
 
 def _find_project(payload: Mapping[str, Any]) -> str:
-    """Find the project around the event's folder, or else around the current folder."""
+    """Find the project that contains the event's folder. Without one, use the current folder."""
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)

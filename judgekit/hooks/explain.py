@@ -85,7 +85,7 @@ def _explain_candidates(
 ) -> list[str]:
     """Describe each candidate's outcome with the reason. The first line is a summary.
 
-    Repeats are judged as if the prompt were the next one in the project's latest session.
+    To find repeats, the prompt is treated as the next one in the project's latest session.
     """
     session = _find_latest_session(configured)
     if session is not None:

@@ -148,10 +148,10 @@ def read_content(path: Path) -> bytes | None:
 def replace(
     path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False
 ) -> list[Path]:
-    """Write `after` to `path`, or delete the file if that's None. Returns the folders that were created.
+    """Replace a file's content. If `after` is None, delete the file. Returns the folders that were created.
 
-    The user's own files may be links. If the content isn't `before` any more, or can't be written, nothing is
-    changed and `InputError` is raised.
+    The user's own files can be links. Raises `InputError` without changing anything if the content is no
+    longer `before`, or if it can't be written.
     """
     new_folders: list[Path] = []
     try:

@@ -249,7 +249,7 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 def estimate_more_labels(precision: Share | None) -> int | None:
     """Estimate the number of labels still missing, if the precision stays the same.
 
-    Returns None if it's more than anyone would answer.
+    Returns None if the total would reach `_MAX_LABELS`, which is more than anyone would answer.
     """
     if precision is None:
         return MIN_LABELS

@@ -58,7 +58,7 @@ class HooksFolder(NamedTuple):
 
 
 def find_hooks(folder: Path) -> HooksFolder:
-    """Find the hooks folder of the repository around `folder`; raises `UsageError` if there's none."""
+    """Find the hooks folder of the repository that contains `folder`; raises `UsageError` outside any."""
     try:
         tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
@@ -75,7 +75,7 @@ def find_hooks(folder: Path) -> HooksFolder:
     is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
     is_elsewhere = not is_in_git_folder and not is_in_tree
     is_no_folder = hooks.exists() and not hooks.is_dir()  # e.g. /dev/null
-    # git takes an empty path as the root folder, where nobody has hooks.
+    # git takes an empty path as the root folder, which contains no hooks.
     is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
     return HooksFolder(hooks, tree, shared=is_elsewhere, usual=common / "hooks", is_off=is_off)
 
@@ -227,7 +227,7 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
-    # Git LFS may write its hook again, over ours. Then it's the same as the backup, which isn't needed.
+    # Git LFS can overwrite our hook with its own, which then equals the backup. Otherwise, they conflict.
     if is_foreign and os.path.lexists(backup) and files.read_content(backup) != before:
         conflict = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
@@ -316,7 +316,7 @@ def _list_our_hooks(hooks: Path) -> list[Path]:
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
-    """Plan a hook's removal, and the return of the replaced hook from `backup`, if any."""
+    """Plan a hook's removal. If there's a `backup` of a replaced hook, restore it."""
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
@@ -367,7 +367,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
     """
     content = files.read_content(path)
     is_dangling_link = content is None and path.is_symlink()
-    if is_dangling_link:  # another program's, since we don't make links
+    if is_dangling_link:  # our hook is never a link, so this one is another program's
         return None, "foreign"
     owner = identify_owner(content)
     if owner == "edited":

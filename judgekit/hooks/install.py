@@ -171,7 +171,9 @@ def _list_switched_off(
     """Yield remarks on settings that disable a client's hooks, either all of them or ours."""
     for file, general in _list_switches(project, client):
         for switch, off in client.off:
-            if _get_value(general, switch) is off:  # the value, true or false, that means off
+            if (
+                _get_value(general, switch) is off
+            ):  # `off` is the value that disables hooks: true or false
                 setting = switch if off else f"{switch} = false"
                 yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
         for key in client.disabled:
@@ -367,7 +369,7 @@ class _ClientFindings(NamedTuple):
 
 
 def _check_client(client: Client, project: Path) -> _ClientFindings:
-    """Check a client's settings files and hooks, and collect anything that keeps them from running."""
+    """Check a client's settings files and hooks. Collects anything that prevents the hooks from running."""
     of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
     findings = _ClientFindings(places=[], problems=[], details=[], notes=[])
     for scope, path in _list_places(project, client):

@@ -108,7 +108,7 @@ def choose_decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Choose the candidates to show after models decided: they kept some and left others undecided.
+    """Choose the candidates to show from those that models kept or left undecided.
 
     `labels` maps Python's `id` of a kept candidate to a label for it, by default "judged".
     """
@@ -123,8 +123,8 @@ def choose_decided(
 
     mentioned = []
     for hit in confidence.select_in_force(ranked.candidates):
-        is_left_open = hit in undecided and hit not in injected
-        has_no_decision = hit.damaged or is_left_open  # models don't see damaged memories
+        is_still_undecided = hit in undecided and hit not in injected
+        has_no_decision = hit.damaged or is_still_undecided  # models don't see damaged memories
         if has_no_decision and hit.worth_mentioning:
             mentioned.append(hit)
     return injected, mentioned
@@ -210,7 +210,7 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
         return f"not judged (the engine is busy: {reason}); {_BM25}"
     if isinstance(reason, client.EngineLost):
         return f"not judged ({reason}); {_BM25}"
-    if isinstance(reason, client.EngineOff):
+    if isinstance(reason, client.EngineOff):  # e.g. the user has switched the engine off
         return ""
 
     try:

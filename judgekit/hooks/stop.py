@@ -115,7 +115,7 @@ def _read_changes(
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
-    """Read the keys of a session's judged states, and how often its agent was asked to go on.
+    """Read the keys of a session's judged states, and how often its agent was told to continue.
 
     Without a readable file, returns [] and 0.
     """
@@ -144,7 +144,7 @@ def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
 
 
 def _should_go_on(verdict: Verdict) -> bool:
-    """Whether the agent should go on: a person rejected its work, or models found problems."""
+    """Whether the agent should continue, because a person rejected its work or models found problems."""
     if verdict.human_override is not None:
         return verdict.human_override.decision == "reject"
     has_findings = len(_list_open_findings(verdict)) > 0

@@ -65,8 +65,8 @@ def search(
 ) -> RankedCandidates:
     """Find candidates for a query with a user's program, or without one in the stores at `roots`.
 
-    If the program fails, the stores are searched, and `degraded` contains the reason. `options` are those of
-    the built-in search, which also finds the pinned memories.
+    If the program fails, the stores are searched, and `degraded` contains the reason. `options` are for the
+    built-in search, which also finds the pinned memories.
     """
     problem = None
     if command:

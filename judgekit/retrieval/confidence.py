@@ -293,12 +293,12 @@ def compute_rarity(
     matches: int, documents: int, background: Mapping[str, float], *, common: bool
 ) -> float:
     """Return a term's inverse document frequency, if `matches` of a store's `documents` contain it."""
-    # In a small store, that's due to chance. So add an imagined collection in which a usual fraction of the
-    # documents contain a term.
+    # In a small store, the number of matches is mostly due to chance. So add an imagined collection, in which
+    # a typical fraction of the documents contains the term.
     imagined_documents = background["documents"]
-    usual_share = background["common"] if common else background["plain"]
+    typical_share = background["common"] if common else background["plain"]
     all_documents = documents + imagined_documents
-    all_matches = matches + imagined_documents * usual_share
+    all_matches = matches + imagined_documents * typical_share
     return log(1 + (all_documents - all_matches + 0.5) / (all_matches + 0.5))
 
 
@@ -449,9 +449,9 @@ def compute_probability(coefficients: Mapping[str, float], features: Mapping[str
 def _finish_confidences(
     ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile
 ) -> None:
-    """Make confidences agree with the hits' order, and multiply them by the probability of a request.
+    """Make confidences agree with the hits' order, and lower them if the prompt probably asks for nothing.
 
-    If the first hit is far ahead of the others, it's worth mentioning in any case.
+    A first hit that is far ahead of the others is always worth mentioning.
     """
     request = 1.0  # the probability that the prompt's part asks for something
     if prompt_part is not None and ranked:
@@ -661,7 +661,7 @@ class Wording:
         return self._words
 
     def compare(self, older: Wording) -> Overlap:
-        """Compare this text with an older one, using a cache. The older one must live as long."""
+        """Compare this text with an older one. The result is cached by `id`, so keep the older text alive."""
         overlap = self._overlaps.get(id(older))
         if overlap is None:
             overlap = self._compare_words(older)

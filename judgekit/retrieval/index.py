@@ -180,7 +180,7 @@ def _open_read_only(path: str) -> Connection:
     if os.path.exists(log) and os.path.getsize(log):
         raise OSError(f"{path}: parts of it are in another file")
     escaped_path = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    # Without `immutable`, SQLite would create files next to it.
+    # Without `immutable`, SQLite would create files next to the index.
     return index_file.connect(f"file:{escaped_path}?immutable=1", uri=True)
 
 

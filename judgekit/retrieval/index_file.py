@@ -195,7 +195,7 @@ class Index:
             log_size, *_ = read_stamp(f"{self.path}-wal") or (0,)
             has_empty_log = log_size == 0
             if has_empty_log:
-                return  # the end of the process closes it and leaves both files
+                return  # the connection ends with the process, and both files remain
         self.connection.close()
 
 
@@ -242,9 +242,10 @@ def _clamp(number: int) -> int:
 
 
 def is_sure(changed: int, read: int) -> bool:
-    """Whether a file that was changed at `changed` would get a different time if changed after `read`.
+    """Whether a file's time of change proves that the file hasn't changed since it was read.
 
-    Both are in nanoseconds.
+    File systems store times with limited precision. If a file was read soon after `changed`, a later change
+    could get the same time. Both times are in nanoseconds.
     """
     has_fractions = changed % _SECOND_NS != 0
     window = FINE_WINDOW_NS if has_fractions else WINDOW_NS

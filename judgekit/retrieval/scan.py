@@ -101,9 +101,9 @@ class Store:
         self.patterns = _read_patterns(os.path.join(root, IGNORE))
 
     def list(self, relative: str) -> Listing:
-        """List the folder `relative` ("" is the root), without its subfolders' content.
+        """List the files and subfolders directly in the folder `relative` ("" is the root).
 
-        If it's unreadable or a link out of the store, it has no files, but a problem.
+        A folder that is unreadable, or a link out of the store, gets a problem instead of files.
         """
         path = f"{self.root}/{relative}" if relative else self.root
         # Take the stamp before listing, so that a change in between results in another stamp.

@@ -337,7 +337,7 @@ def _find_speaker(line: str) -> str:
 
 
 def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
-    """Whether most lines are turns of a few people, or some are turns of assistant and user."""
+    """Whether text is a conversation: mostly turns of a few speakers, or turns of an assistant and a user."""
     has_few_speakers = 1 < len(speakers) <= _MAX_SPEAKERS
     if turns < _MIN_TURNS or not has_few_speakers:
         return False

@@ -61,9 +61,9 @@ def read_last_turns(path: str, count: int) -> tuple[str, ...]:
 
 
 def list_typed_prompts(project: str, limit: int, wanted: Callable[[str], bool]) -> list[str]:
-    """List the latest `limit` different texts that people typed in `project`, newest first.
+    """List the latest `limit` different prompts that people typed in `project`, newest first.
 
-    Only texts for which `wanted` returns true count. Texts typed by agents don't.
+    Prompts by agents don't count, nor do those for which `wanted` is false.
     """
     last_typed: dict[str, float] = {}  # the time of each text's latest occurrence
     for changed, path in _list_newest_files():

@@ -312,7 +312,10 @@ class Plan:
         return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, folder: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
-        """Note how a folder differs from the index. Returns the subfolders to list next."""
+        """Note how a folder differs from the index. Returns the subfolders to list next.
+
+        `is_whole` means that all subfolders are listed, not only new ones.
+        """
         known_folder = self._known.get(folder)
         stamp = listing.stamp
         stamp_is_sure = True

@@ -80,9 +80,9 @@ def read_front_matter(text: str) -> FrontMatter:
 
 
 def _read_header(text: str) -> FrontMatter:
-    """Read the header at the start of a text.
+    """Read the header at the start of a text, between two lines such as `---` (its fences).
 
-    Without a header, or with sentences between its fences, the entire text is the body.
+    Without a header, the entire text is the body. That's also the case if the header contains prose.
     """
     fence = text[:3]
     if fence not in _ENDS:
