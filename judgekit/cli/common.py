@@ -40,7 +40,7 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
         command.format_commands = functools.partial(_write_commands, subcommands)
     groups = load_help_table()["options"].get(path)
     if groups:
-        command.params.append(_build_whole_help_option())
+        command.params.append(_build_help_all_option())
         command.format_options = functools.partial(_write_options, command, groups)
 
     if not subcommands or command.invoke_without_command:
@@ -65,7 +65,7 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
             formatter.write_dl(rows)
 
 
-def _build_whole_help_option() -> TyperOption:
+def _build_help_all_option() -> TyperOption:
     """Build the option `--help-all`, for commands whose options don't fit on a screen."""
     return TyperOption(
         param_decls=["--help-all"],
@@ -85,9 +85,12 @@ def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  #
 
 
 def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the options in groups. Only `--help-all` also lists options without a group."""
+    """Write the help for a command's arguments and options, with the options in groups.
+
+    Options without a group are only listed by `--help-all`.
+    """
     arguments = []
-    records = {}
+    records = {}  # pairs of an option and its description, by the option's name
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is None:
@@ -103,11 +106,11 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
     sections = {"Arguments": arguments}
     for title, names in groups.items():
         sections[title] = [records.pop(name) for name in names]
-    # The help options come last, and must not appear among the others.
-    about_help = [records.pop(name) for name in ("--help", "--help-all")]
+    # Take the help options out before the remaining ones are listed, since their section comes last.
+    help_options = [records.pop(name) for name in ("--help", "--help-all")]
     if ctx.meta.get(WHOLE_HELP):
         sections["Other options"] = list(records.values())
-    sections["Help"] = about_help
+    sections["Help"] = help_options
 
     for title, rows in sections.items():
         with formatter.section(title):

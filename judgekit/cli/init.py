@@ -89,7 +89,7 @@ def _get_answer(
     check: Callable[[str], str],
     find_default: Callable[[], str | None] = lambda: None,
 ) -> str:
-    """Return the value of an option, or else ask until an answer passes `check`."""
+    """Return an option's value. Without one, ask the user until an answer passes `check`."""
     if option_value is not None:
         return check(option_value)
 
@@ -193,7 +193,7 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
 
 
 def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
-    """Add the rubric and model to the configuration, unless it already contains others."""
+    """Add the rubric and model to the configuration. Values that are already set stay as they are."""
     from judgekit.config import settings, yaml_text
 
     path = settings.project_file(get_project_path())

@@ -74,10 +74,10 @@ def uninstall_git(
     from judgekit.hooks import git_hook
 
     for change in git_hook.plan_uninstalls(scope, Path.cwd()):
-        removed = f"removed {change.path}"
-        if change.backup:  # restores the hook that ours replaced
-            removed = f"put back {change.path}"
-        _uninstall(change, removed, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
+        outcome = f"removed {change.path}"
+        if change.backup:  # the hook that ours replaced is restored
+            outcome = f"put back {change.path}"
+        _uninstall(change, outcome, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
     note(*git_hook.list_other_callers(Path.cwd()))
     _report_remains("git", purge=purge, print_=print_)
 

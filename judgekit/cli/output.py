@@ -155,12 +155,12 @@ def get_project_path() -> Path:
     return Path(environment.project_root())
 
 
-def confirm(question: str, to_do: str) -> None:
-    """Ask for confirmation, and abort on a no. Without a terminal, raise a `UsageError` about --yes."""
+def confirm(question: str, action: str) -> None:
+    """Ask for confirmation of an action, and abort on a no. Without a terminal, raise `UsageError`."""
     from judgekit.ledger.labels import is_at_terminal
 
     if not is_at_terminal():
-        raise UsageError(f"no terminal to ask for confirmation; add --yes to {to_do}")
+        raise UsageError(f"no terminal to ask for confirmation; add --yes to {action}")
     typer.confirm(question, abort=True, err=True)
 
 

@@ -224,8 +224,8 @@ class DataOptions(NamedTuple):
 
     def reading(self) -> sources.Reading:
         """Build the options for reading rows; raises `UsageError` for an invalid encoding or delimiter."""
-        # Codecs such as base64 aren't encodings of text.
         if self.encoding is not None:
+            # Refuse codecs such as base64, which don't encode text.
             try:
                 is_of_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 - like open()
             except (LookupError, ValueError):

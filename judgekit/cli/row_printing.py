@@ -67,7 +67,7 @@ class RowPrinter:
         return is_printed_at_end or bool(self._printing.also)
 
     def add_line(self, line: str) -> None:
-        """Take a judged row as a JSON line, in a run without OUT."""
+        """Store a judged row, given as a JSON line, and print it if rows are printed as they come."""
         if self._kept is not None:
             self._kept.write(f"{line}\n")
         if not self._is_streamed:

@@ -332,7 +332,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
     until_job = UntilJob(
         condition=job.condition,
         rows=all_rows,
-        runner=_make_runner(job, new_rows=0),  # a few rows may be enough
+        runner=_make_runner(job, new_rows=0),  # the number of rows needed isn't known in advance
         at_once=job.run_options.jobs,
         limit=job.options.limit,
         out=job.options.out,
@@ -340,7 +340,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
     )
 
     run = UntilRun(until_job, job.work)
-    # The number of rows that it takes isn't known in advance.
+    # The progress has no total for the same reason.
     is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
     results.write_out()
     return _Outcome(

@@ -265,7 +265,7 @@ def _describe_share(agreement: Agreement) -> str:
 def _judge_wrong_texts(
     loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool
 ) -> None:
-    """Print the fraction of a rubric's wrong texts that each model accepts."""
+    """Print which fraction of the intentionally wrong texts each model accepts."""
     from judgekit.evaluation import runner
 
     progress = count_to(len(wrong), "wrong texts")

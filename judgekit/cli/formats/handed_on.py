@@ -68,7 +68,7 @@ class Checkout(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Self:
-        """Find the repository around a folder, or else use the folder itself."""
+        """Find the repository that contains a folder. Outside a repository, use the folder itself."""
         folder = folder.resolve()
         for parent in (folder, *folder.parents):
             if (parent / ".git").exists():

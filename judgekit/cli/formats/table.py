@@ -154,7 +154,7 @@ def render_row(word: str, row_id: str, columns: Record) -> str:
 
     A comparison has scores for its texts instead of a mean.
     """
-    # This needs pydantic, which is slow to import.
+    # Imported here since it loads pydantic, which is slow.
     from judgekit.evaluation.labels import number_of
 
     scores = ""
