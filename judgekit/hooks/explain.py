@@ -140,7 +140,7 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
 
 
 def _describe_stores(configured: Settings) -> list[str]:
-    """List a line about the user's search program, if any, and one about each store."""
+    """Describe the user's search program, if one is configured, and each store, in a line each."""
     lines = []
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")

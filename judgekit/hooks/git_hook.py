@@ -260,12 +260,12 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     """Plan the removal of our hooks from all folders in which this repository may have them.
 
-    If there's none, return a change that does nothing. Raises `UsageError` like `plan_uninstall`, and outside
-    a repository.
+    Without any hook of ours, return a change that does nothing. Raises `UsageError` outside a repository, and
+    for the same reasons as `plan_uninstall`.
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
-    # Another program may have renamed our hook, or the user may have set another hooks folder since.
+    # Since the installation, another program can have renamed our hook, or the hooks folder can have changed.
     hooks_folder = find_hooks(folder)
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
@@ -273,7 +273,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
         for path in _list_our_hooks(hooks):
             changes.append(_plan_removal(path, backup, is_users=False))
             backup = None  # restore it only once, in place of our first hook
-        # The backup may remain although our hook is gone.
+        # If our hook is gone but its backup remains, restore the backup.
         is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
         if is_backup_alone and not os.path.lexists(hooks / HOOK):
             changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
@@ -402,10 +402,10 @@ def _find_lefthook(tree: Path | None) -> Path | None:
     """Find lefthook's configuration in a working tree, or None."""
     if tree is None:
         return None
-    for start in ("lefthook", ".lefthook", ".config/lefthook"):
-        for part in ("", "-local"):
-            for ending in ("yml", "yaml", "toml", "json", "jsonc"):
-                path = tree / f"{start}{part}.{ending}"
+    for stem in ("lefthook", ".lefthook", ".config/lefthook"):
+        for variant in ("", "-local"):
+            for suffix in ("yml", "yaml", "toml", "json", "jsonc"):
+                path = tree / f"{stem}{variant}.{suffix}"
                 if path.is_file():
                     return path
     return None
@@ -433,7 +433,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         yield "wrong", str(error)
         return
 
-    # First the hooks of ours that git doesn't run, and the setting that chose the folder.
+    # First describe any hooks of ours that git doesn't run, and the setting that chose the folder.
     for folder_of_hooks in _list_folders(hooks_folder):
         for our_path in _list_our_hooks(folder_of_hooks):
             if our_path != path:
@@ -445,7 +445,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         source, _, _ = origin.partition("\t")
         yield "ok", f"hooks are in {hooks_folder.hooks}, set by core.hooksPath ({source})"
 
-    # Then the hook that git runs, and any others.
+    # Then describe the hook that git runs, and hooks from other sources.
     husky_file = husky.find_hook_file(hooks_folder.hooks)
     if husky_file is not None:
         yield from _describe_husky(hooks_folder.hooks, husky_file)

@@ -20,7 +20,9 @@ _SET_UP = "npx husky (or npm install)"
 def find_hook_file(hooks: Path) -> Path | None:
     """Return the file that husky runs before a push; None if husky doesn't manage `hooks`."""
     # The folder may be missing in a new worktree, since husky's own programs in it aren't committed.
-    if _is_version_9(hooks):  # husky overwrites the files in its own folder, so ours is above it
+    if _is_version_9(
+        hooks
+    ):  # husky overwrites the files in `hooks`, and runs the user's files above
         return hooks.parent / _HOOK
     is_version_5_to_8 = hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file()
     if is_version_5_to_8:

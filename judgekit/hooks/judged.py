@@ -192,7 +192,7 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
     reply = quickjson.loads(response.read().decode())
     if response.status != _HTTP_OK:
         return f"not judged ({reply['error']['message']}); {_BM25}"
-    if reply.get("nobody") is not None:
+    if reply.get("nobody") is not None:  # the reason why no model decided
         return str(reply["nobody"])
     kept = [candidates[index] for index in reply["kept"]]
     undecided = [candidates[index] for index in reply["undecided"]]

@@ -141,13 +141,13 @@ def check(
 
 
 def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
-    """Build the report of a failed run that examined nothing.
+    """Warn about a failure, and build the report of a run without any verdicts.
 
     `name` is the commits' base, or the remote that they're pushed to.
     """
     warn_of_fault(error, warn)
     mode = run.mode or "advisory"
-    holds = isinstance(error, PushBlocked)
+    holds = isinstance(error, PushBlocked)  # the rules block a push that can't be judged
     if holds:
         mode = "blocking"
         warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
@@ -277,8 +277,8 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
     sources = {ref.source for ref in remote.pushed_refs}
     is_new_ref = bool(sources) and remote_ref not in sources
     if is_new_ref:
-        # For a new ref, pre-commit gives the commit where the branch left the remote's, which isn't a state
-        # of this ref.
+        # For a new ref, pre-commit gives the commit where the branch forked from the remote's commits. That
+        # isn't an earlier state of this ref.
         before = ""
     # In git, an id of zeros means that the remote doesn't have the ref.
     no_commit = "0" * len(tip)

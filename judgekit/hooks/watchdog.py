@@ -28,7 +28,7 @@ class _Limit:
         import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
 
         self._end = end
-        # This lock wakes the thread, as `_thread` has nothing else for that. `move` releases it.
+        # `move` releases this lock to wake the thread, since `_thread` has no events.
         self._moved = _thread.allocate_lock()
         self._moved.acquire()
         self._until = time.monotonic() + seconds
@@ -47,7 +47,8 @@ class _Limit:
         """Wait until the time is up, and then end the process."""
         while True:
             seconds_left = max(self._until - time.monotonic(), 0.0)
-            was_moved = self._moved.acquire(timeout=seconds_left)  # succeeds after a `move`
+            # The lock becomes free only if `move` sets another time. Otherwise, the time is up.
+            was_moved = self._moved.acquire(timeout=seconds_left)
             if not was_moved:
                 break
         self._end()

@@ -140,7 +140,7 @@ class Kpi(NamedTuple):
         limit = self.limit
         if interval is None:
             return False
-        # A rate may have an interval up to twice its limit.
+        # A rate's interval can extend to twice the limit.
         if limit.rate:
             return interval.high <= 2 * (limit.high or 0)
         return limit.holds(interval.low) and limit.holds(interval.high)

@@ -233,8 +233,8 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
 def _convert_to_odds(share: Interval) -> Interval:
     """Convert a share to the odds against it, such as 0.25 to 3.0."""
 
-    def convert(share: float) -> float:
-        return (1 - share) / share
+    def convert(value: float) -> float:
+        return (1 - value) / value
 
     # A larger share has smaller odds against it, so the bounds swap.
     return Interval(convert(share.value), low=convert(share.high), high=convert(share.low))

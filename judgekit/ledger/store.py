@@ -300,7 +300,7 @@ def list_files(
 
 
 def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
-    """Yield the ledger files in a folder tree; `on_damage` is called for what can't be read."""
+    """Yield the ledger files in a folder tree; `on_damage` is called for unreadable files and folders."""
 
     def report_unreadable(error: OSError) -> None:
         problem = f"cannot be read ({error.strerror or error})"
