@@ -151,9 +151,9 @@ def _check_path(path: str, subject: _Subject) -> str:
 
 
 def _find_column_options(path: str, subject: _Subject) -> str:
-    """Print the columns that were found, and return the options by which commands find them.
+    """Print the columns that were found. Returns the options to name columns that can't be found.
 
-    The options start with a space, or are "" if none are needed.
+    The options start with a space. They're "" if none are needed.
     """
     from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows

@@ -272,7 +272,8 @@ def _name_variants(
 
 
 def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
-    """Return the `JudgeRequest` fields that aren't None, as a dict so that pydantic needn't be imported."""
+    """Collect the fields for a `JudgeRequest`, except those that are None."""
+    # A dict is enough here, and doesn't need pydantic, which is slow to import.
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
         fields["model"] = encodable(fields["model"])

@@ -340,9 +340,10 @@ def read_lines(
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """Return the ledgers to read: the given ones, or else the current project's (None) or all.
+    """Choose the ledgers to read. Without given `ledgers`, read those of all projects.
 
-    Raises `InputError` for a missing ledger, and `UsageError` for an unknown project.
+    If `project` is None, read only the current project's. Raises `InputError` for a missing ledger, and
+    `UsageError` for an unknown project.
     """
     from judgekit.ledger import store
 
@@ -571,8 +572,8 @@ def measure_readiness(
     if of_team:
         if ledger:
             raise UsageError("--team and --ledger cannot be combined")
-        of_project = line_filter._replace(project=find_ledger().name)
-        ledger_lines = _fetch_from_team(of_project, on_damage)
+        project_filter = line_filter._replace(project=find_ledger().name)
+        ledger_lines = _fetch_from_team(project_filter, on_damage)
     else:
         ledger_lines = store.read_entries(choose_places(ledger, None), line_filter, on_damage)
 

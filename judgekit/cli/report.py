@@ -299,7 +299,7 @@ def _read_second(
 def _draw_sample(
     file: str, results: ResultFile, labels: str | None, count: int, columns: NamedColumns
 ) -> None:
-    """Add rows to a label sheet, by default the usual one, and print the next steps."""
+    """Add rows to a label sheet, by default the one next to the results, and print the next steps."""
     from judgekit.data.labels import add_sample
 
     sheet = labels or f"{Path(results.name).with_suffix('')}.labels.csv"
@@ -530,7 +530,7 @@ def _build_win_cell(win: WinRate | None) -> Cell | None:
 def _build_group_row(group: Group, words: Iterable[str]) -> Row:
     """Build a group's table row. `words` are the verdicts that have a column."""
     rate = group.rate
-    corrected = group.needs  # in place of a corrected rate, what's missing for one
+    corrected = group.needs  # without a corrected rate, show what's missing for it
     if rate and rate.interval:
         corrected = rate.interval.text
     counts = [group.verdicts.get(word, 0) for word in words]

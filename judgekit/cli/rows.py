@@ -359,7 +359,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     work = job.work
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
-    interruption.KEPT[job.task] = None  # the summary covers this
+    interruption.KEPT[job.task] = None  # the summary tells what was kept
     summary = summarize_run(
         work,
         outcome.name,

@@ -364,7 +364,10 @@ def diff(
 
 
 def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | None) -> None:
-    """Judge the new rubric's cases (or the old one's) under both rubrics, and print changed verdicts."""
+    """Judge the same cases under both rubrics, and print changed verdicts.
+
+    The cases are those of the new rubric. If it has none, the old rubric's are used.
+    """
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 

@@ -168,11 +168,11 @@ def _write_comment(
 
 
 def _cut_at_line(text: str) -> str:
-    """Cut a comment that's too long after a line."""
+    """Shorten a comment to the maximum length, at the end of a line."""
     if len(text) <= MAX_COMMENT_CHARS:
         return text
-    whole_lines, _, _ = text[:MAX_COMMENT_CHARS].rpartition("\n")
-    return f"{whole_lines}\n\n…"
+    complete_lines, _, _ = text[:MAX_COMMENT_CHARS].rpartition("\n")
+    return f"{complete_lines}\n\n…"
 
 
 def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
