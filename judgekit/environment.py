@@ -228,7 +228,7 @@ def stamp(path: str) -> tuple[int, ...] | None:
 
 
 class Place:
-    """A file or folder in one of the three homes: what the user wrote, or can be made again, or cannot."""
+    """A file or folder in one of judgekit's home folders: configuration, cache or data."""
 
     __slots__ = ("about", "home", "name")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-MAX_ERRORS = 20  # reported for each file
+MAX_ERRORS = 20  # in one file's message
 
 
 class Exit(enum.IntEnum):
@@ -30,10 +30,10 @@ class Exit(enum.IntEnum):
 
 
 class JudgekitError(Exception):
-    """Base of all errors that judgekit raises on purpose: its text is one line for each problem.
+    """Base class of judgekit's own errors. The message has one line per problem.
 
-    `exit_code` is what a command ends with; `wire_name` and `status` (of HTTP) are what the engine and a
-    shared judge answer. The name stands there as `error.kind`.
+    A command exits with `exit_code`. The engine and a shared judge respond with the HTTP `status` and with
+    `wire_name` as `error.kind`.
     """
 
     exit_code: Exit = Exit.INTERNAL
@@ -57,14 +57,14 @@ def _restore_error(
 
 
 class _NamingError(JudgekitError):
-    """An error whose text names files or arguments: it is escaped, so that a terminal obeys none of it."""
+    """An error whose message can quote file names or arguments. Control characters in it are escaped."""
 
     def __init__(self, message: str) -> None:
         super().__init__(escaped(message))
 
 
 class UsageError(_NamingError):
-    """The command line asks for something that does not exist or does not go together."""
+    """An argument is invalid, or arguments can't be combined."""
 
     exit_code = Exit.USAGE
     wire_name = "usage"
@@ -72,7 +72,7 @@ class UsageError(_NamingError):
 
 
 class InputError(_NamingError):
-    """What should be judged or searched cannot be read: missing, binary, not UTF-8, outside its root."""
+    """An input can't be read: it's missing, empty, binary, not UTF-8, or outside its root folder."""
 
     exit_code = Exit.BAD_INPUT
     wire_name = "input"
@@ -80,7 +80,7 @@ class InputError(_NamingError):
 
 
 class ConfigError(_NamingError):
-    """A YAML or JSON file that a user tunes is wrong; says file, line, key, expectation and remedy."""
+    """A YAML or JSON file is invalid. The message has the file, line, key, expected value and remedy."""
 
     exit_code = Exit.BAD_CONFIG
     wire_name = "config"
@@ -105,7 +105,7 @@ class ConfigError(_NamingError):
 
     @classmethod
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
-        """Combine a file's errors into the first one, whose message gets a line for each error."""
+        """Combine a file's errors: return the first, with a message that lists up to `MAX_ERRORS`."""
         first, *others = errors
         first.others = tuple(others[: MAX_ERRORS - 1])
         lines = [str(first), *map(str, first.others)]
@@ -154,15 +154,15 @@ def describe_error(error: Exception) -> str:
 
 
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error
-    """A model's reply holds no object of the wanted shape."""
+    """A model's reply contains no object with the expected fields."""
 
 
 class AmbiguousReply(InvalidReply):
-    """A model's reply gives two answers that differ."""
+    """A model's reply contains two different answers."""
 
 
 class FailureKind(enum.StrEnum):
-    """Why a model gave no opinion."""
+    """The reason why a model's call failed."""
 
     TIMEOUT = "timeout"
     CONNECTION = "connection"
@@ -191,10 +191,10 @@ class FailureKind(enum.StrEnum):
 
 
 class GatewayError(JudgekitError):
-    """A call to a model failed; the judge turns it into the failure of one round.
+    """A call to a model failed, and with it one round of the judging.
 
-    `retry_after` is what the provider asked for, in seconds; `usage` what it took all the same, if known.
-    `objections` name what of the request is refused, `room` the tokens that there are for a reply.
+    `retry_after` is the delay that the provider asked for, in seconds. `usage` is the failed call's usage, if
+    it's known.
     """
 
     kind: FailureKind
@@ -247,7 +247,7 @@ class Usage:
     unpriced_calls: int = 0
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum of both. An unknown cost counts as 0, unless both are unknown."""
+        """Add two usages. An unknown cost counts as 0, unless both are unknown."""
         cost, source = add_up_costs((self, other))
         counts = {}
         for name in _COUNT_FIELDS:
@@ -278,7 +278,7 @@ def set_local_cost(usage: Usage) -> Usage:
 
 
 def usage_of_failed_call(error: GatewayError) -> Usage:
-    """Return a failed call's usage as reported by the provider, otherwise zero or one unpriced call."""
+    """Return a failed call's usage. Without a report, count an unpriced call if it could have a cost."""
     if error.usage is not None:
         return error.usage
     # These failures may be billed without reporting usage. Any other failure is free or reports its usage.
@@ -290,7 +290,7 @@ def usage_of_failed_call(error: GatewayError) -> Usage:
     return Usage(unpriced_calls=1 if may_have_cost else 0)
 
 
-KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
+KEPT = Usage(cost_usd=0.0, cost_source="cache")  # the usage of a cached reply
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:

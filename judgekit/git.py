@@ -30,10 +30,10 @@ SECONDS = 30.0
 MAX_ANSWER = (
     256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
 )
-MAX_ENTRIES = 3_000_000  # of one tree
-MAX_MEMORY = 2_000_000_000  # bytes that a git may take, where the system can limit it
+MAX_ENTRIES = 3_000_000  # in one tree
+MAX_MEMORY = 2_000_000_000  # bytes for a git process, if the system can limit it
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
-_OBJECT_MISSING = b"lazy fetching disabled"  # git's message about an object that it'd have to fetch
+_OBJECT_MISSING = b"lazy fetching disabled"  # in git's message about a missing object
 _CHUNK_SIZE = 1 << 16  # bytes
 _URL = re.compile(
     r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
@@ -48,11 +48,11 @@ def _read_rules() -> dict[str, Any]:
 
 
 class GitError(InputError):
-    """Git couldn't answer; the message has the command and git's complaint."""
+    """A git command failed. The message has the command and git's error output."""
 
 
 class TreeEntry(NamedTuple):
-    """One file, link or submodule in a tree; the `mode` tells which."""
+    """A file, link or submodule in a tree. Its `mode` distinguishes these."""
 
     mode: str
     oid: str
@@ -144,7 +144,7 @@ class Repository(NamedTuple):
                     process.kill()  # in case the caller stops before the last blob
 
     def _measure_blobs(self, names: Iterable[str], limit: int) -> dict[str, int]:
-        """Return the blobs' sizes, without those of missing blobs and blobs larger than `limit` bytes."""
+        """Return the blobs' sizes by name, omitting missing blobs and those larger than `limit` bytes."""
         sizes = {}
         for line in self.describe_objects(list(dict.fromkeys(names))):
             # The line is "NAME KIND SIZE", or "NAME missing".
@@ -302,7 +302,7 @@ def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
 def _limit_memory(pid: int) -> None:
     """Limit a running git process's memory. Only Linux supports this.
 
-    Without a limit, git loads all changes in a commit before it prints the first one, for example.
+    For example, git loads all of a commit's changes before it prints the first, which can take gigabytes.
     """
     if sys.platform != "linux":
         return

@@ -27,7 +27,7 @@ _SQLITE_SUFFIXES = ("-journal", "-wal", "-shm")  # of files next to a database
 
 
 class RefusedOutputError(OSError):
-    """Nothing is written there, whoever asks: a link that a clone may have brought, a pipe or a device."""
+    """An output path is unsafe: a link that could come from a clone, a pipe or a device."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(errno.ELOOP, problem, path)
@@ -55,14 +55,14 @@ def resolve_output_path(path: str, *, private: bool = False) -> str:
 def _find_topmost_project(path: str) -> str | None:
     """Find the topmost folder above `path` that is a project or the working folder, if there is one."""
     home = os.path.expanduser("~")
-    here = os.getcwd()
-    working_folders = (here, environment.project_root(here))
+    working_folder = os.getcwd()
+    current_projects = (working_folder, environment.project_root(working_folder))
     topmost_project = None
     folder = os.path.dirname(path)
     while True:
         # A home folder often has a .claude, but doesn't make everything in it one project.
         is_project = folder != home and environment.is_project(folder, folder)
-        if is_project or folder in working_folders:
+        if is_project or folder in current_projects:
             topmost_project = folder
 
         parent = os.path.dirname(folder)

@@ -65,9 +65,9 @@ def search_path(environ: Mapping[str, str]) -> str:
 
 
 def build_environ(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Build a program's environment: the variables in `environ` that it may see, and those set for it.
+    """Build a program's environment variables by the rules in `programs.toml`.
 
-    The rules for each program are in `programs.toml`.
+    Only allowed variables are copied from `environ`. A rule can also set a variable.
     """
     table = environment.table(__file__, "programs.toml")
     rules = table[program]

@@ -202,7 +202,7 @@ def encodable(text: str) -> str:
 
 
 class RepeatedKeyError(ValueError):
-    """A JSON object has a `key` twice, so it isn't known which of the values is meant."""
+    """A JSON object has the same `key` twice, so its value is ambiguous."""
 
     def __init__(self, key: str) -> None:
         self.key = encodable(key)
@@ -232,7 +232,8 @@ def strict_json(text: str | bytes) -> object:
 
 def short_line(text: str, limit: int) -> str:
     """Put the visible text on one line, shortened to `limit` characters with an ellipsis."""
-    beginning = text[: 4 * limit]  # almost always enough, and a long text would take time
+    # Invisible characters are removed, so start with more than `limit`. A complete text could take long.
+    beginning = text[: 4 * limit]
     line = " ".join(visible(beginning).split())
     if len(line) <= limit:
         return line

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = (0.001, 0.01)  # shortest and longest pause
 _SLOW_POLL_SECONDS = (0.1, 0.2)  # after the first second
 _LONGEST_NAME = 200  # bytes; file systems allow 255
+_MAX_HOLDER_BYTES = 1_000  # a lock file's content is shorter
 # The errors of file systems without locks, such as some network file systems
 _UNSUPPORTED = {
     errno.ENOLCK,
@@ -121,7 +122,7 @@ class _Holder(NamedTuple):
     def read(cls, descriptor: int) -> _Holder | None:
         """Read the holder from a lock file; None if the file is still empty or incomplete."""
         os.lseek(descriptor, 0, os.SEEK_SET)
-        words = os.read(descriptor, 1000).decode("utf-8", "replace").split()
+        words = os.read(descriptor, _MAX_HOLDER_BYTES).decode("utf-8", "replace").split()
         if len(words) != len(cls._fields):
             return None
         kind, host, process = words
@@ -215,7 +216,7 @@ def _try_to_hold(lock_path: Path) -> int | None:
 
 
 def _refuse_live_holder(holder: _Holder | None, path: Path) -> None:
-    """Raise `HeldError` if the process that holds a lease might still be running."""
+    """Raise `HeldError` if the process named in a lock file might still be running."""
     if holder is None:  # another process has just created the file, but not written its id yet
         raise HeldError(_HELD)
     if not holder.is_gone():

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-LONGEST = 4096  # characters of a pattern: no path has more
+LONGEST = 4096  # characters; paths aren't longer
 _DOUBLE_STAR = "**"
 _ANY_FOLDERS = r"(?:[^/]++/)*"
 _CLASSES = {"alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "lower": "a-z", "upper": "A-Z"}
@@ -62,7 +62,7 @@ class Patterns:
 
 
 class Pattern:
-    """One pattern: `parts` are expressions, and `entry` matches a whole path."""
+    """A parsed pattern. `parts` are regexes, and `entry` is one that matches a complete path."""
 
     __slots__ = ("entry", "folders_only", "is_negated", "parts")
 
@@ -70,6 +70,7 @@ class Pattern:
         self.parts = parts
         self.folders_only = folders_only
         self.is_negated = is_negated
+        # `docs/**` matches everything below `docs`, but not `docs` itself.
         end = "/.+" if parts[-1] == _DOUBLE_STAR else ""
         self.entry = re.compile(_join_parts(parts, end) or ".+", re.DOTALL)
 
@@ -77,8 +78,8 @@ class Pattern:
 def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
     """Compile a regex to match against file paths.
 
-    If the pattern matches one of the file's folders, the regex matches the folder's path, and the group
-    `below` matches the slash after it.
+    If the pattern matches a folder that contains the file, the regex matches that folder's path, and the
+    group `below` matches the next slash.
     """
     below_folder = "(?P<below>/)"
     if pattern.folders_only:
@@ -89,7 +90,8 @@ def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
         end = rf"(?:{below_folder}|\Z)"
     expression = _join_parts(pattern.parts, end)
     is_double_star_alone = not expression
-    if is_double_star_alone:  # matches any folder at the top, or any path
+    if is_double_star_alone:
+        # `**/` matches every top folder, and `**` every path.
         expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
     return re.compile(expression, re.DOTALL)
 
@@ -164,7 +166,7 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 def _compile_set(text: str, *, is_negated: bool) -> str:
     """Translate a glob set such as `[a-z]` into a regex.
 
-    An empty set matches nothing, for which "" is returned, and an empty negated one any character but `/`.
+    Return "" for an empty set, which matches nothing. An empty negated set matches any character but `/`.
     """
     members = _translate_members(text)
     if members:

@@ -151,7 +151,8 @@ class DepthRule(Strict):
     most_lines: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _fits_something(self) -> Self:
+    def _check_can_match(self) -> Self:
+        """Refuse a rule that no change can match."""
         if self.most_lines is not None and self.most_lines < self.least_lines:
             raise ValueError("expected most_lines of least_lines or more")
         if self.paths and all(path.startswith("!") for path in self.paths):
@@ -326,18 +327,18 @@ def sources(project: Path | None) -> list[Path]:
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
-    """Load the effective configuration of `project`, or the user's own if it's None.
+    """Load the effective configuration of `project`. Without a project, load the user's own.
 
-    Environment variables take precedence over the project's files, and these over the user's file, but a
-    project can't exceed the user's limits. Raises `ConfigError` with the key, and its file or variable.
+    Environment variables override the project's files, which override the user's file. But a project can't
+    exceed the user's limits. Raises `ConfigError` with the key, and its file or variable.
     """
     variables = _read_variables(environ)
     user = _merge(_read(user_file()), variables)
     merged = user
     if project is not None:
         merged = _merge(user, _apply_limits(_read_project(project), user))
-        # For these settings, the user's value, which can come from a variable, is already combined with the
-        # project's. Don't let the variable override the result.
+        # `_apply_limits` has already combined these settings with the user's, including the variables. Don't
+        # let a variable override the result.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
@@ -437,9 +438,9 @@ def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
 
 
 def describe_judge_without_effect(project: Path) -> str | None:
-    """Return a warning if the project asks for prompts to be judged but the user hasn't allowed it, or None.
+    """Return a warning if the project enables judging of prompts without the user's consent, or None.
 
-    Raises `ConfigError`.
+    Raises `ConfigError` for an invalid configuration.
     """
     requested_judge = _read_project(project).get("retrieval", {}).get("judge")
     is_requested = requested_judge in (True, "on")  # memory-config.json has true
@@ -550,7 +551,7 @@ def _map_rubric_files(layer: Layer) -> dict[str, str]:
 
 
 def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
-    """Yield the key and a message for each setting in a project that's reserved for the user."""
+    """Yield the key and a message for each project setting that only the user may make."""
     for key, effect in _read_project_rules()["users"].items():
         section, _, name = key.partition(".")
         is_whole_section = not name
@@ -666,7 +667,7 @@ def _join_families(user_families: str, project_families: str) -> str:
     # A dict keeps the last of equal keys' values, so go backwards to keep the user's, which come first.
     for family in reversed(f"{user_families},{project_families}".split(",")):
         name = family.strip()
-        if name and name.casefold() != "none":
+        if name and name.casefold() != "none":  # "none" means a human author
             families[name.casefold()] = name
     return ", ".join(reversed(families.values()))
 

@@ -52,7 +52,7 @@ def parse_yaml(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - an
 
 
 class _Scanner(RoundTripScanner):
-    """Refuses deep nesting while reading, before it can take the parser long."""
+    """A scanner that refuses deep nesting early, because the parser would be slow."""
 
     def add_indent(self, column: int) -> bool:
         self._check_depth()
@@ -69,7 +69,7 @@ class _Scanner(RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Refuses lists and mappings as keys, and aliases that expand to more than `MAX_NODES` values."""
+    """A composer that refuses keys other than scalars, and aliases with more than `MAX_NODES` values."""
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
@@ -95,6 +95,7 @@ class _Composer(Composer):
 
     def _check_size(self, node: Any, values: Sequence[Any]) -> None:  # noqa: ANN401 - the nodes of ruamel
         """Record the size of a list or mapping; raises `MarkedYAMLError` if aliases make it too large."""
+        # An alias refers to an existing node, whose size counts again at each use.
         size = 1
         for value in values:
             size += self._sizes.get(id(value), 1)

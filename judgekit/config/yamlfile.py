@@ -40,7 +40,7 @@ CONFIG_BYTES = 32_000
 
 
 class Strict(BaseModel, extra="forbid", frozen=True):
-    """Base of every model that is read from a file: unknown keys are errors, values do not change."""
+    """Base class of models that are read from files. They're frozen and don't allow unknown keys."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -51,8 +51,8 @@ def read_model(
 ) -> Model:
     """Read a YAML or JSON file of at most `max_bytes` and validate it as a `model`. Cached by content.
 
-    If given, the file must have the key `version_key`, which identifies its kind. Raises `ConfigError` with
-    the file, line, key, expected value and remedy of each problem.
+    If `version_key` is given, the file must have that key, which identifies the kind of file. Raises
+    `ConfigError` with the file, line, key, expected value and remedy of each problem.
     """
     data: Model = _validate(_read_bytes(path, max_bytes), path, model, version_key)
     return data
@@ -208,7 +208,7 @@ def is_project_file(path: Path, project: Path) -> bool:
     Raises `ConfigError` if the file or one of its folders is a link, or if it isn't a regular file.
     """
     current_path = project
-    mode = 0
+    mode = 0  # if `path` is the project itself, it's refused below as no regular file
     for part in path.relative_to(project).parts:
         current_path /= part
         try:
@@ -227,7 +227,7 @@ def is_project_file(path: Path, project: Path) -> bool:
 
 
 class Problem(NamedTuple):
-    """A problem in data: its location, as the data's own keys, and a message with what's expected."""
+    """A problem in data: the keys that lead to it, and a message with the expected value."""
 
     location: Location
     text: str
@@ -345,7 +345,8 @@ def _describe_actual(error: ErrorDetails) -> str:
     table = _read_wordings()["got"]
     if error_type in table["never"] or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    # If the value itself is wrong, such as a number that's too large, its kind is usually as expected.
+    # "got a number" doesn't help if a number was expected but it's too large. But true, false and null are
+    # worth mentioning, because they can be typing mistakes.
     is_about_value = error_type in table["of_another_kind"]
     has_expected_kind = is_about_value and not isinstance(value, bool | None)
     if has_expected_kind or isinstance(value, bytes):
@@ -357,6 +358,7 @@ def _find_similar(value: object, words: Sequence[str]) -> str | None:
     """Return the word that a misspelt value resembles, or None."""
     if not isinstance(value, str):
         return None
+    # Comparing a long value would be slow, and it can't be similar anyway.
     matches = difflib.get_close_matches(value[:60], words, n=1)
     return matches[0] if matches else None
 
@@ -365,7 +367,7 @@ def _list_keys(model: object, location: Location) -> list[str]:
     """List the keys that `model` allows at `location`, including in nested lists and mappings."""
     models = _list_models(model)
     for part in location:
-        fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
+        fields = [model.model_fields[part] for model in models if part in model.model_fields]
         # A part that isn't a field is a list's index or a mapping's key. `models` already contains the models
         # of its items.
         if not fields:
@@ -374,19 +376,19 @@ def _list_keys(model: object, location: Location) -> list[str]:
         for field in fields:
             models += _list_models(field.annotation)
     keys: list[str] = []
-    for inner in models:
-        keys += inner.model_fields
+    for nested_model in models:
+        keys += nested_model.model_fields
     return keys
 
 
-def _list_models(kind: object) -> list[type[BaseModel]]:
+def _list_models(annotation: object) -> list[type[BaseModel]]:
     """List the models in a type annotation, including those in unions, lists and mappings."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        if issubclass(kind, RootModel):
-            return _list_models(kind.model_fields["root"].annotation)
-        return [kind]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if issubclass(annotation, RootModel):
+            return _list_models(annotation.model_fields["root"].annotation)
+        return [annotation]
     models = []
-    for inner in get_args(kind):
+    for inner in get_args(annotation):
         models += _list_models(inner)
     return models
 
@@ -396,14 +398,14 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        data = None
+        data = None  # not valid JSON, so the error's location is empty
     return problem(error.errors(include_url=False), data)
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
     """Return the indexes of the real keys in an error's location (`loc`), including a missing key.
 
-    Pydantic mixes the names of the types that it tried into `loc`.
+    Pydantic also puts the names of the types that it tried into `loc`, as in `("paths", "list[str]", 0)`.
     """
     indexes = []
     location = error["loc"]

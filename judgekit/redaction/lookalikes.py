@@ -100,9 +100,9 @@ def _fold(char: str) -> str:
 
 
 def _translate_word(word: str) -> str:
-    """Replace letters that look Latin, if a word mixes them with real Latin letters.
+    """Replace lookalikes of Latin letters if the word also has real Latin letters.
 
-    Styles such as bold or circled letters are removed from any word.
+    Bold, circled and other styled letters become plain in any word.
     """
     # styles and small capitals
     unstyled = "".join(map(_strip_style, word))

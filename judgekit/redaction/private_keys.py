@@ -31,7 +31,7 @@ def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
 def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys after a header such as `-----BEGIN PRIVATE KEY-----`."""
     search_start = 0
-    line_end = -1
+    line_end = -1  # before any line
     while header := PATTERNS["header"].search(lower_text, search_start):
         is_on_same_line = header.end() <= line_end
         if not is_on_same_line:

@@ -192,7 +192,7 @@ _PRINTABLE = string.printable.encode()
 
 
 class Piece(NamedTuple):
-    """The original position of a view's piece; `is_unchanged` if the piece wasn't decoded."""
+    """The original position of a view's piece. `is_unchanged` means that the piece wasn't decoded."""
 
     start: int
     end: int
@@ -282,6 +282,7 @@ def _find_windows(
         line_break = text.rfind("\n", end, match.start())
         break_above = text.rfind("\n", end, line_break) if line_break >= 0 else -1
         has_line_between = break_above >= 0
+        # If other lines separate the match from the current window, that window is complete.
         if matches and has_line_between:
             yield start, end, matches
             matches = []

@@ -39,7 +39,8 @@ def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
 
     XML elements and parts of connection strings (`Pwd=…;`) also count as settings.
     """
-    # Most texts have neither mark, and finding a mark is ten times as fast as finding its pattern.
+    # Most texts contain neither `</` nor `;`, and searching for these is ten times as fast as trying the
+    # patterns.
     for mark, pattern in (("</", "xml_element"), (";", "connection_part")):
         if text.find(mark, start, end) >= 0:
             for setting in PATTERNS[pattern].finditer(text, start, end):

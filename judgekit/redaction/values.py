@@ -26,29 +26,29 @@ def is_mixed(value: str) -> bool:
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
-def fits(value: str, wanted: str) -> bool:
+def fits(value: str, required_look: str) -> bool:
     """Whether a value looks as a rule requires.
 
-    `wanted` is the required look: the name of a group in the rule's pattern, such as "mixed".
+    `required_look` is the name of a group in the rule's pattern, such as "mixed".
     `secret_rules.toml` explains these names.
     """
-    if wanted == "phrase":
+    if required_look == "phrase":
         return is_phrase(value)
-    if wanted == "sure":
+    if required_look == "sure":
         return not value.startswith("[")
     if is_generated(value):
         return True
     if is_placeholder(value):
         return False
-    if wanted == "random" and not _has_enough_digits(value):
+    if required_look == "random" and not _has_enough_digits(value):
         return False
-    if wanted in ("mixed", "random"):
+    if required_look in ("mixed", "random"):
         return is_mixed(value) and not is_snake_case(value)
-    if wanted == "generated":
+    if required_look == "generated":
         return is_strange(value)
-    if wanted == "chosen":
+    if required_look == "chosen":
         return is_strange(value) or is_human_password(value)
-    if wanted == "value":
+    if required_look == "value":
         return True
 
     # "word" and "secretword": any word, unless it's part of a sentence or a constant's name
@@ -133,7 +133,8 @@ def is_strange(value: str) -> bool:
     """Whether a value mixes letters, digits and symbols unlike a name, version or measurement."""
     core = value.strip("\"'`*.,;:!?)")  # without quotes, Markdown and punctuation
     if not is_mixed(core):
-        # without digits: upper and lower case, and a symbol; many words start with a capital
+        # A value without digits needs upper case, lower case and a symbol. A capital at
+        # the start doesn't count, because many words have one.
         has_upper = any(map(str.isupper, core[1:]))
         has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))

@@ -46,7 +46,7 @@ def _build_pattern(node: dict[str, Any]) -> str:
 
 
 class WordIndex:
-    """Finds the rules to try on a text: those with a trigger word that occurs in it.
+    """An index of rules by trigger word, to find the rules that are relevant for a text.
 
     Rules are identified by their index in `trigger_words`.
     """
@@ -91,7 +91,7 @@ _BY_FREQUENCY = " etaoinsrhldcumfpgwybvkxjqz"
 
 
 class AnyWord:
-    """A search for any of many words, with a pattern that's compiled when first needed."""
+    """A set of words, with a pattern that finds any of them. It's compiled on first use."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
