@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Every variable of ours but those of the configuration's keys, JUDGEKIT_<SECTION>_<KEY>.
+# All of judgekit's variables, except JUDGEKIT_<SECTION>_<KEY> for configuration keys.
 NAMES = (
     *(
         "JUDGEKIT_API_BASE",
@@ -39,7 +39,7 @@ NAMES = (
     ),
     *("JUDGEKIT_STATE_KEY", "JUDGEKIT_TIEBREAKER_MODEL", "JUDGEKIT_TRACEBACK", "JUDGEKIT_VERBOSE"),
 )
-ends_at_once = False  # set by a process that answers once, and ends without tidying up
+ends_at_once = False  # set by a process that exits after one answer, without cleaning up
 _override: ContextVar[Mapping[str, str] | None] | None = None  # created by the first override
 
 
@@ -87,12 +87,12 @@ def config_home() -> str:
 
 
 def cache_home() -> str:
-    """Return the folder of what can be made again: indexes, compiled settings, fetched models."""
+    """Return the folder for files that can be recreated, such as indexes and downloaded models."""
     return _home("cache", "XDG_CACHE_HOME", ".cache")
 
 
 def state_home() -> str:
-    """Return the folder of what cannot be made again: the ledger."""
+    """Return the folder for files that can't be recreated, such as the ledger."""
     return _home("state", "XDG_STATE_HOME", os.path.join(".local", "state"))
 
 
@@ -224,7 +224,7 @@ def stamp(path: str) -> tuple[int, ...] | None:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-# Every file and folder that judgekit keeps for a user, outside of projects
+# All files and folders that judgekit stores for a user outside projects
 
 
 class Place:

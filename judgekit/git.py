@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 30.0
-MAX_ANSWER = (
-    256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
-)
+MAX_ANSWER = 256_000_000  # bytes in one answer; a tree of a few kB can expand a thousandfold
 MAX_ENTRIES = 3_000_000  # in one tree
 MAX_MEMORY = 2_000_000_000  # bytes for a git process, if the system can limit it
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"

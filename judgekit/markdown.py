@@ -7,7 +7,7 @@ import textwrap
 
 from judgekit.text import short_line, visible
 
-WIDTH = 100  # columns of a block, which does not wrap
+WIDTH = 100  # columns of a code block, whose lines don't wrap
 NOTHING = "-"
 _BEGINS_LIST = re.compile(r"\d+[.)](?=\s|$)|[-+=](?=[-+=\s]|$)")
 _BEGINS_LINK = re.compile(

@@ -26,7 +26,7 @@ OWN_PYTHON = (
     f"unset PYTHONPATH PYTHONHOME {_USER_BASE} PYTHONWARNINGS PYTHONPYCACHEPREFIX PYTHONPLATLIBDIR "
     "PYTHONINSPECT PYTHONEXECUTABLE __PYVENV_LAUNCHER__"
 )
-MAX_OUTPUT_BYTES = 64_000_000  # bytes that a program may print
+MAX_OUTPUT_BYTES = 64_000_000  # bytes, for output and error output each
 _START = (
     "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
     "programs.run_module({module!a})"

@@ -21,10 +21,10 @@ _CHUNK_SIZE = 8192  # characters
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width, too
 _NUMBER_CHARS = frozenset("0123456789.eE+-")
 _MAX_CACHED = 4096  # characters; a text in any script has fewer
-_COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # some servers take colours out before they read a line
+_COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # some servers remove colours before they look for commands
 _BLANK_IN_LINE = r"[^\S\n\r\u2028\u2029]"
-# The commands that CI servers obey. A text with one has one of the marks; the pattern finds the sign that's
-# to be escaped, and the text before it.
+# The commands that CI servers execute. A text with a command contains one of its markers. The pattern matches
+# the sign to escape, and the text before it.
 _COMMANDS = {
     # Azure (learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands), GitHub's first form and
     # TeamCity (jetbrains.com/help/teamcity/service-messages.html): ##vso[, ##[, ##teamcity[, anywhere.

@@ -29,12 +29,12 @@ _MEMBER = re.compile(r"\[:(\w*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)  # a class, a
 class Patterns:
     """Patterns for paths relative to one folder, with `/` between their parts.
 
-    `**/*.md` matches at any depth, `docs/` matches everything below it, and `!CHANGELOG.md` takes back a
-    match of an earlier pattern. Raises `ValueError` for a pattern that can't match anything.
+    `**/*.md` matches at any depth, `docs/` matches everything below it, and `!CHANGELOG.md` excludes a
+    file that an earlier pattern includes. Raises `ValueError` for a pattern that can't match anything.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        # Each pattern is a regex, and whether it includes or excludes files. Their order is reversed, because
+        # Pairs of a regex and whether it includes or excludes files. The last pattern comes first, because
         # the last match decides.
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):

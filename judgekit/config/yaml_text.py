@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-# Values of a document after expanding its aliases. No file without aliases has as many.
+# Values in a document after expanding its aliases. A file without aliases always has fewer.
 MAX_NODES = 1_000_000
-MAX_LEVELS = 50  # of nested lists and mappings; the parsing time grows with the square of the depth
+MAX_LEVELS = 50  # nested lists and mappings; the parsing time grows with the square of the depth
 # A top-level key, and the indent of the mapping below it
 _NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
 # A quotation in a parser's message, with the blank before it

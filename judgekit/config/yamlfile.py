@@ -34,8 +34,9 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
-MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
-# For a file that a clone can contain, and that every prompt waits for: it takes at most 1.5 seconds of CPU.
+MAX_BYTES = 1_000_000  # real files are far smaller; a YAML bomb isn't parsed
+# The limit for a configuration file. The file can come from a clone, and every prompt waits until it's
+# parsed, which takes at most 1.5 seconds of CPU.
 CONFIG_BYTES = 32_000
 
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 PRIVATE_KEY = "private key"
 # These are also found after a letter, because their prefix and length never occur by chance.
 _UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_WITH_FORMAT = 17  # characters of a secret with a recognizable form
-_LINES_AFTER_KEYWORD = 3  # they may contain the value that the keyword names
+_SHORTEST_WITH_FORMAT = 17  # characters of a secret with a recognizable format
+_LINES_AFTER_KEYWORD = 3  # the value can be on one of these lines
 _ASCII_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMAT_RULES = read_rows("forms")

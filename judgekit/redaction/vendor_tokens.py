@@ -23,7 +23,7 @@ _KIND_WORDS = frozenset(_TOKEN_WORDS["kinds"].split())
 _UNAMBIGUOUS_KIND_WORDS = frozenset(_TOKEN_WORDS["sure_kinds"].split())
 _IDENTIFIER_WORDS = frozenset(_TOKEN_WORDS["identifiers"].split())
 
-# The least number of random characters after
+# The minimum number of random characters after
 _MIN_AFTER_VENDOR = 14  # a prefix that only tokens have
 _MIN_AFTER_COMMON = 20  # a common word
 _MIN_AFTER_KIND = 24  # an unknown prefix with a word for a kind of key
