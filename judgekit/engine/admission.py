@@ -129,9 +129,9 @@ class AdmissionMiddleware:
         return holder
 
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
-        """Raise `_RefusedError` if a request is too large, or the server or the client's share is full.
+        """Raise `_RefusedError` if a request is too large, or if the server has no room for it.
 
-        The client is the `holder` of the token. Requests that aren't counted are admitted to a full server.
+        A full server still admits requests that aren't counted. `holder` limits what one client can use.
         """
         if size < 0:  # the size is unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
@@ -157,8 +157,8 @@ class AdmissionMiddleware:
         if not holder:  # a local engine has a single client, which can use everything
             return None
 
-        # So that others can get in, nobody can use more than what would remain free. The first request of
-        # each holder is always admitted.
+        # No holder can use more than what would remain free, so that other clients can get in. The first
+        # request of each holder is always admitted.
         own_requests = self.active_requests[holder]
         free_requests = self._max_requests - (requests + 1)
         if own_requests and own_requests + 1 > free_requests:

@@ -64,7 +64,7 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
 
     unfinished_line = b""
     last_name = ""
-    # The final b"\n" ends the last line, if the response doesn't.
+    # Add a final b"\n", in case the last line of the response has none.
     for piece in chain(response.pieces, [b"\n"]):
         *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
         for line in lines:
@@ -261,7 +261,7 @@ def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:
         return isinstance(failure, EngineBusy) and failure.retry_after > 0
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
-    stopped.wait(_BUSY_PAUSE)
+    stopped.wait(_BUSY_PAUSE)  # the engine has just been busy
     return retrying.call_in_thread(
         send, tries, passes=is_still_busy, seconds=_BUSY_SECONDS, sleep=stopped.wait
     )

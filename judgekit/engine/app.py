@@ -179,7 +179,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     report_errors(app, log)
 
     def find_holder(bearer: str) -> str | None:
-        """Return the token's holder, who has no name here (""). Return None if `bearer` isn't the token."""
+        """Return "" if `bearer` is the token, whose holder needs no name, otherwise None."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None

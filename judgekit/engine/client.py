@@ -151,9 +151,9 @@ def find(*, make: bool = False) -> EngineAddress | None:
 
 
 def _identify_code() -> str:
-    """Return a fingerprint of judgekit's code. An engine is only used if its fingerprint is the same.
+    """Return a fingerprint of judgekit's code. Only an engine with the same fingerprint is used.
 
-    It's made from the version, the folder and, in a checkout, the state of the source files.
+    The fingerprint covers the version, the folder and, in a checkout, the state of the source files.
     """
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     if not _own_code:
@@ -421,7 +421,7 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
 
 
 def is_own_process(connection: _socket.socket) -> bool:
-    """Whether the process at the other end of a Unix socket belongs to this user. True if that's unknown."""
+    """Whether the peer of a Unix socket is a process of this user. Assumes so on unknown systems."""
     # Both systems return a struct of 4-byte integers, in which the user id comes second.
     try:
         if sys.platform == "linux":  # struct ucred: pid, uid, gid
@@ -592,7 +592,7 @@ def call(
 
 
 def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Build the fields that every request to the engine contains, such as the caller's environment.
+    """Build the request fields that describe the caller, such as the environment variables.
 
     Variables that start with `GIT_` are only included if `git`.
     """

@@ -71,7 +71,7 @@ class Service:
     async def prepare(self) -> None:
         """Load everything that judging needs, then set `ready`. Doesn't raise.
 
-        After a failure, `ready` is set, too, and `failure` contains the reason.
+        `ready` is set even after a failure. Then `failure` contains the reason.
         """
         try:
             await litellm.loaded()
@@ -140,7 +140,7 @@ class Service:
             has_failed = task.done() and (task.cancelled() or task.exception() is not None)
             is_old = now - made_at > SECONDS
             if is_old or (has_failed and old_key == key):
-                # This also forgets the API keys that the key's environment variables may contain.
+                # The cache key contains environment variables, so this also forgets any API keys in them.
                 del self.cached_judges[old_key]
 
     async def run_judge(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:

@@ -97,7 +97,7 @@ def become_engine(
 
 
 def _listen_on_socket(address: EngineAddress) -> socket.socket:
-    """Listen on the engine's Unix socket. Raises `OSError`."""
+    """Listen on the engine's Unix socket. Raises `OSError` if that fails."""
     Path(address.socket).unlink(missing_ok=True)  # left by an engine that died
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

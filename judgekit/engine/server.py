@@ -19,10 +19,10 @@ from judgekit.engine.client import TAKEN, EngineAddress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
+_REQUIRED_MODULES = ("fastapi", "litellm", "pydantic", "uvicorn")
 _MAX_DESCRIPTORS = 65536
 _NOT_INSTALLED = 69
-_NO_PLACE = 73
+_CANNOT_LISTEN = 73
 _FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
@@ -35,14 +35,14 @@ def main(arguments: Sequence[str]) -> int:
         # Close inherited pipes, because their readers would otherwise wait until the engine ends.
         os.closerange(3, _MAX_DESCRIPTORS)
         os.chdir("/")  # so that the caller's folder can be removed
-    if not all(importlib.util.find_spec(name) for name in _NEEDED):
+    if not all(importlib.util.find_spec(name) for name in _REQUIRED_MODULES):
         return _NOT_INSTALLED
 
     address = EngineAddress(*arguments)
     try:
         engine_lock = process.become_engine(address)
     except OSError:
-        return _NO_PLACE
+        return _CANNOT_LISTEN
     with suppress(OSError):
         os.unlink(address.tried)  # an engine is listening now
     if engine_lock is None:

@@ -193,7 +193,7 @@ def _find_contradiction(
 
 
 def _unescape_objects(texts: Sequence[str]) -> list[str]:
-    """Return the texts that contain an escaped JSON object, from the object on and without backslashes."""
+    """Find the first escaped JSON object in each text. Return the text from there, without backslashes."""
     unescaped = []
     for text in texts:
         escaped_object = _STRING.search(text)
@@ -224,7 +224,7 @@ def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
 def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
     """List the parts of `raw` before, between and after the exact JSON objects, last part first.
 
-    `objects` are in reverse order, too.
+    `objects` must also start with the last one.
     """
     parts = []
     part_end = len(raw)

@@ -22,7 +22,7 @@ _VALUE_KEYS = frozenset(WORDS["values"].split())
 _MAXIMUM_KEYS = frozenset(WORDS["maximum"].split())
 _WRAPPERS = frozenset(WORDS["wrappers"].split())
 _MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
-_SHORT = 40  # characters of a scale's name, which a message quotes
+_MAX_QUOTED_CHARS = 40  # of a value in a message, or of a scale's description
 _FIGURE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _MISSING = object()
 
@@ -72,7 +72,7 @@ def _list_keys(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _find_maximum(model: type[BaseModel]) -> float | None:
-    """Return the highest `le` constraint of any field in `model` or in nested models, or None."""
+    """Return the highest `le` constraint of any field in `model` or in nested models. None without one."""
     limits = []
     for inner_model in _list_inner_models(model):
         limits.append(_find_maximum(inner_model))
@@ -138,9 +138,9 @@ def _quote(value: object) -> str:
     if isinstance(value, list):
         return "a list"
     text = repr(value)
-    if len(text) <= _SHORT:
+    if len(text) <= _MAX_QUOTED_CHARS:
         return text
-    return text[: _SHORT - 1] + "…"
+    return text[: _MAX_QUOTED_CHARS - 1] + "…"  # the ellipsis counts, too
 
 
 def coerce(value: object, annotation: object, field_path: str) -> object:
@@ -308,10 +308,11 @@ def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> obj
 def _coerce_fields(
     value: Object, model: type[BaseModel], keys_by_field: Mapping[str, str], field_path: str
 ) -> dict[str, object]:
-    """Coerce the model's fields, by JSON key. `keys_by_field` gives the keys in `value` of most fields.
+    """Coerce the model's fields, by JSON key. `keys_by_field` maps fields to keys of `value`.
 
-    Other required fields are searched in nested objects. An optional field with a truncated value is omitted,
-    as is one with null if its type doesn't allow that. Raises `CutOff` if a required field is truncated.
+    Required fields without a key are searched in nested objects. Optional fields are omitted if their value
+    is truncated, or is null although the type doesn't allow that. Raises `CutOff` if a required field is
+    truncated.
     """
     coerced = {}
     for name, field in model.model_fields.items():
@@ -357,10 +358,10 @@ def _match_key(
 
 
 def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str | None:
-    """Find the object's key that equals the field's key except for case, spaces, underscores and hyphens.
+    """Find the key that differs from the field's key only in case, spaces, underscores and hyphens.
 
-    Returns None if there's none, or if the key is also similar to another field's. Raises `Misfit` if there
-    are multiple.
+    Returns None without such a key, or if another field has a similar key. Raises `Misfit` if multiple keys
+    are similar.
     """
     exact_key = key_of(name, model)
     other_keys = set()
@@ -408,7 +409,7 @@ def _find_wrapped(value: Object) -> Iterator[Object]:
 
 
 def _unwrap(value: Object, model: type[BaseModel]) -> Object:
-    """Return the object with keys of `model`, which may be wrapped, as in `{"result": {"score": 4}}`.
+    """Find the object that has keys of `model`, even if it's wrapped, as in `{"result": {"score": 4}}`.
 
     Returns `value` itself if there's no such object, or more than one.
     """
@@ -489,7 +490,7 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     if maximum is None:
         return
     for key in scale_keys:
-        figures = _FIGURE.findall(str(value[key])[:_SHORT])  # "0-10" has two
+        figures = _FIGURE.findall(str(value[key])[:_MAX_QUOTED_CHARS])  # "0-10" has two
         if figures and max(map(float, figures)) != maximum:
             raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")
 
@@ -497,7 +498,8 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     """Whether an object only appears in a string of another object, and so may not be the answer.
 
-    Otherwise the model broke off in the middle of that string, and started its answer again.
+    If the model broke off in the middle of that string and started its answer again, the object isn't just
+    quoted.
     """
     outer = item.outer
     if outer is None:

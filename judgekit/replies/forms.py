@@ -168,15 +168,18 @@ class ReviewReply(ReplyForm):
 
 @functools.lru_cache(maxsize=16)  # creating one takes 9 ms, and a push has hundreds of files
 def make_score_reply_model(
-    dimensions: tuple[str, ...], least: int, max_chars: int, binary: frozenset[str] = frozenset()
+    dimensions: tuple[str, ...],
+    min_score: int,
+    max_score: int,
+    binary: frozenset[str] = frozenset(),
 ) -> type[ScoreReply]:
     """Create the model for a reply with `reasoning`, `findings` and a score for each dimension.
 
-    A score is an integer from `least` to `max_chars`, or yes or no for the dimensions in `binary`.
+    A score is an integer from `min_score` to `max_score`. For dimensions in `binary`, it's yes or no.
     """
     # `…_schema` and `sent_…` are parts of the JSON Schema that's sent to providers.
-    score = Annotated[int, Field(strict=True, ge=least, le=max_chars)]
-    score_schema = {"type": "integer", "enum": list(range(least, max_chars + 1))}
+    score = Annotated[int, Field(strict=True, ge=min_score, le=max_score)]
+    score_schema = {"type": "integer", "enum": list(range(min_score, max_score + 1))}
     yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
     score_fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}
@@ -225,6 +228,7 @@ def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> t
         return list(known)
 
     label_list = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(drop_unknown)]
+    # A reply about a single criterion has one list, whose key isn't the name of the criterion.
     keys = [KEEP] if len(criteria) == 1 else list(criteria)
     fields: dict[str, Any] = {}
     for number, key in enumerate(keys):

@@ -113,7 +113,7 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
 def compute_expectation(
     token: str, alternatives: Mapping[str, float], value: int, points: range
 ) -> float | None:
-    """Calculate the expected score on a scale of `points`, from the probabilities of a score's token.
+    """Calculate the expected score on a scale of `points`, from the probabilities at the score's token.
 
     `alternatives` maps `token` and other tokens to log probabilities. Returns None if `token` doesn't spell
     `value`, if the points' total probability is too low, or if a point could begin a longer number.

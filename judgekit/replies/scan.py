@@ -184,12 +184,10 @@ def scan(raw: str) -> deque[Object]:
     previous_end = 0
     match = _START.search(raw, reader.pos)
     while match:
-        # Now that the next object's start is known, the previous object gets the text between them.
         start = match.start()
         outer = None
-
-        # :
         if objects:
+            # Now that the next object's start is known, set the text between the two objects.
             previous = objects[-1]
             previous.tail = raw[previous_end:start]
             outer = _find_outer(previous, is_rescued=start == reader.rescued)

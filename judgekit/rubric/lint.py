@@ -107,7 +107,7 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
-    """Yield a warning if strict accepts something that lenient doesn't, or if they never differ."""
+    """Warn if strict accepts scores that lenient doesn't, or if both modes always agree."""
     outcome_pairs = list_outcomes(rubric)
     if outcome_pairs is None:  # too many combinations to try
         return
@@ -184,7 +184,7 @@ def _check_label(
 
 
 def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that the labels vary. If they don't, a judge that always gives the same answer looks good."""
+    """Check that labels vary, because otherwise a judge with a constant answer would look good."""
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
         if rubric.task == "compare":

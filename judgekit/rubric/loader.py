@@ -110,7 +110,7 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
             # Some bundled versions are only found by their full name.
             is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
-            has_version = path.stem.partition("@")[2] != ""
+            has_version = path.stem.partition("@")[2] != ""  # the pattern also matches "ID@.yaml"
             if has_version and not is_hidden:
                 paths_by_version[_parse_version(path)] = path
 
@@ -207,7 +207,7 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
 def read_wrong_cases(loaded: LoadedRubric) -> list[WrongCase]:
     """Read a scoring rubric's wrong texts, which measure how lenient a judge is; [] if there are none.
 
-    Raises `ConfigError` with the line and key of an invalid one.
+    Raises `ConfigError` with the line and key of an invalid text.
     """
     path = get_companion_path(loaded.path, "leniency")
     if isinstance(loaded.rubric, ScoreRubric) and path.is_file():

@@ -308,7 +308,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                 yield Problem(("modes", name), "a score could be accepted and rejected at once")
 
     def _check_claims(self) -> Iterator[Problem]:
-        """Check that at most one dimension has `check: claims`, and that the rubric needs sources for it."""
+        """Check that at most one dimension verifies claims, and that the rubric then needs sources."""
         claim_dimensions = [name for name, dimension in self.dimensions.items() if dimension.check]
         if not claim_dimensions:
             return
@@ -342,8 +342,8 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         """Check that weights are only given if they matter: for the mean of multiple dimensions."""
         weighted = []
         for name, dimension in self.dimensions.items():
-            is_given = "weight" in dimension.model_fields_set
-            if is_given:
+            has_explicit_weight = "weight" in dimension.model_fields_set
+            if has_explicit_weight:
                 weighted.append(name)
 
         modes = (self.modes.strict, self.modes.lenient)
@@ -389,7 +389,7 @@ class SelectRubric(_Rubric):
     modes: SelectModes
 
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
-        """Whether to keep a candidate in `mode`, given for each criterion whether it holds."""
+        """Whether `mode` keeps a candidate. `holds` maps each criterion to the answer for this candidate."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
         if rule.keep == "all":
@@ -417,7 +417,8 @@ def validate_with_defaults(data: Any, validate: Callable[[Any], Any]) -> Any:  #
         return validate(data)
     except ValidationError:
         is_score_rubric = isinstance(data, dict) and data.get("task", "score") == "score"
-        if not is_score_rubric or "criteria" in data:  # only other tasks have criteria
+        # `criteria` belong to another task, so defaults for scoring would hide the actual mistake.
+        if not is_score_rubric or "criteria" in data:
             raise
     return validate(_add_defaults(data))
 
@@ -431,7 +432,7 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
     # Merge three levels deep. At the third, a mode's `accept` or `reject` replaces the default entirely.
     full: dict[str, Any] = _merge(defaults, data, levels=3)
 
-    # A dimension's short form is just its question.
+    # Expand dimensions in the short form, which is just a question.
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
         full["dimensions"] = {}
@@ -439,7 +440,7 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
             is_short = isinstance(dimension, str)
             full["dimensions"][name] = {"question": dimension} if is_short else dimension
 
-    # If a mode rejects scores below a limit, it accepts those from the limit up, unless it says otherwise.
+    # By default, a mode accepts every score that it doesn't reject.
     modes = full["modes"] if isinstance(full["modes"], dict) else {}
     for mode in modes.values():
         match mode:
@@ -449,11 +450,12 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _convert_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
-    """Set the scale in `defaults` to the one in `data`, if it has one, and adjust the thresholds to it."""
+    """Replace the default scale with that of `data`, and convert the default thresholds to it."""
     default_scale = defaults["scale"]
     defaults["scale"] = data.get("scale", default_scale)
     match data:
         case {"scale": {"min": int(low), "max": int(high)}}:
+            # Move each threshold to the same relative position on the new scale.
             default_low = default_scale["min"]
             ratio = (high - low) / (default_scale["max"] - default_low)
             for mode in defaults["modes"].values():

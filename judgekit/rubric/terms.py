@@ -23,7 +23,9 @@ _Line: TypeAlias = tuple[str, str, str]
 
 MAX_TERMS = 1_000  # per file
 MAX_TERM_LENGTH = 60  # characters; longer terms don't occur in remarks
-_THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
+_INVALID_THESAURUS = (
+    'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
+)
 
 
 def read_terms(path: Path) -> list[tuple[str, str]]:
@@ -53,7 +55,7 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_page(text: str, path: Path) -> list[_Line]:
-    """Parse a page of a Markdown thesaurus, which is named after the dimension of all its terms.
+    """Parse a page of a Markdown thesaurus. The file name is the dimension of all terms on the page.
 
     Terms are in lines such as `synonyms:: TERM, TERM`, with or without a list bullet.
     """
@@ -82,7 +84,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
             for term, entry in json.loads(text)["data"].items():
                 lines.append((name, term, entry["nterm"]))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{name}: {_THESAURUS}") from None
+            raise InputError(f"{name}: {_INVALID_THESAURUS}") from None
     else:
         for number, line in enumerate(lines_of(text), 1):
             is_comment = line.lstrip().startswith("#")
@@ -104,7 +106,7 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
 
     pairs = []
     for source, term, dimension in lines:
-        # Shorten to one character more than allowed, so that terms that are too long remain so.
+        # Keep one character more than allowed, so that the check below still notices a term that is too long.
         visible_term = short_line(term, MAX_TERM_LENGTH + 1)
         dimension_name = str(dimension).strip()
         has_letters = any(map(str.isalnum, visible_term))
@@ -148,9 +150,9 @@ def add_terms(
 def _group_new_terms(
     rubric: ScoreRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Group terms by dimension, skipping those that the rubric already has. Ignores case.
+    """Group new terms by dimension, ignoring case. Skips terms that the rubric already has.
 
-    Also returns the number of terms given for each unknown dimension.
+    Also returns, for each unknown dimension, the number of terms given for it.
     """
     names_by_casefolded = {}
     known_terms = {}
