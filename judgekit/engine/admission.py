@@ -291,8 +291,8 @@ class Tokens:
 
     def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown."""
-        # The time that `==` takes reveals how much of the hash matches. That's no help, because nobody can
-        # choose a token whose hash starts as desired.
+        # The time that `==` takes reveals how much of the hash matches. An attacker can't use that,
+        # because a token can't be chosen by the start of its hash.
         sha256 = sha256_of(token)
         for known_token in self.all():
             if known_token.sha256 == sha256:
@@ -301,7 +301,7 @@ class Tokens:
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Let the caller change the list of rows in place, then write it to the file."""
+        """Yield the rows as a list to change in place, then write the list to the file."""
         environment.private_folder(str(self.path.parent))
         # Without the lock, another process's change could be lost.
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):

@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 
 # Prepare this many times the concurrent requests, so that a slow one doesn't hold up the others
 AHEAD = 4
-_PATIENCE = 24 * 3600.0  # seconds for one answer, as long as the engine is healthy
+_REQUEST_TIMEOUT_S = 24 * 3600.0  # seconds for one answer, as long as the engine is healthy
 _BUSY_SECONDS = 60.0
 _BUSY_PAUSE = 1.0  # seconds, at most
 _OK = 200
@@ -244,7 +244,7 @@ class _RequestPool(Generic[Item]):
             try:
                 if self._stopped.is_set():
                     return NoEngine()
-                return value(connection.ask("POST", self._path, body, seconds=_PATIENCE))
+                return value(connection.ask("POST", self._path, body, seconds=_REQUEST_TIMEOUT_S))
             finally:
                 self._connections.discard(connection)
 

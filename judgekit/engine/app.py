@@ -363,7 +363,7 @@ def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], N
 
 
 async def _next_event(events: Events) -> dict[str, Any] | None:
-    """Return the next event, or None after the last one. While there's none, return "alive" regularly."""
+    """Return the next event, or None after the last. If none arrives in time, return an "alive" event."""
     try:
         return await asyncio.wait_for(events.get(), ALIVE_SECONDS)
     except TimeoutError:
@@ -405,7 +405,7 @@ async def run_and_answer(
 async def _answer_in_thread(
     request: Request, body: CallerBody, work: Callable[[], bytes]
 ) -> Response:
-    """Run `work` in a thread, and respond with the JSON that it returns. It uses the engine's gateway."""
+    """Run `work` in a thread with the engine's gateway, and respond with the JSON that `work` returns."""
     gateway = request.app.state.service.gateway
     return await run_and_answer(request, body, lambda: in_thread(gateway, work))
 

@@ -424,11 +424,11 @@ def is_own_process(connection: _socket.socket) -> bool:
     """Whether the peer of a Unix socket is a process of this user. Assumes so on unknown systems."""
     # Both systems return a struct of 4-byte integers, in which the user id comes second.
     try:
-        if sys.platform == "linux":  # struct ucred: pid, uid, gid
+        if sys.platform == "linux":
+            # 12 bytes of `struct ucred`: pid, uid, gid
             credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-        elif (
-            sys.platform == "darwin"
-        ):  # struct xucred (SOL_LOCAL, LOCAL_PEERCRED): version, uid, groups
+        elif sys.platform == "darwin":
+            # 76 bytes of `struct xucred`: version, uid, groups. SOL_LOCAL is 0, and LOCAL_PEERCRED is 1.
             credentials = connection.getsockopt(0, 1, 76)
         else:
             return True  # the folder's permissions protect the socket
@@ -514,7 +514,7 @@ def start_for_later() -> int | None:
     try:
         os.close(os.open(address.tried, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(address.tried)
-    except OSError:  # for example, a full disk, with which the engine couldn't listen, either
+    except OSError:  # for example, on a full disk, where an engine couldn't listen
         return None
     return start(address)
 
@@ -548,15 +548,15 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
         exit_code = 1 if starter is None else _poll_exit_code(starter)
 
 
-def _poll_exit_code(process: int) -> int | None:
+def _poll_exit_code(pid: int) -> int | None:
     """Return a child process's exit code, or None while it's running. Always returns None on Windows."""
     if os.name == "nt":
         return None
     try:
-        ended_process, status = os.waitpid(process, os.WNOHANG)
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
     except OSError:  # other code has already collected the exit code, so assume success
         return 0
-    if not ended_process:
+    if ended_pid == 0:  # still running
         return None
     return os.waitstatus_to_exitcode(status)
 

@@ -79,7 +79,7 @@ class Service:
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
 
-        # Preload this for the first request. Ignore a failure here, because that request will report it.
+        # Load the rules for secrets before the first request needs them. That request will report a failure.
         with suppress(Exception):
             await asyncio.to_thread(secret_search.load_format_rules)
 

@@ -27,9 +27,9 @@ MAX_RSS = (
     800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 )
 DRAIN_SECONDS = 300  # for running requests when it's told to go
-_SUCCEEDED_SECONDS = 30.0  # seconds without a request before an engine with a successor leaves
-_LONGEST_SECONDS = 86_400.0  # seconds; until the user's configuration has been read
-_KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
+_SUCCEEDED_IDLE_S = 30.0  # seconds without a request before an engine with a successor leaves
+_INITIAL_IDLE_S = 86_400.0  # seconds; until the user's configuration has been read
+_KEEP_ALIVE_S = 75  # seconds that a client may keep a connection without asking
 _LATECOMER_SECONDS = (
     0.05  # seconds in which clients that connected just before the socket went are refused
 )
@@ -39,7 +39,7 @@ _TICKS_BETWEEN_LOOKS = 10  # ticks of 0.1 s between two looks around
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
     """Build uvicorn's settings for a server that doesn't log. The caller sets `app` later."""
     return uvicorn.Config(
-        "",
+        "",  # the application, which the caller sets
         http=protocol,
         timeout_graceful_shutdown=drain_seconds,
         loop="asyncio",
@@ -67,7 +67,7 @@ class Engine(uvicorn.Server):
     def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
         options: dict[str, Any] = {
             "date_header": False,
-            "timeout_keep_alive": _KEEP_ALIVE,
+            "timeout_keep_alive": _KEEP_ALIVE_S,
             "reset_contextvars": True,
         }
         super().__init__(settings(_Protocol, DRAIN_SECONDS, **options))
@@ -75,8 +75,8 @@ class Engine(uvicorn.Server):
         self._log = log
         self._last_request_at = time.monotonic()
         self._last_request_count = 0
-        self._reason = "stopped by a signal"
-        self._idle_limit_s = _LONGEST_SECONDS
+        self._reason = "stopped by a signal"  # unless `_leave` sets another reason
+        self._idle_limit_s = _INITIAL_IDLE_S
         self._admission: AdmissionMiddleware
 
     async def live(self) -> None:
@@ -98,7 +98,7 @@ class Engine(uvicorn.Server):
             self._log.add(f"not ready: {service.failure}")
             # Leave soon, because a new engine may succeed. Touching `tried` keeps the prompt hook from
             # starting a new engine at every prompt.
-            self._idle_limit_s = _SUCCEEDED_SECONDS
+            self._idle_limit_s = _SUCCEEDED_IDLE_S
             await asyncio.to_thread(Path(self._engine_lock.address.tried).touch, 0o600)
             return
 
@@ -110,7 +110,7 @@ class Engine(uvicorn.Server):
             minutes = configuration.EngineConfig().idle_minutes
         self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
         await asyncio.to_thread(
-            process.dismiss_others, self._engine_lock.address, _SUCCEEDED_SECONDS
+            process.dismiss_others, self._engine_lock.address, _SUCCEEDED_IDLE_S
         )
 
     async def on_tick(self, counter: int) -> bool:
@@ -148,7 +148,7 @@ class Engine(uvicorn.Server):
         self._log.add(f"stopping: {self._reason}; {active_count} requests to finish")
         self._admission.is_shutting_down = True
         self._engine_lock.leave()
-        # Refuse clients that have already found the socket, so that they connect to the next engine.
+        # Clients that have already found the socket are refused meanwhile, and connect to the next engine.
         await asyncio.sleep(_LATECOMER_SECONDS)
         await super().shutdown(sockets)
 

@@ -26,8 +26,8 @@ from judgekit.text import short_line
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
 MAX_BYTES = 200_000  # of the log; then it becomes the older half, `.1`, replacing the previous one
-AGAIN_SECONDS = 60.0  # before the same text is logged again: strangers must not fill the log
-_SIGN_SECONDS = 1.0  # from taking the lock to writing into it, which takes milliseconds
+REPEAT_AFTER_S = 60.0  # before the same text is logged again: strangers must not fill the log
+_PID_TIMEOUT_S = 1.0  # from taking the lock to writing into it, which takes milliseconds
 _POLL = 0.02
 _BACKLOG = 1024
 _TRIES = 10
@@ -110,7 +110,10 @@ def _listen_on_socket(address: EngineAddress) -> socket.socket:
 
 
 def _listen_on_port(address: EngineAddress, token: str) -> socket.socket:
-    """Listen on a free port, and write the port and token to a file for clients. Raises `OSError`."""
+    """Listen on a free port, and write the port and token to a file for clients.
+
+    Raises `OSError` if either fails.
+    """
     listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
     try:
         _, port = listener.getsockname()
@@ -204,7 +207,7 @@ def _read_process_id(lock: Path) -> int | None:
 
     Returns None if the file is gone or remains empty.
     """
-    deadline = time.monotonic() + _SIGN_SECONDS
+    deadline = time.monotonic() + _PID_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             return int(lock.read_bytes())
@@ -317,7 +320,7 @@ class Log(logging.Handler):
         now = time.monotonic()
         recent_texts = {}
         for old_text, written_at in self._written.items():
-            if now - written_at < AGAIN_SECONDS:
+            if now - written_at < REPEAT_AFTER_S:
                 recent_texts[old_text] = written_at
         if text in recent_texts:
             return

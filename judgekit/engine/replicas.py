@@ -64,7 +64,7 @@ class StoreTokens(Tokens):
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Let the caller change the list of rows in place, then add and remove tokens in the database."""
+        """Yield the rows as a list to change in place, then apply the changes to the database."""
         stored_rows = self.rows()
         rows = list(stored_rows)
         yield rows
@@ -158,7 +158,7 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        """Report this replica as alive every few seconds, and sometimes tidy the store, until cancelled."""
+        """Report this replica as alive every few seconds, and tidy the store occasionally."""
         tidied_at = time.monotonic()
         own_connection = asyncio.Semaphore()  # for `_pulse`, which has its own connection
         while True:
@@ -173,7 +173,7 @@ class Replica:
                 self._log.add(str(error))
 
     async def _catch_up(self) -> None:
-        """Record how earlier attempts ended, if the store failed before. Raises if the store still fails."""
+        """Record how earlier attempts ended, if that failed before. Raises if it fails again."""
         while self._unrecorded_endings:
             ending = self._unrecorded_endings.popleft()
             try:
@@ -267,8 +267,8 @@ class Replica:
     async def _claim(self, attempt: Attempt, judge: DocumentJudge) -> str | None:
         """Claim a request for this attempt, and reserve the request's maximum cost in the budget.
 
-        Returns the stored answer if the request already has one, otherwise None. Raises `StoreError`, also if
-        another replica has claimed the request.
+        Returns the stored answer if the request already has one, otherwise None. Raises `StoreError` if
+        the store fails, or if another replica has claimed the request.
         """
         seconds = judge.settings.timeout + _GRACE_SECONDS
         reserved_usd = 0.0
@@ -301,7 +301,7 @@ class Replica:
 def _read_budget(settings: Config) -> Budget | None:
     """Return the configured budget, or None if there's none.
 
-    Raises `ConfigError` if no store is configured, or no cost limit per verdict that fits the budget.
+    Raises `ConfigError` for a budget without a store, or without a cost limit per verdict that fits into it.
     """
     server = settings.server
     limit = settings.judge.max_cost_usd

@@ -63,7 +63,7 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
         # The import takes half a second, while requests can already arrive. It creates no garbage, so it's
-        # faster without the collector.
+        # faster without garbage collection.
         gc.disable()
         from judgekit.engine import lifecycle  # noqa: PLC0415 - see above
 

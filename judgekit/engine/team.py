@@ -73,7 +73,7 @@ class TeamRequest(Strict):
 
 
 # Fields of a request that `judge` below applies itself.
-_APPLIED_HERE = {"deadline", "max_cost_usd", "rubric_sha256"}
+_LIMIT_FIELDS = {"deadline", "max_cost_usd", "rubric_sha256"}
 
 
 class TeamBody(Strict):
@@ -211,8 +211,8 @@ async def judge(
     holder = request.scope[HOLDER]
 
     async def judge_document() -> bytes:
-        """Return the verdict as JSON: the stored one, or a new one if this request has none yet."""
-        judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
+        """Judge the document, or reuse the verdict stored for this request. Returns JSON."""
+        judge_request = JudgeRequest(**limits.model_dump(exclude=_LIMIT_FIELDS))
         server_judge = await service.get_judge(state.project, judge_request)
         limited_judge = _limit_judge(server_judge, limits)
         document = body.document.document()

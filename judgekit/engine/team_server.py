@@ -63,7 +63,7 @@ _CHECK_SECONDS = 2.5
 _SEND_BYTES = 131_072  # of an unread answer that the system keeps, for each connection
 
 
-_DESCRIPTORS = 4096  # for connections, calls to providers and files
+_WANTED_DESCRIPTORS = 4096  # for connections, calls to providers and files
 
 
 class PatientProtocol(H11Protocol):
@@ -90,6 +90,7 @@ class PatientProtocol(H11Protocol):
                 open_connections.append(connection)
         idle_connections = [connection for connection in open_connections if connection.is_idle()]
         if idle_connections and len(open_connections) > MAX_CONNECTIONS:
+            # `since` is the time when a connection became idle.
             longest_idle = min(idle_connections, key=lambda connection: connection.since)
             longest_idle.transport.abort()
 
@@ -140,7 +141,7 @@ class PatientProtocol(H11Protocol):
         self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_progress)
 
     def _note_progress(self, now: float) -> None:
-        """Note when the connection's state last changed, and since when a response has been unread."""
+        """Note when the connection's state last changed, and when the client fell behind in reading."""
         state = (self.conn.their_state, self.cycle)
         if state != self._state:
             self._state = state
@@ -190,7 +191,7 @@ def serve(
         service = Service()
         logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
-        # If this fails, serve anyway, and report the failure to every client.
+        # If the preparation fails, the server starts anyway, and reports the failure to every client.
         await service.prepare()
         try:
             async with nullcontext() if replica is None else replica.stay_registered():
@@ -254,13 +255,15 @@ def _open_listener(host: str, port: int) -> socket.socket:
 
 
 def _raise_descriptor_limit() -> None:
-    """Let this process open `_DESCRIPTORS` files and connections, if the system allows that many."""
+    """Let this process open `_WANTED_DESCRIPTORS` files and connections, if the system allows that many."""
     # Windows has no `resource`, and `setrlimit` raises `ValueError` if the system allows fewer.
     with suppress(ImportError, ValueError):
         import resource  # noqa: PLC0415 - doesn't exist on Windows
 
         soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Negative values mean that there's no limit.
-        if 0 <= soft_limit < _DESCRIPTORS:
-            new_limit = _DESCRIPTORS if hard_limit < 0 else min(hard_limit, _DESCRIPTORS)
+        if 0 <= soft_limit < _WANTED_DESCRIPTORS:
+            new_limit = _WANTED_DESCRIPTORS
+            if hard_limit >= 0:
+                new_limit = min(hard_limit, _WANTED_DESCRIPTORS)
             resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))

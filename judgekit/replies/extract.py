@@ -384,6 +384,7 @@ def _find_numbers_in_prose(
 ) -> list[tuple[str, float]]:
     """List the numbers given for keys in prose, such as "Accuracy: 2", as (normalised key, number)."""
     names = "|".join(key_patterns)
+    # `(?&NAMES)` is a placeholder for the keys.
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
     mentions = []
     for text in texts:

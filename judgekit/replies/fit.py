@@ -323,7 +323,7 @@ def _coerce_fields(
         if item is _MISSING:
             continue
 
-        # Null stands for an omitted optional field.
+        # Models write null for an optional field that they omit.
         is_required = field.is_required()
         kind = field.annotation
         is_nullable = kind in (Any, None, object) or NoneType in get_args(kind)

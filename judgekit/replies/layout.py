@@ -95,7 +95,7 @@ def find_thoughts(raw: str) -> list[Span]:
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
             open_marks.clear()
 
-    # Unclosed thoughts continue to the end of the reply.
+    # Unclosed thoughts continue to the end of the reply, so the outermost ones include all others.
     for mark in open_marks:
         if not _is_ignored(mark.name):
             spans.append(Span(mark.start, len(raw), ""))
@@ -160,6 +160,7 @@ def _find_marks(raw: str) -> list[Mark]:
             object_count += 1
             end = find_exact_end(raw, next_brace)
             object_end = max(object_end, end or 0)
+            # Continue after the object. If it isn't valid JSON, its first brace is skipped.
             next_brace = raw.find("{", end or next_brace + 1)
 
         is_in_object = match.start() < object_end
@@ -197,6 +198,7 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
     if name in _NEUTRAL or full_name in _NEUTRAL:
         return None
     if full_name in _ENDING:
+        # Such a token ends any open channel, but never opens or closes thoughts itself.
         return Mark(name, start, end, opens=None) if is_special else None
 
     # Prose can mention tags. So an unknown tag only counts at the start of a line, and HTML never counts.

@@ -46,6 +46,7 @@ def classify_failure(raw: str) -> FailureKind:
     if not objects:
         thoughts = find_thoughts(raw)
         start = thoughts[-1].end if thoughts else 0
+        # The patterns for refusals have straight apostrophes ("I can't").
         beginning = raw[start:][:_REFUSAL_CHARS].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
 

@@ -230,9 +230,8 @@ class _Reader:
         self.pos = 0
         self.end = 0  # end of the last object
         self.entries = 0  # number of objects, keys and items
-        self.rescues_left = (
-            MAX_RESCUES  # how often an object inside an unclosed string can still be read
-        )
+        # How often an object inside an unclosed string can still be read.
+        self.rescues_left = MAX_RESCUES
         self.rescued = -1  # start of the last object found inside an unclosed string, or -1
         self.unclosed = -1  # start of the current object's unclosed string, or -1
         self.broken = False  # whether the current object can't be read any further

@@ -87,6 +87,7 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
     strict = rubric.modes.strict
     texts = []
 
+    # `confirm` is the quick outcome that a second model must confirm.
     if strict.confirm == "reject" and lenient.confirm == "accept":
         texts.append(
             "strict confirms rejections and lenient confirms acceptances; is that reversed?"
@@ -124,6 +125,7 @@ def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
     """Check that each dimension has a `look_for` and terms, and shares none of its terms."""
     count_by_term = Counter[str]()
     for dimension in rubric.dimensions.values():
+        # A dimension's own duplicates don't count.
         count_by_term.update(map(str.lower, set(dimension.terms)))
 
     for name, dimension in rubric.dimensions.items():
