@@ -60,7 +60,7 @@ class Mark(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A part of a reply that is no answer, with the mark that ends it: "" if the reply ends first."""
+    """A part of a reply that isn't its answer. `ended_by` is the mark at its end, or "" without one."""
 
     start: int
     end: int
@@ -114,7 +114,7 @@ def _close_innermost(raw: str, spans: list[Span], open_marks: list[Mark], mark: 
 
 
 def _is_ignored(name: str) -> bool:
-    """Whether the text between marks of this name is read as if they weren't there."""
+    """Whether the text between marks of this name can contain the answer, unlike thoughts."""
     return name in _ANSWERING or name in _PROSE or name == f"{_CHANNEL}final"
 
 

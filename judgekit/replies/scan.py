@@ -140,10 +140,11 @@ CUT = object()
 class Object(dict[str, Any]):
     """An object of the reply.
 
-    `closed` says whether its brace was seen and nothing in it is cut, `repeated` names the keys given twice
-    with different values, and `tail` is the text between this object and the next, with a string that the
-    object broke off in. `start` is where an outermost object begins in the reply. `outer` is the object in a
-    string of which this one was found, if it was.
+    - `closed`: the closing brace is there, and no value inside is truncated
+    - `repeated`: the keys given twice with different values
+    - `tail`: the text up to the next object, including an unclosed string of this object
+    - `start`: the position of an outermost object in the reply
+    - `outer`: the object that quotes this one in a string, or None
     """
 
     closed = cut = False
