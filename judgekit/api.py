@@ -125,6 +125,7 @@ async def ajudge(
         empty_stdin = io.BytesIO()
         contents = [documents.read_file(path, empty_stdin) for path in paths]
         # With a task id, all files are judged as one document. Otherwise each is a document.
+        # With a task id, all files together are one document.
         if task_id is None:
             groups = [[file] for file in contents]
         else:
@@ -281,7 +282,7 @@ def _build_agreement(
     task: str,
     options: JudgeArgs,
 ) -> AgreementOptions:
-    """Build the agreement options. Raises `UsageError` if they can't be combined with `task` or `options`."""
+    """Build the agreement options. Raises `UsageError` if `task` or `options` rule out an agreement."""
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
     incompatible = {name: options.get(name) for name in ("model", "depth", "explain")}

@@ -221,21 +221,22 @@ class GatewayError(JudgekitError):
 
 
 CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "local", "mixed"]
-"""Where a cost comes from: the reply itself, the price in the provider's profile, litellm's table.
+"""The origin of a cost: the provider's reply, the price in its profile, or litellm's price table.
 
-"local" is a model on this machine and "cache" a kept reply: both cost nothing. "mixed" is a sum of several.
+"local" is a model on this machine and "cache" a cached reply, which both cost nothing. "mixed" is a sum of
+costs from different origins.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens and US dollars that one call or several took. An unknown cost is null.
+    """The tokens and US dollars used by one or more calls. An unknown cost is None.
 
-    `input_tokens` include those read from a provider's cache and those written to it. `cost_source` says who
-    states the cost. `unpriced_calls` counts the calls whose cost is unknown, so that the sum leaves them out.
+    `input_tokens` include tokens read from or written to a provider's cache. `cost_source` is the cost's
+    origin. `unpriced_calls` counts the calls of unknown cost, which `cost_usd` doesn't include.
     """
 
-    # Where it is part of a round.
+    # Used by pydantic if the usage is part of a round.
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "ignore"}
 
     input_tokens: int = 0

@@ -106,6 +106,10 @@ def _refuse_links_of_strangers(path: str) -> None:
 
 
 def _refuse_special_file(path: str) -> None:
+    """Raise an error unless a path is free or leads to a regular file.
+
+    Raises `IsADirectoryError` for a folder, otherwise `RefusedOutputError`.
+    """
     try:
         mode = os.lstat(path).st_mode
     except OSError:  # missing or inaccessible; the caller finds out when it opens the file
