@@ -256,7 +256,7 @@ class Repository(NamedTuple):
         return [*argv, *args]
 
 
-def normalize_address(address: str, folder: str) -> str:
+def normalise_address(address: str, folder: str) -> str:
     """Reduce a repository's address to `HOST/PATH`, or to an absolute path if it's local.
 
     For example, `https://me:secret@Host.com/a/b.git` and `git@host.com:a/b` both give `host.com/a/b`. A

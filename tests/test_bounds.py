@@ -123,9 +123,9 @@ def failure(text: str) -> None:
 
 
 def in_parts(text: str) -> None:
-    of("providers.chat.normalize")(200, as_bytes(text))
+    of("providers.chat.normalise")(200, as_bytes(text))
     body = {"choices": [{"message": {"content": [text, {"type": "thinking", "thinking": text}]}}]}
-    of("providers.chat.normalize")(200, as_bytes(json.dumps(body)))
+    of("providers.chat.normalise")(200, as_bytes(json.dumps(body)))
 
 
 def hooks_of_a_client(text: str) -> None:
@@ -298,7 +298,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
     "providers.failures.classify_exception": failure,
-    "providers.chat.normalize": in_parts,
+    "providers.chat.normalise": in_parts,
     "config.patterns.Patterns": patterns,
     "retrieval.scan.parse_ignore_patterns": patterns,
     "retrieval.scan.is_ignored": patterns,
@@ -344,7 +344,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sources.claude_memory.read_body_text": memory,
     "redaction.blocks.find_block_secrets": places,
     "redaction.setting_lines.find_set_values": settings,
-    "git.normalize_address": lambda text: of("git.normalize_address")(text[:4_000], "/"),
+    "git.normalise_address": lambda text: of("git.normalise_address")(text[:4_000], "/"),
     **dict.fromkeys(
         (
             "redaction.secret_tables.find_in_table",

@@ -63,7 +63,7 @@ def case_lines(task: str) -> list[dict[str, Any]]:
 
 
 def line_of_ledger(record: records.Record) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(records.serialize_record(record))
+    found: dict[str, Any] = json.loads(records.serialise_record(record))
     return found
 
 

@@ -259,11 +259,11 @@ class TeamLedger:
 
     def add(self, *records: Record) -> None:
         """Add records to the ledgers that they name; raises `UsageError` if any is refused."""
-        from judgekit.ledger.records import serialize_record
+        from judgekit.ledger.records import serialise_record
 
         if not records:
             return
-        refusal = connect_team().send([serialize_record(record).rstrip() for record in records])
+        refusal = connect_team().send([serialise_record(record).rstrip() for record in records])
         if refusal:
             raise UsageError(refusal)
 

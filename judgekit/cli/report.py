@@ -179,8 +179,8 @@ def report(
     return Exit.REJECTED if missed else Exit.ACCEPTED
 
 
-def summarize_results(rows: ResultFile, *, worst: int | None) -> RowResults:
-    """Summarize results as the `report` command does without options."""
+def summarise_results(rows: ResultFile, *, worst: int | None) -> RowResults:
+    """Summarise results as the `report` command does without options."""
     from judgekit.data.report import summarise
 
     summary = summarise(rows, rows.name)

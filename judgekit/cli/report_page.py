@@ -101,7 +101,7 @@ def build_difference(first: str, difference: Difference, note: str = "") -> Diff
 
 
 def describe_headline(summary: ResultsReport) -> str:
-    """Summarize results in a line, such as: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
+    """Summarise results in a line, such as: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
     parts = []
     rate = summary.accept_rate
     if rate is not None:

@@ -94,7 +94,7 @@ class RowPrinter:
 
     def _read_results(self, name: str) -> RowResults | None:
         """Read the results in OUT, or the stored ones; None if there are none."""
-        from judgekit.cli.report import summarize_results
+        from judgekit.cli.report import summarise_results
         from judgekit.data.labels import results
         from judgekit.data.results import find_complete_results
         from judgekit.data.rows import open_rows
@@ -112,4 +112,4 @@ class RowPrinter:
         no_stdin = io.BytesIO()  # results don't come from standard input
         rows = open_rows(find_complete_results(path), no_stdin)
         rows.name = name
-        return summarize_results(results(rows), worst=self._printing.worst)
+        return summarise_results(results(rows), worst=self._printing.worst)

@@ -20,7 +20,7 @@ _BEST_FIRST = ("accept", "improve", "reject", "escalate", "undetermined")
 _WORST_FIRST = ("reject", "undetermined", "escalate", "improve", "accept")
 
 
-def summarize_run(
+def summarise_run(
     run: DatasetRun,
     name: str,
     seconds: float,
@@ -31,7 +31,7 @@ def summarize_run(
     others: Mapping[str, int] = MappingProxyType({}),
     is_settled: bool = False,
 ) -> str:
-    """Summarize a run in a line: rows by verdict, the numbers judged and reused, and the cost.
+    """Summarise a run in a line: rows by verdict, the numbers judged and reused, and the cost.
 
     `others` are rows in OUT that this run didn't reach, by judge. If `is_settled`, the condition of `--until`
     is decided, so that the remaining rows aren't needed.

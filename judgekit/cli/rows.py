@@ -19,7 +19,7 @@ from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
 from judgekit.cli.row_options import USUAL_EXIT, DataOptions, ExitOn, choose_exit_code
 from judgekit.cli.row_printing import Printing, RowPrinter
-from judgekit.cli.row_summary import describe_progress, summarize_run
+from judgekit.cli.row_summary import describe_progress, summarise_run
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped
 
@@ -360,7 +360,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
     interruption.KEPT[job.task] = None  # the summary tells what was kept
-    summary = summarize_run(
+    summary = summarise_run(
         work,
         outcome.name,
         outcome.seconds,

@@ -179,7 +179,7 @@ def is_examined(row: Row) -> bool:
 def describe_run(
     judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
 ) -> str:
-    """Summarize a run in a line: how many files were judged, skipped or not examined, and why."""
+    """Summarise a run in a line: how many files were judged, skipped or not examined, and why."""
     counts = Counter(row["word"] for row in judged)
     count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in the order of WORDS
     skips_by_reason = {group["reason"]: group["count"] for group in skipped}

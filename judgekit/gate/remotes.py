@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.git import GitError, normalize_address
+from judgekit.git import GitError, normalise_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -175,11 +175,11 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
         return []
 
     folder = os.path.realpath(repository.folder)
-    upstream_addresses = {normalize_address(address, folder) for address in upstreams}
+    upstream_addresses = {normalise_address(address, folder) for address in upstreams}
     refs = read_remotes(repository, "").refs
     oids: list[str] = []
     for name, addresses in _read_addresses(repository).items():
-        remote_addresses = {normalize_address(address, folder) for address in addresses}
+        remote_addresses = {normalise_address(address, folder) for address in addresses}
         is_upstream = not remote_addresses.isdisjoint(upstream_addresses)
         if is_upstream:
             oids += [ref.oid for ref in refs.get(name, [])]
@@ -230,12 +230,12 @@ def _find_pushed_names(
     # If `remote` isn't a name with addresses, it's an address itself.
     given_addresses = {url, *addresses.get(remote, [remote])}
     pushed_addresses = {
-        normalize_address(address, folder) for address in given_addresses if address
+        normalise_address(address, folder) for address in given_addresses if address
     }
     names = [remote]
     for name, own_addresses in addresses.items():
-        normalized = {normalize_address(address, folder) for address in own_addresses}
-        if not normalized.isdisjoint(pushed_addresses) and name != remote:
+        normalised = {normalise_address(address, folder) for address in own_addresses}
+        if not normalised.isdisjoint(pushed_addresses) and name != remote:
             names.append(name)
     return names
 

@@ -122,7 +122,7 @@ def _explain_candidates(
 
 
 def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
-    """Summarize what the hook adds to the prompt, or why it adds nothing."""
+    """Summarise what the hook adds to the prompt, or why it adds nothing."""
     injected, mentioned = shown
     injected_count = len(ranked.pinned) + len(injected)
 

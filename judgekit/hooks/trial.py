@@ -301,7 +301,7 @@ def measure_share(count: int, of: int) -> Share | None:
 def report_on_hook(
     trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
 ) -> HookReport:
-    """Summarize what the hook adds to the prompts. If `judged`, use the memories chosen by the judge.
+    """Summarise what the hook adds to the prompts. If `judged`, use the memories chosen by the judge.
 
     A prompt is covered if people found any of its injected memories relevant.
     """

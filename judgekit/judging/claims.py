@@ -242,7 +242,7 @@ def find_claims_dimension(rubric: ScoreRubric) -> str | None:
     if "sources" not in rubric.given.needs:
         return None
     # The rubric groundedness@1.0.0 is older than `check`, and users have copies of it with other ids. So
-    # recognize its dimension by the terms or the question.
+    # recognise its dimension by the terms or the question.
     for name, dimension in rubric.dimensions.items():
         has_locked_terms = set(dimension.terms) >= _LOCKED_TERMS
         if has_locked_terms or dimension.question == _LOCKED_QUESTION:

@@ -23,7 +23,7 @@ class Verdicts(list[Verdict]):
     """A list of verdicts, with a short form for a notebook and a data frame."""
 
     def __repr__(self) -> str:
-        """Summarize the verdicts, such as `<3 verdicts: 2 accept, 1 reject>`."""
+        """Summarise the verdicts, such as `<3 verdicts: 2 accept, 1 reject>`."""
         counts = Counter(verdict.verdict for verdict in self)
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         about = f": {words}" if words else ""

@@ -45,14 +45,14 @@ def redact_file(file: File) -> tuple[File, int]:
     if not alias and path_secrets:
         # Only give a path with secrets an alias. Any other path must match earlier recordings.
         alias = redacted_path
-    # Change the total by as many characters as the text, so that a truncated file is still recognizable.
+    # Change the total by as many characters as the text, so that a truncated file is still recognisable.
     total = file.total + len(redacted_text) - len(file.text)
     redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
     return redacted_file, text_secrets + path_secrets + alias_secrets
 
 
 def _drop_last_word(text: str) -> str:
-    """Drop the last word of a truncated text, because half of a secret wouldn't be recognized.
+    """Drop the last word of a truncated text, because half of a secret wouldn't be recognised.
 
     If there's no blank in the last `MARGIN` characters, drop all of these.
     """

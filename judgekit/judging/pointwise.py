@@ -105,7 +105,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - imported lazily because it's rarely needed
 
-    model = local.recognize_model(endpoint.model.removeprefix("local/"))
+    model = local.recognise_model(endpoint.model.removeprefix("local/"))
     return model.thresholds if model else {}
 
 

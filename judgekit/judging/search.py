@@ -438,7 +438,7 @@ def _cut_snippet(passage: str, body: str) -> str:
         return ""
     redacted_body = redaction.redact(body[:WHOLE_CHARS])
     if redacted_body.secrets:
-        # The passage may start or end inside a secret, where the secret can't be recognized. So use the start
+        # The passage may start or end inside a secret, where the secret can't be recognised. So use the start
         # of the redacted memory instead.
         text = redacted_body.text
     else:

@@ -25,7 +25,7 @@ from judgekit.ledger.records import (
     Record,
     VerdictLine,
     parse_kind,
-    serialize_record,
+    serialise_record,
 )
 from judgekit.text import counted, find_unstorable, short_line
 
@@ -462,7 +462,7 @@ def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, .
     """Return a record's values in the order of the table's columns."""
     author = getattr(record, "who", "")  # only some kinds of records have an author
     who = author.replace("\0", "")[:_MAX_ID_LENGTH]  # PostgreSQL can't store a NUL
-    text = serialize_record(record).rstrip(b"\n").decode()
+    text = serialise_record(record).rstrip(b"\n").decode()
     at = record.timestamp.isoformat()
     return record.id, who, record.project, record.schema_, at, holder, str(provisional), text
 

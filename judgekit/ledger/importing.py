@@ -326,7 +326,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
 
         # Check that the record survives being written and read again.
         record.timestamp.astimezone(UTC)  # fails for times near the years 1 and 9999
-        copy = store.parse(records.serialize_record(record))
+        copy = store.parse(records.serialise_record(record))
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):

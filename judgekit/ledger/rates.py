@@ -59,10 +59,10 @@ def wilson_interval(hits: int, total: int) -> Interval | None:
     mean = hits / total
     square = _Z**2
     shrinkage = 1 + square / total
-    center = (mean + square / (2 * total)) / shrinkage
+    centre = (mean + square / (2 * total)) / shrinkage
     variance = mean * (1 - mean) / total + square / (4 * total**2)
     half_width = _Z / shrinkage * sqrt(variance)
-    return Interval(mean, low=max(0.0, center - half_width), high=min(1.0, center + half_width))
+    return Interval(mean, low=max(0.0, centre - half_width), high=min(1.0, centre + half_width))
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:

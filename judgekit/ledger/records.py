@@ -285,7 +285,7 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
         finding.pop("evidence", None)
 
 
-def serialize_record(record: Record) -> bytes:
+def serialise_record(record: Record) -> bytes:
     """Serialise a record as a line of JSON with a newline, without any secrets."""
     # Omit `reasoning` if it's empty: `make_verdict_line` drops it from lines without text.
     excluded = set()

@@ -25,7 +25,7 @@ from judgekit import environment, outputs
 from judgekit.config.locks import file_lock
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
-from judgekit.git import GitError, Repository, normalize_address
+from judgekit.git import GitError, Repository, normalise_address
 from judgekit.ledger import records
 from judgekit.ledger.records import (
     SCHEMAS,
@@ -35,7 +35,7 @@ from judgekit.ledger.records import (
     Record,
     VerdictLine,
     parse_kind,
-    serialize_record,
+    serialise_record,
 )
 from judgekit.text import short_line
 
@@ -427,7 +427,7 @@ def _find_address(checkout: Path) -> str:
         (address,) = addresses.values()
     else:
         return ""
-    return normalize_address(address, str(checkout))
+    return normalise_address(address, str(checkout))
 
 
 def _move_lines(former: Path, folder: Path) -> None:
@@ -510,7 +510,7 @@ class Ledger(NamedTuple):
         for record in records:
             day = record.timestamp.astimezone(UTC).date()
             own_record = record.model_copy(update={"project": self.name})
-            dated_lines.append((day, serialize_record(own_record)))
+            dated_lines.append((day, serialise_record(own_record)))
 
         # Wait until records typed by people are on the disk, so that they can't be lost.
         has_typed_records = any(isinstance(record, _TYPED_RECORDS) for record in records)

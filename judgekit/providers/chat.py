@@ -33,7 +33,7 @@ class Body(NamedTuple):
     content: bytes
 
 
-def normalize(status: int, content: bytes) -> Body:
+def normalise(status: int, content: bytes) -> Body:
     """Convert a server's chat completion to OpenAI's form.
 
     Some servers send an error with a success status. In that case, the result has the error's status. A body
@@ -89,7 +89,7 @@ def _check_answer(body: dict[str, Any]) -> None:
 
 
 def _check_message(message: dict[str, Any]) -> None:
-    """Normalize a message: join its content and its thoughts, and remove fields that aren't needed.
+    """Normalise a message: join its content and its thoughts, and remove fields that aren't needed.
 
     Raises `GatewayError` if a part has the wrong type.
     """

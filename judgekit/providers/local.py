@@ -95,7 +95,7 @@ def find_model(name: str) -> Model:
     return model
 
 
-def recognize_model(name_or_path: str) -> Model | None:
+def recognise_model(name_or_path: str) -> Model | None:
     """Return the catalogue's model with this name, or whose file is at this path, or None."""
     if name_or_path in CATALOGUE:
         return CATALOGUE[name_or_path]

@@ -182,14 +182,14 @@ class ApiProfile(_Profile):
         return list(dict.fromkeys(variables))  # without duplicates
 
     def address_in(self, environ: Mapping[str, str]) -> str | None:
-        """Return the address in the first variable that's set, normalized, or None."""
+        """Return the address in the first variable that's set, normalised, or None."""
         for name in self.address_variables:
             address = environ.get(name, "").strip()
             if address:
-                return self._normalize_address(address)
+                return self._normalise_address(address)
         return None
 
-    def _normalize_address(self, address: str) -> str:
+    def _normalise_address(self, address: str) -> str:
         """Remove the suffix `base_drops` from an address, and append `base_adds` if it has no version."""
         if self.base_adds or self.base_drops:
             address = address.removesuffix("/")

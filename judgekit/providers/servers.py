@@ -106,12 +106,12 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
             await request.aread()
             own_response = intercept(request)
             if own_response is not None:
-                return _normalize_chat(own_response)
+                return _normalise_chat(own_response)
         most_bytes = _max_bytes.get()
         send = functools.partial(unbounded, self)
         if most_bytes is None:
             return await send(request)
-        return _normalize_chat(await _send_bounded(send, request, most_bytes))
+        return _normalise_chat(await _send_bounded(send, request, most_bytes))
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
 
@@ -158,7 +158,7 @@ def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers if name not in _BODY_HEADERS]
 
 
-def _normalize_chat(response: httpx.Response) -> httpx.Response:
+def _normalise_chat(response: httpx.Response) -> httpx.Response:
     """Convert a response to OpenAI's form if it's a chat completion.
 
     Its original body is appended to `collected_bodies`.
@@ -173,7 +173,7 @@ def _normalize_chat(response: httpx.Response) -> httpx.Response:
     is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
     if not is_chat or not response.is_success:
         return response
-    status, content = chat.normalize(response.status_code, response.content)
+    status, content = chat.normalise(response.status_code, response.content)
     if content is response.content:
         return response
     headers = _list_lasting_headers(response)

@@ -70,9 +70,9 @@ def fold_to_ascii(text: str) -> str:
 @functools.lru_cache(4096)
 def _strip_style(char: str) -> str:
     """Convert a bold, circled or full-width letter or digit to ASCII. Return other characters unchanged."""
-    normalized = unicodedata.normalize("NFKC", char)
-    if len(normalized) == 1 and normalized.isascii() and normalized.isalnum():
-        return normalized
+    normalised = unicodedata.normalize("NFKC", char)
+    if len(normalised) == 1 and normalised.isascii() and normalised.isalnum():
+        return normalised
     return char
 
 
@@ -120,12 +120,12 @@ def _translate_word(word: str) -> str:
         return latin if has_latin_letter else word
 
     # Greek letters: formulas mix them with Latin letters, too. So only translate a long word in lower case,
-    # which may be capitalized.
+    # which may be capitalised.
     latin_part = "".join(char for char in latin if char.isascii())
-    is_lower_or_capitalized = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
+    is_lower_or_capitalised = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
     latin = latin.translate(_GREEK)
     is_long = len(latin) >= _MIN_WITH_GREEK
-    if latin.isascii() and is_long and is_lower_or_capitalized:
+    if latin.isascii() and is_long and is_lower_or_capitalised:
         return latin
     return word
 

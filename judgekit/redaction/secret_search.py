@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PRIVATE_KEY = "private key"
 # These are also found after a letter, because their prefix and length never occur by chance.
 _UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_WITH_FORMAT = 17  # characters of a secret with a recognizable format
+_SHORTEST_WITH_FORMAT = 17  # characters of a secret with a recognisable format
 _LINES_AFTER_KEYWORD = 3  # the value can be on one of these lines
 _ASCII_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
@@ -64,7 +64,7 @@ _WITH_BLANKS = (
 
 @functools.cache
 def load_format_rules() -> list[Rule]:
-    """Load the rules for secrets with a recognizable format, such as `ghp_…`.
+    """Load the rules for secrets with a recognisable format, such as `ghp_…`.
 
     Some are judgekit's own, the others come from the package detect-secrets. Importing it takes 0.1 s.
     """
@@ -169,7 +169,7 @@ def _find_by_context(
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets with a recognizable format, such as a vendor's prefix."""
+    """Yield the secrets with a recognisable format, such as a vendor's prefix."""
     # Every such secret contains a long word, and most texts have few. So check the long words first, and
     # search the complete text only if one of them looks like a secret.
     long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_WITH_FORMAT])
@@ -194,7 +194,7 @@ def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
 
 
 def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
-    """Yield the secrets in `text` with a recognizable format, such as `ghp_…`.
+    """Yield the secrets in `text` with a recognisable format, such as `ghp_…`.
 
     `long_words` are the text's long words, joined by blanks. Each such secret contains at least one of them.
     """

@@ -585,7 +585,7 @@ def test_the_ledger_of_a_host(judgekit: Run, project: Path, box: Callable[..., P
 def test_what_a_host_sends_is_not_trusted(
     judgekit: Run, project: Path, box: Callable[..., Path]
 ) -> None:
-    line = records.serialize_record(
+    line = records.serialise_record(
         given("reject", path="a\x1b]0;x\x07.md", project="p\u202e\x9b31m")
     ).decode()
     sent = [line, "{", "\x1b[2J", '{"schema": "judgekit/verdict@1"}', "[" * 100_000, "x" * 200_000]
@@ -653,7 +653,7 @@ def test_no_host(
 
 
 def test_files_of_days_copied_from_elsewhere(judgekit: Run, project: Path, tmp_path: Path) -> None:
-    old = records.serialize_record(given("reject", path="old.md", days=400)).decode()
+    old = records.serialise_record(given("reject", path="old.md", days=400)).decode()
     for name in ("2025-10-01.jsonl", "2025-10-02.jsonl"):
         (tmp_path / name).write_text(old + ("" if name.startswith("2025-10-01") else "{\n"))
     done = judgekit("triage", "2025-10-01.jsonl", "2025-10-02.jsonl")

@@ -36,7 +36,7 @@ from judgekit.engine.team_server import serve
 from judgekit.errors import ConfigError, UsageError
 from judgekit.ledger import Label, Ledger, Skip, database
 from judgekit.ledger.database import Database
-from judgekit.ledger.records import serialize_record
+from judgekit.ledger.records import serialise_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,10 +279,10 @@ def test_lines_of_clients_are_taken_once_in_the_name_of_their_token(
 ) -> None:
     label = Label(of="v1", label="go", who="eve", project=PROJECT)
     given = [
-        json.loads(serialize_record(each)) for each in (label, verdict(name="v1", project=PROJECT))
+        json.loads(serialise_record(each)) for each in (label, verdict(name="v1", project=PROJECT))
     ]
     odd = [verdict(name=name, project=PROJECT) for name in ("é", "x" * 300)]
-    bad = [json.loads(serialize_record(each)) for each in odd] + [
+    bad = [json.loads(serialise_record(each)) for each in odd] + [
         {},
         given[0] | {"project": "../x"},
     ]
@@ -555,7 +555,7 @@ def test_a_purge_goes_on_where_an_older_line_holds_what_no_database_does(team: T
         team.rows(insert, f"l{number}", PROJECT, text)
     assert team.owner.purge(old.timestamp + timedelta(days=1), "docs") == {"verdict": 1}
     label = Label(of="a\0b", label="go", who="ada", project=PROJECT)
-    assert "NUL" in (team.owner.send([serialize_record(label)]) or "")
+    assert "NUL" in (team.owner.send([serialise_record(label)]) or "")
 
 
 @pytest.fixture(

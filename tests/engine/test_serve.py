@@ -23,7 +23,7 @@ from judgekit.engine.admission import user_tokens
 from judgekit.engine.team_server import serve
 from judgekit.errors import ConfigError, UsageError
 from judgekit.ledger import Skip
-from judgekit.ledger.records import serialize_record
+from judgekit.ledger.records import serialise_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ def filled(client: httpx2.Client, megabytes: int = 3) -> None:
     for part in range(megabytes * 2):
         made = [Skip.model_validate(common | {"id": f"{part}-{each}"}) for each in range(100)]
         answer = client.post(
-            "/v1/ledger", json={"lines": [json.loads(serialize_record(skip)) for skip in made]}
+            "/v1/ledger", json={"lines": [json.loads(serialise_record(skip)) for skip in made]}
         )
         assert answer.json()["taken"] == len(made), answer.text
 

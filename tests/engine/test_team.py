@@ -31,7 +31,7 @@ from judgekit.judging import shared
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Label, Ledger, LineFilter, Skip, store
-from judgekit.ledger.records import serialize_record
+from judgekit.ledger.records import serialise_record
 from judgekit.providers import pace
 from judgekit.providers.litellm import LitellmGateway
 
@@ -153,7 +153,7 @@ def lines(*ids: str, project: str = "docs-0123456789ab") -> list[dict[str, Any]]
         )
         for each in ids
     ]
-    return [json.loads(serialize_record(skip)) for skip in made]
+    return [json.loads(serialise_record(skip)) for skip in made]
 
 
 def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> None:
@@ -161,7 +161,7 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
         of="v1", label="go", who="ada", project="team-0123456789ab", timestamp=datetime.now(UTC)
     )
     assert (
-        client.post("/v1/ledger", json={"lines": [json.loads(serialize_record(label))]}).json()[
+        client.post("/v1/ledger", json={"lines": [json.loads(serialise_record(label))]}).json()[
             "taken"
         ]
         == 1
@@ -535,7 +535,7 @@ def test_a_character_that_no_ledger_holds_is_refused_wherever_it_stands(
     client: TestClient, odd: str
 ) -> None:
     label = json.loads(
-        serialize_record(Label(of="HERE", label="go", who="ada", project="team-0123456789ab"))
+        serialise_record(Label(of="HERE", label="go", who="ada", project="team-0123456789ab"))
     )
     lines_ = json.dumps({"lines": [*lines("a"), label]})
     nested = json.dumps({"lines": [{**lines("a")[0], "HERE": 1}]})

@@ -22,7 +22,7 @@ from serving import Serving
 from judgekit.cli.app import run
 from judgekit.judging.shared import Shared
 from judgekit.ledger import Ledger, OverrideLine, labels, store
-from judgekit.ledger.records import serialize_record
+from judgekit.ledger.records import serialise_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class Team:
             project=Ledger.of(self.work.folder).name,
         )
         token = self.tokens[who]
-        assert Shared(self.serving.url, token).send([serialize_record(record).rstrip()]) is None
+        assert Shared(self.serving.url, token).send([serialise_record(record).rstrip()]) is None
 
     def check_in_ci(
         self, base: str = "origin/main", **environ: str
@@ -384,7 +384,7 @@ def test_promote_reads_the_teams_ledger(
         timestamp=datetime.now(UTC) - timedelta(days=5),
         project=Ledger.of(Path.cwd()).name,
     )
-    Shared(team.serving.url, team.tokens["cy"]).send([serialize_record(verdict).rstrip()])
+    Shared(team.serving.url, team.tokens["cy"]).send([serialise_record(verdict).rstrip()])
     assert run(["promote", "--team"]) == 1
     assert "verdicts cover 5 days" in capfd.readouterr().err
 

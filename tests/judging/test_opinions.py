@@ -20,7 +20,7 @@ FINDING = {"dimension": "", "location": "", "issue": "no port", "suggestion": ""
 
 def read(opinion: object) -> ScoreOpinion:
     """Read the opinion of a ledger line's one round."""
-    line = json.loads(records.serialize_record(verdict("reject")))
+    line = json.loads(records.serialise_record(verdict("reject")))
     line["rounds"][0]["opinion"] = opinion
     parsed = store.parse(json.dumps(line).encode())
     assert isinstance(parsed, VerdictLine), parsed
@@ -84,11 +84,11 @@ def test_a_word_of_another_program_is_kept() -> None:
 
 @pytest.mark.parametrize("opinion", ["accept", ["accept"], 1])
 def test_a_line_whose_opinion_is_no_object_is_damaged(opinion: object) -> None:
-    line = json.loads(records.serialize_record(verdict("reject")))
+    line = json.loads(records.serialise_record(verdict("reject")))
     line["rounds"][0]["opinion"] = opinion
     assert isinstance(store.parse(json.dumps(line).encode()), str)
 
 
 def test_a_ledger_line_has_no_reasoning_where_text_is_left_out() -> None:
     kept = records.make_verdict_line(verdict("reject"))
-    assert "reasoning" not in json.loads(records.serialize_record(kept))["rounds"][0]["opinion"]
+    assert "reasoning" not in json.loads(records.serialise_record(kept))["rounds"][0]["opinion"]

@@ -19,7 +19,7 @@ from judgekit.errors import KEPT, ConfigError, StoreError, UsageError
 from judgekit.judging.cache import ReplyCache
 from judgekit.ledger import Skip, database
 from judgekit.ledger.database import Attempt, Budget, Database
-from judgekit.ledger.records import serialize_record
+from judgekit.ledger.records import serialise_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,13 +220,13 @@ def test_each_line_is_there_once_however_often_and_by_how_many_it_is_sent(
         list(pool.map(lambda order: shared.add(order, "ada"), orders))
     shared.add([skip("0", "bob")], "bob")  # another person's of the same id hides nobody's
     assert len(records(shared)) == 51
-    raw = serialize_record(skip("more")).strip()
+    raw = serialise_record(skip("more")).strip()
     refused = shared.send(
         [
             raw,
             b"{",
-            serialize_record(skip("x" * 300)).strip(),
-            serialize_record(skip("y", project="docs")).strip(),
+            serialise_record(skip("x" * 300)).strip(),
+            serialise_record(skip("y", project="docs")).strip(),
         ]
     )
     assert (
@@ -245,7 +245,7 @@ def test_lines_come_oldest_first_page_by_page_of_one_project_or_all(
     shared.add([*lines, skip("other", project="team-0123456789ab")])
     found = records(shared, project="docs")
     in_order = sorted(lines, key=lambda each: (each.timestamp, each.id))
-    assert found == [serialize_record(each).strip() for each in in_order]
+    assert found == [serialise_record(each).strip() for each in in_order]
     assert records(shared, NOW - timedelta(minutes=1), PROJECT) == found[-2:]
     assert len(records(shared)) == 12
 
@@ -259,11 +259,11 @@ def test_only_the_client_that_was_told_a_verdict_completes_its_line_and_once(
     assert shared.claim(mine, 60, 0, None) is None
     assert shared.finish_attempt(mine, 0, "told", told) == "told"
     shared.add([verdict("reject", name="v1", project="evil-0123456789ab")], "eve")
-    assert records(shared) == [serialize_record(told).strip()]
+    assert records(shared) == [serialise_record(told).strip()]
     own = verdict(name="v1", project=PROJECT, gate={"mode": "blocking"})
     shared.add([own], "ada")
     shared.add([verdict("reject", name="v1", project=PROJECT)], "ada")
-    assert records(shared) == [serialize_record(own).strip()]
+    assert records(shared) == [serialise_record(own).strip()]
     assert server.rows(name, "SELECT provisional, holder, project FROM judgekit.line") == [
         (False, "ada", PROJECT)
     ]
@@ -281,7 +281,7 @@ def test_a_purge_takes_the_labels_of_what_it_removes(owner: Database) -> None:
     before = NOW - timedelta(days=3)
     assert owner.purge(before, "docs", preview=True) == {"verdict": 1, "label": 1}
     assert owner.purge(before, "docs") == {"verdict": 1, "label": 1}
-    assert records(owner) == [serialize_record(each).strip() for each in (other, new, later[1])]
+    assert records(owner) == [serialise_record(each).strip() for each in (other, new, later[1])]
     assert owner.purge(None, None) == {"verdict": 2, "label": 1}
 
 

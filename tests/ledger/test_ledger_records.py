@@ -64,7 +64,7 @@ def judged(kind: str = "invalid_reply") -> Verdict:
 
 def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_it() -> None:
     line = make_verdict_line(judged(), gate=PushRecord(mode="blocking", remote="origin"))
-    raw = records.serialize_record(line)
+    raw = records.serialise_record(line)
     assert raw.startswith(b'{"schema":"judgekit/verdict@1","id":')
     assert raw.count(b"\n") == 1
     assert SECRET not in raw.decode()
@@ -74,7 +74,7 @@ def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_
     assert "reasoning" not in kept
     assert kept["verdict"] == "reject"
     assert kept["gate"] == {"mode": "blocking", "remote": "origin", "ref": "", "cached": False}
-    whole = json.loads(records.serialize_record(make_verdict_line(judged(), text=True)))
+    whole = json.loads(records.serialise_record(make_verdict_line(judged(), text=True)))
     ours = {
         key: each for key, each in whole.items() if key in Verdict.model_fields or key == "schema"
     }
@@ -98,7 +98,7 @@ OWN_WORDS = {
 def test_no_failure_brings_the_text_or_the_reply_into_a_ledger() -> None:
     for kind in FailureKind:
         line = make_verdict_line(judged(kind.value))
-        assert (SECRET in records.serialize_record(line).decode()) == (kind in OWN_WORDS)
+        assert (SECRET in records.serialise_record(line).decode()) == (kind in OWN_WORDS)
         if kind not in OWN_WORDS:
             assert line.degraded == f"deep: {kind.value}"
 
@@ -128,18 +128,18 @@ def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
     assert {line.schema_ for line in lines} == {*records.SCHEMAS.values()}
     assert len({line.id for line in lines}) == len(lines)
     for name, record in KINDS.items():
-        raw, signed = records.serialize_record(record), labels.sign_record(record, "mal")
+        raw, signed = records.serialise_record(record), labels.sign_record(record, "mal")
         assert store.parse(raw) == record
         line, kind, count = json.loads(raw), *name.split()
         jsonschema.validate(line, schema)
         assert line["timestamp"].endswith("Z")
         assert kind == "verdict" or list(line)[:4] == ["schema", "id", "timestamp", "project"]
-        assert b"ann" not in records.serialize_record(signed)
-        assert (records.serialize_record(signed).count(b'"mal"'), signed.id) == (
+        assert b"ann" not in records.serialise_record(signed)
+        assert (records.serialise_record(signed).count(b'"mal"'), signed.id) == (
             int(count),
             record.id,
         )
-    raw = records.serialize_record(
+    raw = records.serialise_record(
         Fault(problem="x", paths=["a\nb.md", "\u2028\x85.md", "caf\udce9.md"])
     )
     assert raw.count(b"\n") == 1
@@ -164,7 +164,7 @@ def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> Non
     )
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     subject = {"path": f"docs/{secret}.md", "sha256": "a" * 64}
-    kept = records.serialize_record(
+    kept = records.serialise_record(
         verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject])
     )
     assert secret not in kept.decode()
@@ -331,7 +331,7 @@ def test_an_older_verdict_keeps_what_it_said() -> None:
     assert rounds == [("quick", "quick-model"), ("deep", "deep-model")]
     assert task.timestamp == datetime(2026, 2, 11, 9, tzinfo=UTC)
     assert task.imported == {"cost": 0.1}
-    assert b"at length" not in records.serialize_record(task)
+    assert b"at length" not in records.serialise_record(task)
     assert importing.convert_verdict(TASK, text=True).reasoning == "said at length"
 
 
@@ -347,7 +347,7 @@ LOOSE: list[dict[str, Any]] = [
 def test_loose_lines_are_read_and_can_be_written() -> None:
     for changes in LOOSE:
         assert isinstance(
-            store.parse(records.serialize_record(importing.convert_verdict(PUSH | changes))),
+            store.parse(records.serialise_record(importing.convert_verdict(PUSH | changes))),
             VerdictLine,
         ), changes
     for given in ("reject", {"decision": "reject"}, None, "", {"x": 1}, 3):

@@ -34,7 +34,7 @@ from judgekit.ledger import (
     store,
 )
 from judgekit.ledger.export import send_unsent
-from judgekit.ledger.records import Label, serialize_record
+from judgekit.ledger.records import Label, serialise_record
 from judgekit.ledger.store import Damage, LedgerError
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def test_what_is_wanted_of_several_ledgers_counts_once(ledger: Ledger, tmp_path:
     other = Ledger(tmp_path / "two", "two-0123456789ab")
     other.add(verdict(name="c"), verdict(name="d", days=2))
     exported = tmp_path / "exported.jsonl"
-    exported.write_bytes(serialize_record(early) + serialize_record(verdict(name="e")))
+    exported.write_bytes(serialise_record(early) + serialise_record(verdict(name="e")))
     places = [tmp_path / "one", exported, tmp_path / "two", tmp_path]
     assert [each.record.id for each in store.read_entries(places)] == ["a", "e", "d", "b", "c", "l"]
 

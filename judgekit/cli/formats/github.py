@@ -16,7 +16,7 @@ from judgekit.cli.formats.handed_on import (
     clean_verdicts,
     find_places,
     name_rubric,
-    summarize_verdict,
+    summarise_verdict,
 )
 from judgekit.cli.formats.row_results import WORST_FIRST
 from judgekit.gate import describe_run
@@ -129,7 +129,7 @@ def _annotate_verdicts(
             annotations.append(_annotate(level, "\n".join(texts), **position, title=title))
 
         if not has_findings:
-            message = summarize_verdict(verdict) or word
+            message = summarise_verdict(verdict) or word
             position = _build_position(whole_file, checkout)
             annotations.append(_annotate(level, message, **position, title=title))
 

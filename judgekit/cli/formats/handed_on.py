@@ -53,7 +53,7 @@ def name_rubric(verdict: Record) -> str:
     return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
 
-def summarize_verdict(verdict: Record) -> str:
+def summarise_verdict(verdict: Record) -> str:
     """Join a verdict's scores, its reasoning, and the reason if it's undetermined or less certain."""
     scores = [f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items()]
     summary_parts = [", ".join(scores), verdict["reasoning"], verdict["degraded"]]

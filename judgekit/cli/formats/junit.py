@@ -15,7 +15,7 @@ from judgekit.cli.formats.handed_on import (
     clean_gate,
     clean_verdicts,
     name_rubric,
-    summarize_verdict,
+    summarise_verdict,
 )
 from judgekit.cli.formats.row_results import UNDECIDED
 from judgekit.redaction.redact import without_secrets
@@ -98,7 +98,7 @@ def _add_verdict(
     name = verdict.get("row") or task_name(verdict["task_id"])
     case = _add_case(suite, name, name_rubric(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
-    text = "\n".join([summarize_verdict(verdict), *_render_findings(verdict)])
+    text = "\n".join([summarise_verdict(verdict), *_render_findings(verdict)])
 
     word = verdict["verdict"]
     if word in ("reject", "improve"):
@@ -106,7 +106,7 @@ def _add_verdict(
     elif word in UNDECIDED:
         if name in unexamined:
             word = "not examined"
-        _add_undecided(case, f"{word}: {summarize_verdict(verdict)}", text, holds=holds)
+        _add_undecided(case, f"{word}: {summarise_verdict(verdict)}", text, holds=holds)
     elif verdict["findings"] or verdict["degraded"]:
         ET.SubElement(case, "system-out").text = _make_xml_safe(text)
 

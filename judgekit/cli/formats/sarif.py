@@ -16,7 +16,7 @@ from judgekit.cli.formats.handed_on import (
     clean_verdicts,
     find_places,
     name_rubric,
-    summarize_verdict,
+    summarise_verdict,
 )
 from judgekit.cli.formats.row_results import NOT_ACCEPTED
 from judgekit.environment import __version__
@@ -98,7 +98,7 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
     """Build the results for a verdict: one for the verdict itself, and one for each finding."""
     # Even a result about a complete file needs a region, or GitHub's code scanning doesn't show it.
     whole_file, places = find_places(verdict, checkout)
-    message = f"{verdict['verdict']}: {summarize_verdict(verdict)}"
+    message = f"{verdict['verdict']}: {summarise_verdict(verdict)}"
     results = [_build_result(verdict, message, whole_file, checkout)]
 
     for finding, place in zip(verdict["findings"], places, strict=True):

@@ -425,7 +425,7 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
 
 
 def _describe_review(finding: Record) -> str:
-    """Summarize a finding's peer review in one or two words."""
+    """Summarise a finding's peer review in one or two words."""
     if finding["held"]:
         return "held"
     return _describe_missing_confirmation(finding)
