@@ -34,7 +34,8 @@ def escape_prose(text: str, limit: int = 400) -> str:
     separated = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain)
     escaped = separated.translate(_FORMATS)
 
-    # Escape the last character of a list marker at the start of the line, such as `-` or the dot in `1.`
+    # Escape the last character of a list marker at the start of the line, such as `-` or the dot in `1.`. The
+    # marker wasn't changed above, so its positions in `plain` and `escaped` are the same.
     list_marker = _BEGINS_LIST.match(plain)
     if list_marker:
         last = list_marker.end() - 1

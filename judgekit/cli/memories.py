@@ -358,7 +358,7 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 
 
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
-    """Describe whether injected memories are relevant often enough, or what would settle that."""
+    """Describe whether injected memories are relevant often enough, or how many labels would settle that."""
     from judgekit.hooks.trial import MIN_LABELS
     from judgekit.judging.binomial import count_labels_needed
 
@@ -372,9 +372,11 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
 
-    most_irrelevant = round(1 - bar, 9)  # without floating-point noise
-    on_each_side = 0.025  # for a 95 % interval
-    total = count_labels_needed(most_irrelevant, on_each_side, 1 - precision.value)
+    # `count_labels_needed` is about error rates, so pass fractions of irrelevant memories.
+    max_error_rate = round(1 - bar, 9)  # without floating-point noise
+    error_rate = 1 - precision.value
+    tail_probability = 0.025  # on each side of a 95 % interval
+    total = count_labels_needed(max_error_rate, tail_probability, error_rate)
     more = "more labels may"
     if total:
         more = f"about {total - labelled} more labels like these would"

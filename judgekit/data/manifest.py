@@ -90,7 +90,8 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
             f"{path}: no list of batches of judgekit ({error}); move it away"
         ) from None
 
-    # Keep a valid manifest even if `is_fresh`, so that no batch is paid for twice.
+    # `is_fresh` only replaces a manifest with unsealed entries. A sealed one is kept, so that no batch is
+    # paid for twice.
     if unsealed and is_fresh:
         manifest.close(remove=True)
         return Manifest(path)

@@ -99,7 +99,10 @@ def _check_values(
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         value_bytes = max(1, column.length)
-    if values > max_values or values * value_bytes > MAX_BYTES + max_values:
+    # Limit the number of values, and their bytes if they have a fixed size.
+    has_too_many_values = values > max_values
+    has_too_many_bytes = values * value_bytes > MAX_BYTES + max_values
+    if has_too_many_values or has_too_many_bytes:
         problem = f"its column {chunk.path_in_schema} has {values:,} values in lists"
         raise PagesError(f"{problem}, more than so few bytes may say; write smaller row groups")
 

@@ -481,13 +481,14 @@ class _File(Results):
             raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
-        """Rewrite the part file with one line per row, in the order of the input, and sealed."""
+        """Rewrite the part file with one sealed line per row, in the input's order, unless it's like that."""
         self._clean_end()
+        # Note the lines that were written in this run.
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
         if not self._is_in_order():
-            self._rewrite(self._part, condition="start IS NOT NULL")
-        self._again_file.unlink(missing_ok=True)
+            self._rewrite(self._part, condition="start IS NOT NULL")  # all rows with a line
+        self._again_file.unlink(missing_ok=True)  # new verdicts on known rows, now in the part file
 
     def _is_in_order(self) -> bool:
         """Whether the part file contains exactly one sealed line per row, in the input's order.
@@ -548,7 +549,7 @@ class _File(Results):
             return False
 
     def _describe_out(self) -> str:
-        """Describe the results file's current state, which changes with the file, and its omitted columns."""
+        """Return a string that changes with the results file's content or its omitted columns."""
         stamp = repr(environment.stamp(str(self._path)))
         if self._left_out:
             return f"{stamp} without {','.join(self._left_out)}"

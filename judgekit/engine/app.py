@@ -179,7 +179,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     report_errors(app, log)
 
     def find_holder(bearer: str) -> str | None:
-        """Return "" if `bearer` is the token, whose holder needs no name, otherwise None."""
+        """Return "" as the caller's name if `bearer` is the token, or None if it isn't."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None

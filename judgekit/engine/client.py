@@ -393,8 +393,8 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
 
-    # The status line is "HTTP/1.1 200 OK".
-    version, _, status = status_line[: len("HTTP/1.1 200")].partition(" ")
+    # The status line is such as "HTTP/1.1 200 OK". Its first 12 characters have the version and the status.
+    version, _, status = status_line[:12].partition(" ")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)
     length = headers.get("content-length", "")

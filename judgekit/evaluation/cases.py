@@ -228,6 +228,7 @@ class Case(Strict):
     @classmethod
     def read(cls, line: str, place: str) -> Case:
         """Parse a line of JSON. `place` is the line's position, for error messages. Raises `InputError`."""
+        # Look for repeated keys first, because the validation would silently use the last one.
         try:
             json.loads(line, object_pairs_hook=with_different_keys)
         except RepeatedKeyError as error:

@@ -84,7 +84,7 @@ class Condition(NamedTuple):
         return Totals(min_total, max_total)
 
     def enough(self, rows: int) -> int:
-        """Compute the lowest total that reaches the limit. For `>` and `<=`, it must exceed the limit."""
+        """Compute the smallest total that meets `>=` or `>`, and that no longer meets `<` or `<=`."""
         total_at_limit = self.limit * rows
         if self.other is not None:
             # When comparing two texts, each row's value is offset by 1 to keep it non-negative.

@@ -168,7 +168,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return None
 
     def read_ratings(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return a document's scores, with the distance from acceptance as `DISTANCE`. None if unreadable."""
+        """Return a document's scores, and as `DISTANCE` their signed distance from acceptance, or None."""
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None

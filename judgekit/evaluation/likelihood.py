@@ -70,7 +70,7 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
 
 
 def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
-    """Return points on the curve: both ends, and the borders of segments that have equally many labels."""
+    """Return points on the curve: its ends, and the quantiles that divide the labels into equal segments."""
     leanings = set()
     for segment in range(_SEGMENTS + 1):
         index = round((len(ordered) - 1) / _SEGMENTS * segment)

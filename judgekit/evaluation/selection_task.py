@@ -103,7 +103,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
         marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
-            marks = dict.fromkeys(ids)  # candidates without a probability keep None
+            marks = dict.fromkeys(ids)  # None for candidates without a probability
             for candidate_id, probability in recorded.probabilities.items():
                 marks[candidate_id] = Mark(jury.leaning(probability), probability)
             return marks
@@ -113,7 +113,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         if recorded.reply is not None:
             kept_ids = self._read_kept(ids, recorded.reply)
         if kept_ids is None:
-            return marks
+            return {}
         for candidate_id in ids:
             if candidate_id not in recorded.unjudged:
                 marks[candidate_id] = Mark("accept" if candidate_id in kept_ids else "reject")

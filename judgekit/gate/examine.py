@@ -265,7 +265,7 @@ class _Examination:
 
 
 def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
-    """Find blobs that were moved: the old trees contain them at paths missing from `tree`."""
+    """Find blobs that may have been moved: the old trees have them at paths that no longer exist."""
     moved_blobs: set[str] = set()
     for old_tree in old_trees:
         for path, blobs in old_tree.blobs.items():

@@ -229,7 +229,7 @@ def _open_issues_up_to_limit(
 ) -> Iterator[str]:
     """Open or update up to `MAX_ISSUES` issues. Yields a line about each change, or about an error."""
     earlier_lines: list[VerdictLine] = []
-    # Only read the ledger to count repeated `improve` verdicts.
+    # The ledger is only needed to count repeated `improve` verdicts, for settings that include rejects.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
         earlier_lines = _select_verdict_lines(records)

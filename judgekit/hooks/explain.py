@@ -167,9 +167,9 @@ def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
 
 
 def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Find the project's latest session; None if there isn't one, or if memories may be repeated."""
+    """Find the project's latest session. None without one, or if settings never hold repeats back."""
     prompts = configured["repeat_after"]
-    if configured["inject"] == "top_k" or not prompts:  # with these settings, nothing is held back
+    if configured["inject"] == "top_k" or not prompts:
         return None
     path = next(repeats.list_session_files(configured.project), None)
     if path is None:

@@ -170,11 +170,9 @@ def _list_switched_off(
 ) -> Iterator[str]:
     """Yield remarks on settings that disable a client's hooks, either all of them or ours."""
     for file, general in _list_switches(project, client):
-        for switch, off in client.off:
-            if (
-                _get_value(general, switch) is off
-            ):  # `off` is the value that disables hooks: true or false
-                setting = switch if off else f"{switch} = false"
+        for switch, disabling_value in client.off:
+            if _get_value(general, switch) is disabling_value:
+                setting = switch if disabling_value else f"{switch} = false"
                 yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
         for key in client.disabled:
             names = _get_value(general, key)

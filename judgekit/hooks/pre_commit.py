@@ -64,6 +64,7 @@ def plan_install(project: Path) -> FileChange:
             "judgekit install pre-commit --print shows the lines to add to it"
         )
 
+    # Removing our hook gives the content without it, which is the original to go back to. In `removal`,
     # `before` is the current content, and `after` the content without our hook.
     removal = plan_uninstall(project, only_ours=False)
     path = removal.path

@@ -222,7 +222,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return kind(self.gateway, self.settings, self.cache)
 
     def for_subject(self, subject: Subject) -> Self:
-        """Return a judge without models of the subject's author families, if others are available."""
+        """Return a judge without models of the author's own family, as far as others are available."""
         attributed = self.attributed(subject)
         settings = panel.drop_author_families(
             self.settings, attributed.author_families, attributed.families_of_some_texts

@@ -108,10 +108,10 @@ def replace_families(
 
 def fill_in_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
     """Fill in the families of models behind a proxy, by asking the proxy."""
-    panel = {}
+    filled_in = {}
     for tier, models in models_by_tier.items():
-        panel[tier] = tuple(fill_in_family(model) for model in models)
-    return panel
+        filled_in[tier] = tuple(fill_in_family(model) for model in models)
+    return filled_in
 
 
 def drop_author_families(

@@ -188,7 +188,7 @@ def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
 
 
 def _read_compared(value: object) -> object:
-    """Read the opinion in a comparison: either a choice between two texts, or one text's scores."""
+    """Read a round's opinion in a comparison: a choice between two texts, or the scores of a single text."""
     is_choice = isinstance(value, Mapping) and "better" in value
     if is_choice:
         return _read_opinion(PairOpinion, value)

@@ -297,9 +297,9 @@ def _find_best_stratum(
     real: Sequence[Stratum],
     measure_gap: Callable[[Sequence[Stratum]], float],
 ) -> int | None:
-    """Find the index of the stratum where more labels reduce the gap most; None if all are labelled.
+    """Find the index of the stratum where more labels reduce the gap most, or None if all are labelled.
 
-    `enlarged` are the `real` strata with the labels added so far.
+    `enlarged` are the strata with the hypothetical labels added so far, and `real` are those without.
     """
     best_rank = None
     best_index = None

@@ -287,17 +287,15 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
 
 def serialise_record(record: Record) -> bytes:
     """Serialise a record as a line of JSON with a newline, without any secrets."""
-    # Omit `reasoning` if it's empty: `make_verdict_line` drops it from lines without text.
+    # An empty `reasoning` only means that the ledger doesn't store text, so omit it.
     excluded = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
         excluded.add("reasoning")
     text = record.model_dump_json(by_alias=True, exclude=excluded)
     fields = json.loads(text)
+    # `without_secrets` only makes a copy if there's a secret to remove.
     clean_fields = without_secrets(fields)
-    has_secrets = (
-        clean_fields is not fields
-    )  # `without_secrets` only makes a copy if it changes something
-    if has_secrets:
+    if clean_fields is not fields:
         text = json.dumps(clean_fields, ensure_ascii=False, separators=(",", ":"))
     return text.encode() + b"\n"
 

@@ -594,6 +594,7 @@ def _read_decisions_usage(
     cost = compute_cost(endpoint, tokens, 0)
     if cost is None or not tokens:
         return Usage(tokens, 0).of_call()
+    # The endpoint's price is its profile's.
     source: CostSource = "litellm" if endpoint.price is None else "profile"
     return Usage(tokens, 0, cost, source)
 

@@ -112,7 +112,7 @@ def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
 def _make_endpoint(
     line: RecordedLine, profile: registry.Profile, path: Path, *, logprobs: bool
 ) -> Endpoint:
-    """Build an endpoint that stands for a recorded line's model and replays the recording at `path`."""
+    """Build an endpoint that replays the recording at `path` in place of the model that was recorded."""
     return Endpoint(
         profile,
         model=line.model,

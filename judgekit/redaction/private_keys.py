@@ -48,9 +48,9 @@ def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Merge the spans of a key's header (from `start` to `end`) and its pieces, and yield the results.
+    """Merge a private key's header, the span from `start` to `end`, with the pieces of the key that follow.
 
-    Spans are merged if only line prefixes such as `> ` or a few header fields separate them.
+    Pieces are merged if only line prefixes such as `> ` or a few header fields separate them.
     """
     for piece_start, piece_end in pieces:
         text_between = text[end:piece_start]

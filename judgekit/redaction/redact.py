@@ -348,8 +348,9 @@ def _unescape(escape: str) -> str:
         if code == "\n":
             return ""
         return _decode_text(bytes.fromhex(escape.replace("=", "")))
-    is_between_literals = mark != "\\"
-    if is_between_literals or code[0] == "\n":
+    if mark != "\\":  # a quote: the escape is the `" + "` between two literals
+        return ""
+    if code[0] == "\n":
         return ""
     if code[0] in "xuU":
         number = int(code[1:].strip("{}"), 16)

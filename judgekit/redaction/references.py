@@ -62,7 +62,7 @@ def _is_expression(text: str) -> bool:
 
 
 def _is_shell_variable(name: str) -> bool:
-    """Whether the text after a `$` is a variable's name, as in `$DB_PASSWORD`, and not random."""
+    """Whether the text after a `$` is a variable's name, as in `$DB_PASSWORD`, and not a secret."""
     has_underscore_inside = "_" in name.strip("_")
     if has_underscore_inside or is_variable(name):
         return True

@@ -27,14 +27,14 @@ def is_mixed(value: str) -> bool:
 
 
 def fits(value: str, required_look: str) -> bool:
-    """Whether a value looks as a rule requires.
+    """Whether a value looks the way a rule expects of a secret.
 
     `required_look` is the name of a group in the rule's pattern, such as "mixed".
     `secret_rules.toml` explains these names.
     """
     if required_look == "phrase":
         return is_phrase(value)
-    if required_look == "sure":
+    if required_look == "sure":  # anything, unless it was already replaced, as by `[password]`
         return not value.startswith("[")
     if is_generated(value):
         return True

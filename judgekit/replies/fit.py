@@ -496,23 +496,24 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object only appears in a string of another object, and so may not be the answer.
+    """Whether an object is only quoted, in a string inside another object, and so isn't the answer.
 
-    If the model broke off in the middle of that string and started its answer again, the object isn't just
-    quoted.
+    A model can also break off in the middle of a string and start its answer again. Then the object appears
+    to be in that string, but isn't quoted.
     """
     outer = item.outer
     if outer is None:
         return False
 
-    # If the model had broken off, nothing would close the string or the outer object.
+    # If something closes the string or the outer object, the model hasn't broken off.
     text_after = item.tail.strip()
     is_string_closed = text_after.startswith(tuple(QUOTES))
     is_outer_closed = "}" in text_after or "]" in text_after
     if is_string_closed or is_outer_closed:
         return True
 
-    # If an outer object already contains one of the answer's keys, the outer object could be the answer.
+    # If an outer object has one of the answer's keys itself, that object could be the answer, which quotes
+    # this one.
     answer_keys = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
     while outer is not None:
         complete_keys = map(normalise_key, _walk_keys(outer, only_complete=True))

@@ -208,6 +208,7 @@ def _is_language(path: Path) -> bool:
     for line in lines_of(beginning):
         key, _, _ = line.partition(":")
         keys.add(key)
+    # A retrieval profile has both keys.
     return "language" in keys and "retrieval" not in keys
 
 

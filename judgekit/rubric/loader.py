@@ -54,6 +54,7 @@ class LoadedRubric(NamedTuple):
     @property
     def source(self) -> Literal["project", "user", "path"] | None:
         """The rubric's origin if it replaces a bundled rubric with the same id, otherwise None."""
+        # A copy of a bundled rubric, of any version that was published, replaces nothing.
         if self.origin == "bundled" or self.sha256 in read_published().values():
             return None
         for published_ref in read_published():
@@ -92,6 +93,7 @@ def find_rubric(
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
 
     if kinds and not isinstance(loaded.rubric, kinds):
+        # If multiple kinds are accepted, only name the last one's task.
         task_annotation = kinds[-1].model_fields["task"].annotation  # such as Literal["score"]
         (wanted,) = get_args(task_annotation)
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"

@@ -180,8 +180,8 @@ def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # 
         dimensions[name] = mapping_type({"question": dimensions[name]})
     dimension = dimensions[name]
 
-    # Create the list, but not as the last key: the parser attaches a comment above the next dimension to the
-    # last key of this one, and would leave the comment in the middle.
+    # Create the list, but not as the last key. The parser attaches a comment above the next dimension to the
+    # last key of this one, so a new last key would come after that comment.
     if not dimension.get("terms"):
         dimension.pop("terms", None)  # an empty list or null
         position = 1 if len(dimension) > 1 else 0

@@ -284,6 +284,7 @@ def _make_entry(name: str, category: str, record: Mapping[str, object], profile:
         updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
 
+    # Only the record's fields give its status, never its text.
     entry.status = force.find_status(_collect_status_fields(record), body="")
     return entry
 

@@ -73,6 +73,7 @@ def read_front_matter(text: str) -> FrontMatter:
     if not is_header or has_sentences:
         return first_header
 
+    # Count the lines above the body, so that its line numbers are those in the file.
     blank_between = first_header.body[: len(first_header.body) - len(text_below)]
     lines_above = first_header.lines_above + blank_between.count("\n") + second_header.lines_above
     fields = {**first_header.fields, **second_header.fields}
