@@ -37,15 +37,20 @@ def examine_push(
 ) -> PushedChanges:
     """Find the changes to judge in a push, and record everything else with the reason.
 
-    Only `wanted` changes are judged. Everything reachable from `remote_commits` counts as already pushed.
+    Only `wanted` changes are judged. Commits reachable from `remote_commits` were pushed before, so they
+    aren't examined.
     """
     pushed = PushedChanges()
+    # The commit that each pushed ref points to, before and after the push.
     commit_by_oid = _resolve_tips(repository, updates)
-    tips: dict[str, None] = {}  # like a set, but ordered
+
+    # The commits at the new ends of the refs. The dict is used as an ordered set.
+    tips: dict[str, None] = {}
     for update in updates:
         if update.local_oid in commit_by_oid:
             tips[commit_by_oid[update.local_oid]] = None
 
+    # By tip: its new commits. Tips without new commits are omitted.
     histories: dict[str, History] = {}
     if tips:
         histories = history.read_histories(repository, list(tips), remote_commits)
@@ -56,15 +61,16 @@ def examine_push(
             pushed.skipped.add(REF_DELETED, update.remote_ref)
         elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
-        elif tip in histories:  # otherwise it has no new commits
+        elif tip in histories:
             old_tip = commit_by_oid.get(update.remote_oid)
+            # The examination adds the ref's changes and skipped files to `pushed`.
             examination = _Examination(
                 repository, update, tip, old_tip, remote_commits, wanted, pushed
             )
             examination.sort_files(histories[tip])
             pushed.updates_with_commits.append(update)
 
-    # A file that's skipped for one ref may be judged for another.
+    # A file that's skipped for one ref may be judged for another. Don't report it as skipped then.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
 
@@ -97,7 +103,10 @@ class _Examination:
     pushed: PushedChanges
 
     def sort_files(self, pushed_history: History) -> None:
-        """Classify files changed by the ref's new commits as changes to judge, skipped or not examined."""
+        """Add the files changed by the ref's new commits to `pushed`.
+
+        Each file is added as a change to judge, as skipped, or as not examined.
+        """
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
@@ -106,11 +115,13 @@ class _Examination:
         if not covered_paths and not pushed_history.gap:
             return
 
-        # A gap is missing history, in which any file can have changed. In that case, read all files that a
+        # A gap is history that this clone lacks. Any file can have changed there, so read all files that a
         # rule covers, even if no known step changed them.
         is_needed: Callable[[str], bool] = covered_paths.__contains__
         if pushed_history.gap:
             is_needed = self.wanted.covers
+
+        # A tree lists all files of a commit.
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
             self._add_omission(PARTIAL)
@@ -120,14 +131,17 @@ class _Examination:
         if self.old_tip is not None:
             old_tree = self._read_tree(self.old_tip, is_needed)
 
+        # Find the commit that wrote each file's current content.
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)
+
         # After a gap, or if the tree contains the same path twice, the steps don't explain all files.
         if pushed_history.gap or tree.list_repeated_paths():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
 
+        # Record all other files as skipped.
         changed_paths = {change.path for change in changes}
         self._skip_unchanged_paths(covered_paths, tree, origins, changed_paths)
 
@@ -171,7 +185,8 @@ class _Examination:
     def _skip_unchanged_paths(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Record the paths outside `changed_paths` as skipped, with the reason."""
+        """Record each of the paths that isn't in `changed_paths` as skipped, with the reason."""
+        # The keys of `moved_from` are pairs of path and content.
         moved_paths = {path for path, _ in origins.moved_from}
 
         for path in paths:
@@ -182,7 +197,7 @@ class _Examination:
                 reason = MOVED
             elif path in tree.blobs:
                 reason = UNCHANGED
-            elif path in tree.no_files:
+            elif path in tree.no_files:  # such as a link
                 reason = NO_FILE
             else:
                 reason = GONE
@@ -289,12 +304,17 @@ class _Origins:
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Trace the tree's files through steps, newest first, and back through moves."""
-        # Files whose origin is still open, by the older path that a move led to.
+        """Find the commit that wrote each file's content, by following the steps from newest to oldest.
+
+        If `a.py` was moved to `b.py`, the search for the origin of `b.py` continues at `a.py`. Fills
+        `change_by_file`, `commits_by_path` and, for moved files without a new commit, `moved_from`.
+        """
+        # By old file: the current files that were moved from it, and whose origin isn't found yet.
         files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
-        # By path: the lists that the path's older commits are added to. A moved file adds its list to the
-        # earlier path.
+        # By path: the lists of commits that an older step at this path has to be added to. After a move from
+        # `a.py` to `b.py`, the commits of `a.py` are also added to the list of `b.py`.
         lists_of_path: defaultdict[str, list[list[Commit]]] = defaultdict(list)
+
         for step in steps:
             if step.what != "file":
                 continue
@@ -304,7 +324,7 @@ class _Origins:
                 self.commits_by_path[step.path] = own_list
                 lists_of_path[step.path].append(own_list)
 
-            # The files whose content this step put in place, here or before later moves.
+            # The current files whose content this step put in place, at this path or before a later move.
             file = (step.path, step.blob)
             files_from_here = files_moved_from.pop(file, [])
             if self.tree.has(step.path, step.blob) and file not in self.change_by_file:
@@ -328,16 +348,21 @@ class _Origins:
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return the new changes. Their moves are removed from `moved_from`, which keeps only old files."""
+        """Return the changes to judge. Skips a moved file if its earlier path was already judged.
+
+        The returned files are removed from `moved_from`, so that they aren't reported as only moved.
+        """
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
-            # A moved file isn't new if the gate already judged it at its earlier path.
+            # If the gate also wants the earlier path, then it judged the content there, before the move.
             earlier_path = self.moved_from.get(file)
             was_judged = earlier_path is not None and wanted(change._replace(path=earlier_path))
             if was_judged:
                 continue
 
             self.moved_from.pop(file, None)
+
+            # List the other new commits that changed the file.
             commits = dict.fromkeys(self.commits_by_path[change.path])  # without duplicates
             earlier_commits = tuple(commit for commit in commits if commit != change.commit)
             changes.append(change._replace(earlier=earlier_commits))

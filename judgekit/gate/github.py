@@ -120,7 +120,7 @@ class Gh:
         argv = [self._program, "issue", verb, *arguments, "--repo", self._repository]
         try:
             code, output, errors = programs.run(argv, self._environ, stdin, seconds=seconds_left)
-        except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+        except (OSError, ValueError) as error:  # ValueError: an argument contains a NUL character
             raise GhError(f"gh could not be started ({error})") from None
         except programs.Unfinished:
             raise GhError(f"gh issue {verb}: no response in time") from None
@@ -157,13 +157,14 @@ def _describe_exit(code: int, errors: str) -> str:
 def find_github_name(
     repository: Repository, environ: Mapping[str, str], address: str = ""
 ) -> str | None:
-    """Find the repository's `HOST/OWNER/NAME`; None if it's not on GitHub.
+    """Return the repository's `HOST/OWNER/NAME` on GitHub, or None if it isn't there.
 
-    Looks at the variable `GH_REPO`, then at `address`, and then at the remote `origin`.
+    Uses the variable `GH_REPO` if it's set, then `address`, and then the address of the remote `origin`.
     """
     users_choice = environ.get("GH_REPO", "").strip()
     if users_choice:
         return users_choice if _REPOSITORY.fullmatch(users_choice) else None
+
     if not address:
         try:
             raw = repository.ask("remote", "get-url", "--", "origin")
@@ -195,19 +196,22 @@ def notify_and_open_issues(
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Notify the user's program and open issues, as configured. Returns lines about it for people.
+    """Run the user's notification program and open issues, as configured. Returns messages for people.
 
-    `settings` defaults to the user's and the project's. Nothing is raised: errors become lines.
+    `settings` defaults to the configuration of the user and the project. Nothing is raised: each error
+    becomes a message.
     """
     lines: list[str] = []
     try:
         if settings is None:
             settings = _load_settings(folder)
+
         if settings.notify:
             unsettled = [verdict for verdict in verdicts if needs_person(verdict)]
             lines += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
+
         if settings.issues == "on":
-            # Add the lines one by one, to keep the first ones if an error follows.
+            # Add the lines one by one, so that the first ones are kept if an error follows.
             for line in _open_issues_up_to_limit(verdicts, settings, folder, address):
                 lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
@@ -227,9 +231,10 @@ def _load_settings(folder: Path) -> EscalateConfig:
 def _open_issues_up_to_limit(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
-    """Open or update up to `MAX_ISSUES` issues. Yields a line about each change, or about an error."""
+    """Open or update up to `MAX_ISSUES` issues. Yields a message about each change, or about an error."""
     earlier_lines: list[VerdictLine] = []
-    # The ledger is only needed to count repeated `improve` verdicts, for settings that include rejects.
+    # With `rejects`, repeated `improve` verdicts on a task also open an issue. The ledger is only read to
+    # count these.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
         earlier_lines = _select_verdict_lines(records)
@@ -270,7 +275,10 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run a command once for each verdict not sent before. Stops at a failure and returns its reason."""
+    """Run the user's command once for each verdict that wasn't sent before.
+
+    Stops at the first failure and returns its reason. Returns None if all verdicts are sent.
+    """
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.build_environ("notify", environment.environ())
@@ -283,7 +291,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
         environment.private_folder(str(folder))
         for verdict in verdicts:
             issue = issues.build_issue(verdict)
-            # The token stands for the task, and the fingerprint for the verdict.
+            # The token identifies the task, and the fingerprint the verdict's content.
             notice_key = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
             # Skip a verdict that was sent before, or that another process is sending now.
             if not _claim_notice(folder, notice_key):
@@ -295,6 +303,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
                 failure = _run_program(argv, environ, verdict, seconds_left)
                 is_sent = failure is None
             finally:
+                # Record that the notice was sent, or let a later run try again.
                 _release_notice(folder, notice_key, is_sent=is_sent)
 
             if failure is not None:
@@ -344,9 +353,10 @@ def _release_notice(folder: Path, notice_key: str, *, is_sent: bool) -> None:
 
 @contextmanager
 def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Lock the notices, and yield the time when each was claimed, by key. None means that it was sent.
+    """Lock the file of notices, and yield a dict with the time when each notice was claimed, by its key.
 
-    Changes to the dict are saved. Don't run the user's program under this lock, since it can take long.
+    A process claims a notice before sending it. None instead of a time means that it was sent. The caller's
+    changes to the dict are saved. Don't run the user's program under this lock, since it can take long.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
@@ -358,8 +368,9 @@ def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
 
         yield claim_times
 
+        # Save the notices, without the oldest ones if there are too many.
         new_entries = []
-        for key, claim_time in claim_times.items():  # the oldest first
+        for key, claim_time in claim_times.items():  # in the order in which they were added
             new_entries.append(key if claim_time is None else f"{key}:{claim_time}")
         newest = new_entries[-_MAX_NOTICES:]
         outputs.write_atomically(str(path), "\n".join(newest), private=True)
@@ -370,22 +381,26 @@ def needs_person(
 ) -> bool:
     """Whether a person still has to settle a verdict.
 
-    If `with_rejects`, rejections and repeated `improve`s need a person as well. `in_ledger` are all verdicts
-    of the ledger; those on the same task are counted.
+    With `with_rejects`, that includes `reject`, and `improve` if the task had it multiple times in a row.
+    `in_ledger` are the ledger's verdicts, in which these repetitions are counted.
     """
-    if verdict.human_override is not None:
+    if verdict.human_override is not None:  # a person has settled it
         return False
     if verdict.verdict == "escalate":
         return True
     if not with_rejects:
         return False
+
     if verdict.verdict == "improve":
         return _count_improve_rounds(verdict, in_ledger) >= _IMPROVE_ROUNDS
     return verdict.verdict == "reject"
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count how many `improve` rounds a task has had in a row, up to and including `verdict`."""
+    """Count the `improve` rounds that the task of `verdict` has had in a row, up to and including `verdict`.
+
+    `lines` are the ledger's verdicts, on any task. Any other verdict ends the series.
+    """
     name = task_name(verdict.task_id)
     earlier_verdicts = []
     for line in lines:
@@ -394,11 +409,11 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
         if is_same_task and is_earlier and line.id != verdict.id:
             earlier_verdicts.append(line)
 
+    # Count from the newest verdict backwards.
     earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
-
     count = 0
     for judged in (verdict, *earlier_verdicts):
-        if judged.verdict != "improve":  # ends the series
+        if judged.verdict != "improve":  # this verdict ends the series
             break
 
         improve_rounds = 0
@@ -406,7 +421,7 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
             opinion = judged_round.opinion
             if opinion and opinion.outcome == "improve":
                 improve_rounds += 1
-        # A verdict can be `improve` overall without a single `improve` round, so count at least one.
+        # A verdict can be `improve` although none of its rounds was. It still counts as one.
         count += max(1, improve_rounds)
 
     return count
@@ -435,11 +450,15 @@ def ensure_issues(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
-    """Open or update an issue for each verdict. Yields each outcome with a log line; raises `GhError`."""
+    """Open or update an issue for each verdict, within `seconds` in total.
+
+    Yields pairs of the outcome and a log line. Raises `GhError` if the project isn't on GitHub, or if gh
+    fails.
+    """
     if not verdicts:
         return
-    environ = environment.environ()
 
+    environ = environment.environ()
     repository = find_github_name(Repository(folder), environ, address)
     if repository is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
@@ -457,7 +476,7 @@ def _ensure_issue(
     gh: Gh, new_issue: issues.Issue, labels: Sequence[str]
 ) -> tuple[IssueOutcome, str]:
     """Open an issue, or update the task's existing one. Returns the outcome and the URL."""
-    gh_options = ("--title", new_issue.title, "--body-file", "-")
+    gh_options = ("--title", new_issue.title, "--body-file", "-")  # `-` reads the body from stdin
     existing_issue = gh.find_issue(new_issue.token)
     if existing_issue is None:
         label_words = [f"--label={label}" for label in labels]
@@ -465,8 +484,10 @@ def _ensure_issue(
         _, _, url = output.strip().rpartition("\n")  # gh prints the URL on the last line
         return IssueOutcome.OPENED, short_line(url, _MAX_MESSAGE_CHARS)
 
+    # Equal fingerprints mean that the issue already describes this verdict.
     if existing_issue.fingerprint == new_issue.fingerprint:
         return IssueOutcome.UNCHANGED, existing_issue.url
+
     number = str(existing_issue.number)
     if not existing_issue.is_open:
         gh.run("reopen", number)

@@ -127,22 +127,25 @@ def _list_new_commits(
 
     Tips without new commits are omitted. A list stops after `MAX_COMMITS` + 1 commits.
     """
+    # `^OID` excludes a commit and its ancestors. The empty string ends the last line with a newline.
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
+
     parents_by_oid: dict[str, list[str]] = {}
     for line in output.split("\n")[:-1]:  # each line ends with a newline
         oid, *parents = line.split()
         parents_by_oid[oid] = parents
 
-    # In git's order, children come before their parents.
+    # The rank is a commit's position in git's order, in which children come before their parents.
     oids = list(parents_by_oid)
     rank_by_oid = {oid: rank for rank, oid in enumerate(oids)}
+
     oids_by_tip: dict[str, list[str]] = {}
     for tip in tips:
-        if tip not in rank_by_oid:
+        if tip not in rank_by_oid:  # the remote has this tip, so it has no new commits
             continue
 
-        # Walk from the tip to its ancestors, newest first. The rank is a commit's position in git's order.
+        # Walk from the tip to its ancestors. The heap always gives the newest commit that's waiting.
         waiting_ranks = [rank_by_oid[tip]]
         seen_ranks = set(waiting_ranks)
         oids_by_tip[tip] = []
@@ -161,22 +164,26 @@ def _list_new_commits(
 def _make_history(
     logged_commits: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[str]
 ) -> History:
-    """Build a history from commits and their steps, newest first.
+    """Build a history from commits and their steps (the changed paths), newest first.
 
-    `shallow_oids` are the oldest commits of a shallow clone.
+    At most `MAX_COMMITS` commits are read; `is_long` marks a history with more. `shallow_oids` are the oldest
+    commits of a shallow clone. If the history contains one of them, `gap` says so.
     """
     steps: list[Step] = []
-    edges: list[Commit] = []
+    edges: list[Commit] = []  # the commits whose parents this clone lacks
     is_long = False
+
     for number, (commit, commit_steps) in enumerate(logged_commits, 1):
         if number > MAX_COMMITS:
             is_long = True
             break
-        # git lacks the parents of these commits, so that they seem to create every file. Skip their steps.
+
+        # Without its parents, a commit seems to create every file, so its steps mean nothing.
         if commit.oid in shallow_oids:
             edges.append(commit)
         else:
             steps += commit_steps
+
     gap = f"{counted(len(edges), 'commit is', 'commits are')} {SHALLOW}" if edges else ""
     return History(steps=steps, edges=edges, gap=gap, is_long=is_long)
 
@@ -206,11 +213,13 @@ def read_commit(repository: Repository, oid: str) -> Commit:
 
 def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
     """Yield each commit in the output of `git log`, with its steps (its changes to paths)."""
-    # Each commit and each changed path takes up multiple fields. This loop reads only the first one; the
-    # parsing functions take the rest from the same iterator.
+    # Each commit and each changed path takes up multiple fields. The loop reads the first of these fields,
+    # and the parsing functions take the others from the same iterator.
     fields = iter(os.fsdecode(raw).split("\0"))
+    # The commit that's being read, and its steps so far.
     commit: Commit | None = None
     steps: list[Step] = []
+
     for field in fields:
         entry = field.lstrip("\n:")
         if not entry:
@@ -249,10 +258,10 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 def _parse_step(
     commit: Commit, columns: Sequence[str], parent_count: int, fields: Iterator[str]
 ) -> Step | None:
-    """Parse a changed path's entry; None if a parent has the same file at this path.
+    """Parse a changed path's entry. Returns None if the file is unchanged from one of the commit's parents.
 
-    The columns are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS, with an OLD_MODE and OLD_BLOB for each parent.
-    The paths are taken from `fields`.
+    `columns` are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has multiple parents, and an OLD_MODE and
+    an OLD_BLOB for each of them. The paths are taken from `fields`.
     """
     *old_modes, mode = columns[: parent_count + 1]
     *old_blobs, blob = columns[parent_count + 1 : -1]
@@ -275,5 +284,6 @@ def _parse_step(
             same_content_paths.append(old_path)
     if path in same_content_paths:
         return None
+
     moved_from = same_content_paths[-1] if same_content_paths else None
     return Step(commit, path, "file", blob=blob, moved_from=moved_from)

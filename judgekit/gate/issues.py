@@ -126,10 +126,11 @@ def _make_round_cells(judged_round: Round) -> tuple[str, str, str]:
 
 
 def _format_findings(verdict: VerdictLine) -> list[str]:
-    """Format the first findings as numbered lines. If any are omitted, a last line counts them."""
+    """Format the verdict's findings as a numbered list. Long lists end with a line such as "and 3 more"."""
     findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
+        # An issue's body is limited in length.
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS_CHARS:
             omitted_count = len(findings) - number + 1  # including the current finding
             return [*lines, f"and {omitted_count} more"]

@@ -42,9 +42,9 @@ _VARIABLES = "JUDGEKIT_GATE_"
 def find_rule_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Find the commits whose rules can apply to a push, one for each different set of rules.
+    """Find the commits whose rules apply to a push. If commits have the same rules, only the first is listed.
 
-    The first source with any commits is used:
+    The commits come from the first of these sources that has any:
 
     1. The remote's default branch, whatever branch is pushed.
     2. Every known ref of the remote.
@@ -55,7 +55,7 @@ def find_rule_commits(
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
-    # 1. The default branch. If the remote has multiple names, each can have recorded a different one.
+    # 1. The default branch. A remote can have multiple names in this clone, each with its default branch.
     defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
     commits = _select_different_rules(repository, defaults)
     if commits:
@@ -86,20 +86,23 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
     Unknown commits (None) and ids missing from this clone are skipped.
     """
     distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
+
+    # Ask git about each commit, and about its rule files.
     names = []
     for oid in distinct_oids:
-        names.append(
-            f"{oid}^{{commit}}"
-        )  # git syntax: the commit itself, or the one a tag points to
-        names.extend(f"{oid}:{path}" for path in RULES)  # equal rules have equal object ids
+        # In git's syntax, this is the commit itself, or the commit that a tag points to.
+        names.append(f"{oid}^{{commit}}")
+        names.extend(f"{oid}:{path}" for path in RULES)
     oid_by_name = _find_objects(repository, names)
 
+    # Files with equal content have equal object ids, so the ids show which rules are different.
     commit_by_rules: dict[tuple[str, ...], str] = {}
     for oid in distinct_oids:
         commit = oid_by_name[f"{oid}^{{commit}}"]
         rules = tuple(oid_by_name[f"{oid}:{path}"] for path in RULES)
         if commit and rules not in commit_by_rules:
             commit_by_rules[rules] = commit
+
     commits = list(commit_by_rules.values())
     return commits[:_MAX_RULES]
 
@@ -140,14 +143,16 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
 
 @contextmanager
 def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
-    """Yield a temporary folder with a commit's rules and rubric; it's empty if `commit` is None.
+    """Yield a temporary folder with a commit's rules and rubric. Without a commit, the folder is empty.
 
-    A `ConfigError` about one of these files names it as `COMMIT:PATH`.
+    If the caller's code raises a `ConfigError` about one of these files, the error names it as `COMMIT:PATH`
+    instead of the temporary path.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
         if commit is not None:
             _write_rules(repository, commit, RULES, root)
+            # The rules say which rubric file is needed.
             rubric_path = _find_rubric_file(root)
             if rubric_path is not None:
                 _write_rules(repository, commit, (rubric_path,), root)
@@ -158,6 +163,7 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
             is_about_rules = error.path is not None and Path(str(error.path)).is_relative_to(root)
             if commit is None or not is_about_rules:
                 raise
+
             raise _rename_file_in_error(error, commit, root) from None
 
 
@@ -202,9 +208,10 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
     """
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
-    # The data is None for files that are too large or missing from this clone.
     blobs = repository.read_blobs(oids, MAX_FILE_BYTES)
     total_bytes = 0
+
+    # The data is None for files that are too large or missing from this clone.
     for file, (_, data) in zip(files, blobs, strict=True):
         name = _name_in_commit(commit, file.path)
         if data is not None:
@@ -285,9 +292,10 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
 def find_skips_if_none_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """List what a push skips, provided that no file needs judging. Returns None otherwise, or if unsure.
+    """Check quickly whether a push contains nothing to judge. If so, return the skipped files.
 
-    This quick check relies on the stored file selection. Raises `InputError` if git can't answer.
+    Returns None if a file needs judging, or if that's uncertain. The check uses the selection of files that
+    an earlier push stored. Raises `InputError` if git can't answer.
     """
     if all(update.deletes for update in updates):
         # Deleted refs bring no files, so neither the remote's commits nor the rules matter.
@@ -295,7 +303,7 @@ def find_skips_if_none_judged(
 
     rule_commits = find_rule_commits(repository, updates, remote, url)
     change_filter = _read_stored_selection(repository, rule_commits)
-    if change_filter is None:
+    if change_filter is None:  # no selection is stored for these rules
         return None
 
     remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
@@ -322,9 +330,9 @@ def _read_stored_selection(repository: Repository, commits: Sequence[str]) -> Ch
 def store_selection(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Store which files the rules select, so that the next push needn't read the rules.
+    """Store which files the rules in `commits` select, so that the next push needn't read the rules.
 
-    If `commits` is empty, the user's own rules apply.
+    `patterns` are for paths. If `commits` is empty, the user's own rules apply. Errors are ignored.
     """
     # The selections of multiple commits can't be stored as one.
     if len(commits) > 1:
@@ -335,7 +343,7 @@ def store_selection(
         "paths": patterns,
         "authors": authors,
     }
-    with suppress(OSError):
+    with suppress(OSError):  # without a stored selection, the next push is only slower
         environment.GATE_RULES.make()
         outputs.write_atomically(
             _get_selection_path(repository), json.dumps(selection), private=True

@@ -116,8 +116,9 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Build a document from a changed file. If it can't be judged, it's empty, and the reason is returned.
+    """Build a document from a changed file's content.
 
+    Returns the document, and the reason why it can't be judged or "". With a reason, the document is empty.
     `data` is None if the file is too large (`is_here` is True) or missing from this clone (False).
     """
     commit = change.commit
@@ -274,13 +275,15 @@ def _make_scope_since(repository: Repository, base: str) -> _Scope:
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
     """Load the rules of each commit, or only the user's own rules if there are no commits.
 
-    Unreadable rules are skipped; if all are unreadable, the first `ConfigError` is raised. The temporary
-    folders with the rules exist until `stack` is closed.
+    Unreadable rules are skipped. If all are unreadable, the first `ConfigError` is raised. The rules are in
+    temporary folders, which exist until `stack` is closed.
     """
     readable: list[_Rules] = []
     errors: list[ConfigError] = []
 
-    for oid in oids or (None,):  # None checks out an empty folder
+    for oid in oids or (
+        None,
+    ):  # for None, the folder is empty, so that only the user's rules apply
         try:
             folder = stack.enter_context(policy.check_out_rules(repository, oid))
             readable.append(_Rules(configuration.load(folder), folder))
@@ -295,9 +298,13 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Build a function that chooses a file's judging depth; None if no depths are configured."""
+    """Build a function that chooses how thoroughly to judge a file. None if that isn't configured.
+
+    `count_lines` returns the number of changed lines by path. It's slow, so it's called at most once.
+    """
     if not settings.gate.depth and settings.gate.review is None:
         return None
+
     from judgekit.judging import depth  # noqa: PLC0415 - only if depths are configured
 
     users_gate = configuration.load(None).gate  # the user's settings, without the project's
@@ -305,12 +312,12 @@ def _make_depth_chooser(
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
         """Choose how thoroughly to judge a file, by path, number of changed lines, and authors."""
-        # Trailers such as `Generated-by` can name authors as well.
+        # Who wrote the file's commits. Trailers such as `Generated-by` can name authors as well.
         signatures: set[str] = set()
         for commit in (change.commit, *change.earlier):
             signatures.update(commit.people, commit.trailers)
 
-        # git counts no lines for some files, such as binary ones. Treat these as completely changed.
+        # git counts no lines for some files, such as binary ones. Count all their lines as changed.
         total_lines = sum(len(lines_of(file.text)) for file in document.files)
         changed_lines = count_lines_once().get(change.path, total_lines)
         return depth.choose(
@@ -381,7 +388,7 @@ def _judge_changes(
 
 
 def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
-    """Report on a push's files that aren't judged: skipped ones, and those that can't be examined."""
+    """Build a report without rows, with only the skipped files and those that couldn't be examined."""
     unexamined = []
     for omission in pushed.unexamined:
         name = encodable(omission["name"])
@@ -399,9 +406,9 @@ def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Re
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return "advisory" if the error rates of past verdicts are too high for blocking, otherwise "blocking".
+    """Return "advisory" if past verdicts were wrong too often to block pushes, otherwise "blocking".
 
-    The reasons are added to `notes`, and a change of mode is recorded once in the ledger.
+    Adds the reasons to `notes`, and records the change to "advisory" in the ledger.
     """
     reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
     if not reasons:
@@ -409,7 +416,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 
     for reason in reasons:
         notes.append(f"blocking is suspended until the KPIs recover: {reason}")
-    if not is_recorded:
+    if not is_recorded:  # an earlier push can have recorded the change
         try:
             ledger.add(ModeChange(mode="advisory", why=reasons))
         except LedgerError as error:
@@ -419,15 +426,17 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 
 
 def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
-    """Read each changed file. A file that can't be judged gets a reason."""
+    """Read each changed file, and build its document. A file that can't be judged gets a reason."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.read_blobs(oids, MAX_BLOB_BYTES)]
 
-    # An unread blob is either too large or missing from this clone. If git can describe it, it's too large.
+    # If a blob (a file's content) couldn't be read, it's too large or missing from this clone. git can only
+    # describe those that aren't missing.
     unread_blobs = []
     for change, data in zip(changes, contents, strict=True):
         if data is None:
             unread_blobs.append(change.blob)
+
     large_blobs = set()
     for line in repository.describe_objects(unread_blobs):  # OID KIND SIZE, or OID missing
         oid, _, description = line.partition(" ")
@@ -462,11 +471,11 @@ class _Gatekeeper:
         return self.settings.gate.judge_mode
 
     async def judge(self, files: Sequence[_FileToJudge], *, deadline: float) -> None:
-        """Judge each file and add its row. Models have until `deadline`, a `time.monotonic` time.
+        """Judge each file and add its row to `rows`. Models have until `deadline`, a `time.monotonic` time.
 
-        Raises `ConfigError` before any model is called.
+        An invalid configuration raises `ConfigError` before any model is called.
         """
-        decisions = list(self.ledger.records(DECISIONS))
+        decisions = list(self.ledger.records(DECISIONS))  # people's decisions on files
         undecided: list[tuple[ChangedFile, Document]] = []
 
         # Decide as many files as possible without models.
@@ -484,7 +493,7 @@ class _Gatekeeper:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
-            has_model = judge.models_by_tier or judge.is_remote
+            has_model = judge.models_by_tier or judge.is_remote  # a shared judge has its models
             if not has_model:
                 self._add_undetermined_rows(undecided, f"not judged: {no_model_reason}")
                 return
@@ -548,6 +557,7 @@ class _Gatekeeper:
         """Judge a file. Mark the verdict as noise if another run could well decide differently."""
         seconds_left = deadline - time.monotonic()
         judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
+
         has_server = bool(self.settings.server.url)  # then the shared judge chooses the depth
         if self.choose_depth and not has_server:
             from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
@@ -579,7 +589,8 @@ class _Gatekeeper:
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
         """Add a verdict to the ledger, and its row to `rows`. If the ledger can't be written, add a note."""
-        # A failed call isn't cached, so a verdict with a failure has called a model.
+        # The verdict is cached if it needed no new call. Failed calls are never cached, so a verdict with a
+        # failure has called a model.
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})
@@ -595,11 +606,12 @@ class _Gatekeeper:
         self._add_row(change, verdict, is_lost=is_lost)
 
     def _add_row(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
-        """Add a file's row to `rows`, and report it to the caller.
+        """Add a file's row to `rows`, and pass it to the caller's `on_verdict`.
 
         `is_lost` means that the verdict couldn't be written to the ledger.
         """
-        author, _, _ = change.commit.people[0].partition(" <")  # the name without the address
+        # The first person is the commit's author, as in "Ada <ada@example.org>".
+        author, _, _ = change.commit.people[0].partition(" <")
         row = Row(
             path=encodable(change.path),
             word=convert_to_gate_word(verdict.verdict),

@@ -53,8 +53,9 @@ class GateRecord(_Record):
 
 
 def build_gate_record(report: Report) -> dict[str, Any]:
-    """Build the JSON record of a run."""
+    """Build the JSON record of a run: the overall verdict, the number of files by verdict, and the rest."""
     words = [row["word"] for row in report.judged]  # such as GO or NO-GO
+
     not_examined = []
     for omission in report.not_examined:
         reason = encodable(omission["reason"])

@@ -88,9 +88,10 @@ class Remotes(NamedTuple):
         return others
 
     def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
-        """Find the newest known commit of a remote's default branch; None if it's unknown.
+        """Return the newest known commit of a remote's default branch. None if it's unknown.
 
-        `remote_oids` are the remote's refs during the push, which are newer than the last fetch.
+        `remote_oids` are the commits of the remote's refs during the push, by ref. They are newer than the
+        refs from the last fetch.
         """
         refs = self.refs.get(name, [])
         ref_by_name = {ref.name: ref for ref in refs}
@@ -102,6 +103,7 @@ class Remotes(NamedTuple):
             if not head.target:  # HEAD points to a commit instead of a branch
                 return head.oid
             candidates.append(ref_by_name.get(head.target))
+
         # Without a usable HEAD, guess the branch from the common names.
         candidates.append(ref_by_source.get(f"{_BRANCHES}main"))
         candidates.append(ref_by_source.get(f"{_BRANCHES}master"))
@@ -115,12 +117,14 @@ class Remotes(NamedTuple):
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     """Read this clone's remotes and their refs, and find those that a push to `remote` or `url` goes to.
 
-    Refs in refs/remotes/ without a clear owner are listed under the name "".
+    A refspec says which refs are fetched from a remote. Refs in refs/remotes/ that belong to no single remote
+    are listed under the name "".
     """
     addresses = _read_addresses(repository)
     pushed_names = _find_pushed_names(repository, addresses, remote, url)
     refspecs = _read_refspecs(repository)
 
+    # Refspecs can put a remote's refs into other folders than refs/remotes/.
     ref_folders = {_REMOTES.rstrip("/")}
     for specs in refspecs.values():
         ref_folders.update(spec.folder for spec in specs if spec.folder)
@@ -167,9 +171,9 @@ def list_remote_commits(
 
 
 def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:
-    """List the commits at the refs of all remotes whose address is in `upstreams`.
+    """List the commits that this clone knows from its upstreams: the remotes with an address in `upstreams`.
 
-    Syncing a fork pushes these commits, but upstream already has them.
+    Syncing a fork pushes these commits, but upstream already has them, so they aren't judged.
     """
     if not upstreams:
         return []
@@ -178,6 +182,7 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
     upstream_addresses = {normalise_address(address, folder) for address in upstreams}
     refs = read_remotes(repository, "").refs
     oids: list[str] = []
+
     for name, addresses in _read_addresses(repository).items():
         remote_addresses = {normalise_address(address, folder) for address in addresses}
         is_upstream = not remote_addresses.isdisjoint(upstream_addresses)
@@ -225,13 +230,14 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
 def _find_pushed_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """List the names of all remotes with the pushed address, `remote` first."""
+    """List the names of all remotes with the address that's pushed to, `remote` first."""
     folder = os.path.realpath(repository.folder)
     # If `remote` isn't a name with addresses, it's an address itself.
     given_addresses = {url, *addresses.get(remote, [remote])}
     pushed_addresses = {
         normalise_address(address, folder) for address in given_addresses if address
     }
+
     names = [remote]
     for name, own_addresses in addresses.items():
         normalised = {normalise_address(address, folder) for address in own_addresses}
@@ -273,7 +279,10 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
 def _select_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
-    """List the refs that are fetched from a remote. If there are no branches, use the remote's folder."""
+    """List the refs that are fetched from a remote, each with its name on the remote (`source`).
+
+    If the refspecs select no branches, all refs in the remote's folder are listed.
+    """
     folder = f"{_REMOTES}{name}/"
     tracked_refs: list[TrackedRef] = []
     for ref in listed:
@@ -285,6 +294,7 @@ def _select_refs(
     if has_branches:
         return tracked_refs
 
+    # Assume that each ref in the folder is a branch of the same name on the remote.
     refs_in_folder = []
     for ref in listed:
         if ref.name.startswith(folder):

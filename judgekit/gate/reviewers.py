@@ -67,9 +67,13 @@ class ReviewedOverrides:
     def find(
         self, document: Document, change: ChangedFile, *, without_terminal: bool
     ) -> OverrideLine | None:
-        """Find a file's newest override by a reviewer. Add a note for each override that doesn't count."""
+        """Find a file's newest override by a reviewer, or None.
+
+        Adds a note to `notes` for each override that doesn't count, such as one by the file's author.
+        """
         valid_overrides = []
         hashes = [file.sha256 for file in document.files]
+
         for override in self.overrides:
             if not is_override_of(override, document.task_id, hashes):
                 continue
@@ -134,14 +138,15 @@ def _normalise_name(name: str) -> str:
 
 
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
-    """Read the reviewers from the default branch, and the overrides from the shared judge, if any.
+    """Read the reviewers from the default branch, and people's overrides from the shared judge.
 
-    Nothing is raised: on an error, there are no overrides, and a note says why.
+    Without a shared judge, there are no overrides. Nothing is raised: on an error, there are none either, and
+    a note says why.
     """
     notes: list[str] = []
     try:
         server = shared.configured(settings)
-        if server is None:
+        if server is None:  # no shared judge is configured
             return ReviewedOverrides(notes=notes)
 
         return ReviewedOverrides(

@@ -64,16 +64,17 @@ def judge_task(
 ) -> tuple[Verdict, list[str]]:
     """Judge a task's files. Returns the verdict, and notes about it for people.
 
-    A person's override for the same content decides. Without one, models judge the files, and their verdict
-    is added to the ledger.
+    If a person has decided about the same content (an override), that decision is the verdict. Otherwise
+    models judge the files, and their verdict is added to the ledger.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
     task = document.task_id
     decisions = list(ledger.records(DECISIONS))
+
     override = find_newest_override(
         decisions,
-        redact.redact(task).text,  # secrets are removed from names in the ledger
+        redact.redact(task).text,  # the ledger stores names with secrets removed
         [file.sha256 for file in document.files],
         without_terminal=settings.gate.override_without_terminal,
     )
@@ -120,7 +121,11 @@ def decide_without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    """Build the verdict of an override. Without one, build an undetermined verdict with the `reason`."""
+    """Build a verdict without calling models.
+
+    With an override (a person's decision), it decides. Otherwise the verdict is "undetermined", with the
+    `reason`.
+    """
     human_override: Override | None = None
     if override is not None:
         human_override = Override(
@@ -153,38 +158,43 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, limit: int = 10
 ) -> list[File]:
-    """Read the `limit` most recently changed uncommitted files that can be judged, sorted by path.
+    """Read the uncommitted files that match `paths`, sorted by path.
 
-    Files changed before `since` (in seconds since 1970) are skipped.
+    Only the `limit` most recently changed files are read. Files changed before `since` (in seconds since
+    1970) are skipped.
     """
     repository = Repository(project)
     recent_files = _list_recent_files(repository, Patterns(paths), since)
+    # By path: the hash of the file's committed content.
     committed_blobs = _read_committed_blobs(repository) if recent_files else {}
     files: list[File] = []
 
     for _, path in sorted(recent_files, reverse=True):
         if len(files) == limit:
             break
+
         # Skip files that aren't text or have been deleted in the meantime.
         with suppress(InputError, OSError):
             data = (project / path).read_bytes()
-            if not _is_blob(data, committed_blobs.get(path, "")):
+            if not _is_blob(data, committed_blobs.get(path, "")):  # differs from the commit
                 files.append(documents.decode(path, data))
+
     return sorted(files, key=operator.attrgetter("path"))
 
 
 def _list_recent_files(
     repository: Repository, wanted: Patterns, since: float | None
 ) -> list[tuple[float, str]]:
-    """List the wanted files in the working tree, each with the time of its last change.
+    """List the wanted files in the working tree as pairs of (time of the last change, path).
 
-    Only regular files that aren't too large, reached without a link and changed after `since` are listed.
+    Skips links and files in linked folders, files that are too large, and files changed before `since`.
     """
     root = os.path.realpath(repository.folder)
     command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     output = os.fsdecode(repository.ask(*command, seconds=GIT_SECONDS))
     recent_files: list[tuple[float, str]] = []
 
+    # git lists a file with a merge conflict multiple times.
     for name in dict.fromkeys(output.split("\0")):
         if not name or not wanted.match(name):
             continue
