@@ -73,8 +73,11 @@ class AdmissionMiddleware:
         self.is_shutting_down = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request to the application, or refuse it if its token is unknown or the server is full."""
-        if scope["type"] != "http":  # such as the server's start
+        """Pass a request to the application, or refuse it if its token is unknown or the server is full.
+
+        Stores the token holder's name in `scope`, and counts the request while it's running.
+        """
+        if scope["type"] != "http":  # for example, an event at the server's start
             await self._app(scope, receive, send)
             return
 
@@ -93,6 +96,7 @@ class AdmissionMiddleware:
             await refusal.response()(scope, receive, send)
             return
 
+        # Count the request and its body until the application has responded.
         increment = 1 if is_counted else 0
         self.request_count += increment
         self.active_requests[holder] += increment
@@ -131,13 +135,15 @@ class AdmissionMiddleware:
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
         """Raise `_RefusedError` if a request is too large, or if the server has no room for it.
 
-        A full server still admits requests that aren't counted. `holder` limits what one client can use.
+        Requests that aren't counted, such as health checks, are admitted even if the server is full or
+        shutting down. `holder` is the client's name, because each client can only use a part of the server.
         """
         if size < 0:  # the size is unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
         if size > MAX_BODY:
             size_limit = f"{MAX_BODY // 1_000_000} MB"
             raise _RefusedError(413, "size", f"larger than {size_limit}; judge a part of it")
+
         if not is_counted:
             return
         if self.is_shutting_down:
@@ -147,7 +153,10 @@ class AdmissionMiddleware:
             raise _RefusedError(503, "busy", f"{load} are already waiting", retry_after=1)
 
     def _describe_load(self, size: int, holder: str) -> str | None:
-        """Describe what fills the server, such as "512 requests". Returns None if the request fits."""
+        """Describe why a request doesn't fit, such as "512 requests". Returns None if it fits.
+
+        The description starts a message: "512 requests are already waiting". `size` is the body's, in bytes.
+        """
         requests = self.active_requests.total()
         total_bytes = self._bytes.total()
         if requests >= self._max_requests:
@@ -157,12 +166,13 @@ class AdmissionMiddleware:
         if not holder:  # a local engine has a single client, which can use everything
             return None
 
-        # No holder can use more than what would remain free, so that other clients can get in. The first
-        # request of each holder is always admitted.
+        # A client can use at most half of the server: not more than what remains free for other clients. A
+        # client's first request is always admitted.
         own_requests = self.active_requests[holder]
         free_requests = self._max_requests - (requests + 1)
         if own_requests and own_requests + 1 > free_requests:
             return f"{own_requests} of your requests"
+
         own_bytes = self._bytes[holder]
         free_bytes = MAX_BYTES - (total_bytes + size)
         if own_bytes and own_bytes + size > free_bytes:

@@ -56,13 +56,13 @@ def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
 def events(response: Response) -> Iterator[dict[str, Any]]:
     """Yield the response's events, which are lines of JSON, as they arrive.
 
-    Raises the same errors as `value`, also for an "error" event. Raises `EngineLost` if the last event isn't
-    "end".
+    An "error" event raises the error that it describes, as does a response with an error status. Raises
+    `EngineLost` if the last event isn't "end".
     """
     if response.status != _OK:
         raise _make_error(_parse_json(response.read()))
 
-    unfinished_line = b""
+    unfinished_line = b""  # a line that continues in the next piece
     last_name = ""
     # Add a final b"\n", in case the last line of the response has none.
     for piece in chain(response.pieces, [b"\n"]):
@@ -182,11 +182,14 @@ class _RequestPool(Generic[Item]):
     def deliver(self, on_answer: Callable[[Item, Any], object], *, in_order: bool) -> None:
         """Wait for one more answer, then call `on_answer` for every answer that can be delivered by now.
 
-        If `in_order`, an answer waits until all earlier items have theirs. If an answer is an error, it's
-        raised. Raises `_EngineGone` if the engine stopped.
+        If `in_order`, an answer isn't delivered before the answers to all earlier items. Delivered items are
+        removed from `pending`. If an answer is an error, raises that error. Raises `_EngineGone` if the
+        engine has stopped.
         """
         number, answer = self._answered.get()
         self._answers[number] = answer
+
+        # `_answers` contains the answers that have arrived but haven't been delivered, by item number.
         while self._answers:
             next_number = min(self.pending if in_order else self._answers)
             if next_number not in self._answers:
@@ -250,9 +253,9 @@ class _RequestPool(Generic[Item]):
 
 
 def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:  # noqa: ANN401 - any JSON
-    """Call `send` until the engine is no longer busy, for at most a minute.
+    """Call `send` until the engine is no longer busy, for at most a minute, and return its result.
 
-    Setting `stopped` ends a pause between two calls.
+    The calls are some time apart. Setting `stopped` ends that pause early.
     """
     from judgekit.providers import retrying  # noqa: PLC0415 - imported lazily, because it's rarely needed
 
@@ -261,7 +264,9 @@ def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:
         return isinstance(failure, EngineBusy) and failure.retry_after > 0
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
-    stopped.wait(_BUSY_PAUSE)  # the engine has just been busy
+    stopped.wait(
+        _BUSY_PAUSE
+    )  # the engine was busy a moment ago, so don't call it again immediately
     return retrying.call_in_thread(
         send, tries, passes=is_still_busy, seconds=_BUSY_SECONDS, sleep=stopped.wait
     )

@@ -280,7 +280,10 @@ async def select(request: Request, body: SelectBody) -> Response:
 
 
 def _judge_candidates(body: SelectBody) -> bytes:
-    """Let models choose among the search results, and return the indexes of those chosen as JSON."""
+    """Let models choose which search results fit the prompt, and return the chosen results' indexes as JSON.
+
+    If no model could choose, returns the reason under the key `nobody`.
+    """
     candidates = _make_candidates(body.candidates)
     payload = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
@@ -288,7 +291,8 @@ def _judge_candidates(body: SelectBody) -> bytes:
     if isinstance(choice, str):  # the reason why no model could choose
         return _json({"nobody": choice})
 
-    # Look up indexes by identity, because two candidates can be equal.
+    # The client knows candidates by their index in the request. Look it up by identity, because two
+    # candidates can be equal.
     index_by_id = {id(candidate): index for index, candidate in enumerate(candidates)}
     answer: dict[str, Any] = {
         "kept": [index_by_id[id(candidate)] for candidate in choice.kept],
@@ -324,6 +328,7 @@ async def gate(request: Request, body: GateBody) -> Response:
     service: Service = request.app.state.service
     await service.wait_until_ready()
     loop = asyncio.get_running_loop()
+    # Events from the judging thread to the response. None is the last item.
     events = Events()
 
     def send_event(name: str, fields: Mapping[str, Any]) -> None:
@@ -385,6 +390,7 @@ async def run_and_answer(
             return await work()
 
     async def wait_for_disconnect() -> None:
+        # The body is already read, so the next message is normally the disconnect.
         message = await request.receive()
         while message["type"] != "http.disconnect":
             message = await request.receive()
@@ -392,6 +398,7 @@ async def run_and_answer(
     task = asyncio.create_task(work_once_ready())
     watcher = asyncio.create_task(wait_for_disconnect())
     try:
+        # Wait for whichever comes first: the result or the disconnect.
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             return Response(status_code=_CLIENT_GONE)

@@ -124,12 +124,14 @@ class EngineAddress:
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Find the address of this user's engine: the first folder that's private, and short enough for a socket.
+    """Find the address at which this user's engine listens, or would listen.
 
-    Returns None if there's no such folder. If `make`, missing folders are created.
+    The address is in the first folder that only this user can access, and whose path is short enough for a
+    socket. Returns None if there's no such folder. If `make`, missing folders are created.
     """
     code = _identify_code()
     environ = environment.environ()
+    # Only processes with the same home folder and shared variables, such as HTTPS_PROXY, use one engine.
     shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED]
     key = "\0".join([os.path.expanduser("~"), *shared_values])
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
@@ -166,13 +168,13 @@ def _identify_code() -> str:
 
 
 def _list_folders(environ: Mapping[str, str]) -> list[str]:
-    """List the folders that could contain an engine's socket, best first. They may not exist."""
+    """List the folders that could contain an engine's socket, best first. Some might not exist."""
     folders = []
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and is_private_folder(runtime):
         folders.append(os.path.join(runtime, "judgekit"))
     folders.append(environment.ENGINES.path())
-    if os.name == "nt":
+    if os.name == "nt":  # Windows uses a TCP port, so the path's length doesn't matter
         return folders
 
     # Also add folders with short paths, in case the paths above are too long for a socket.
@@ -235,9 +237,9 @@ class Connection:
     """
 
     def __init__(self, address: EngineAddress | None = None) -> None:
-        """Connect to the engine at `address`, by default this user's.
+        """Connect to the engine at `address`, which is this user's engine by default.
 
-        Raises `NoEngine` if that fails, or if another user could be listening there.
+        Raises `NoEngine` if the engine can't be reached, or if another user could be listening there.
         """
         address = address or find()
         if address is None:
@@ -264,6 +266,7 @@ class Connection:
             self.close()
             raise NoEngine(f"{problem} ({type(error).__name__})") from None
 
+        # Another user's process must not see this user's texts.
         if is_unix and not is_own_process(self._socket):
             self.close()
             raise NoEngine(f"{problem} (another user's process answers there)")
@@ -285,10 +288,10 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Send a request, and return the response once its headers have arrived. Its body is read later.
+        """Send a request, and return the response once its headers have arrived.
 
-        Raises `EngineBusy` if the engine is too busy or stopping. Raises `EngineLost` if no HTTP response
-        arrives within `seconds`.
+        The caller reads the response body as it arrives, also within `seconds`. Raises `EngineBusy` if the
+        engine is too busy or stopping, and `EngineLost` if no HTTP response arrives in time.
         """
         deadline = time.monotonic() + seconds
         # After this many seconds without data, check the engine's health, unless this is the health check.
@@ -299,6 +302,7 @@ class Connection:
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
 
+        # Receive chunks until the blank line that ends the headers.
         received = b""
         while b"\r\n\r\n" not in received:
             chunk = self._receive(deadline, silence_s)
@@ -308,6 +312,7 @@ class Connection:
                 raise EngineLost(problem)
             received += chunk
 
+        # The last chunk can also contain the start of the body.
         head, _, start_of_body = received.partition(b"\r\n\r\n")
         status, headers = _parse_head(head)
         length = headers.get("content-length")
@@ -333,7 +338,7 @@ class Connection:
     def _yield_body(
         self, chunk: bytes, length: int | None, deadline: float, silence_s: float
     ) -> Iterator[bytes]:
-        """Yield a response body in chunks. The first `chunk` arrived along with the headers.
+        """Yield a response body in chunks. `chunk` is the first one, which arrived together with the headers.
 
         If `length` is None, the body ends when the engine closes the connection. Raises `EngineLost` if the
         body is too long or ends too early.
@@ -350,14 +355,16 @@ class Connection:
             if not chunk:
                 break
             received += len(chunk)
+
+        # The engine closed the connection, which is an error if more bytes were announced.
         if length is not None:
             raise EngineLost("lost the engine: its response ended too early")
 
     def _receive(self, deadline: float, silence_s: float) -> bytes:
         """Return the next bytes from the engine, or b"" if the engine closed the connection.
 
-        If nothing arrives for `silence_s` seconds, check the engine's health, and wait again while it's
-        healthy. Raises `EngineLost` if it isn't, or at the deadline.
+        If nothing arrives for `silence_s` seconds, check the engine's health. Keep waiting while the engine
+        is healthy. Raises `EngineLost` if the engine isn't healthy, or at the deadline.
         """
         while True:
             remaining_s = deadline - time.monotonic()
@@ -383,9 +390,9 @@ class Connection:
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Parse a response head. Returns the status and the headers by lower-case name.
+    """Parse the status line and headers of a response. Returns the status and the headers by lower-case name.
 
-    Raises `EngineLost` if it isn't HTTP.
+    Raises `EngineLost` if `head` isn't valid HTTP.
     """
     status_line, *header_lines = head.decode("latin-1").split("\r\n")
     headers = {}
@@ -393,10 +400,12 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
 
-    # The status line is such as "HTTP/1.1 200 OK". Its first 12 characters have the version and the status.
+    # In a status line such as "HTTP/1.1 200 OK", the first 12 characters are the version and the status.
     version, _, status = status_line[:12].partition(" ")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)
+
+    # The caller converts the length to an integer.
     length = headers.get("content-length", "")
     if length and not length.isdecimal():
         raise EngineLost(_NO_HTTP)
@@ -419,9 +428,10 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
         retry_after = float(seconds)
     return EngineBusy(message or "it is too busy, or stopping", retry_after)
 
+    """Whether the process at the other end of a Unix socket belongs to this user.
 
-def is_own_process(connection: _socket.socket) -> bool:
-    """Whether the peer of a Unix socket is a process of this user. Assumes so on unknown systems."""
+    Returns True on systems that offer no way to find out.
+    """
     # Both systems return a struct of 4-byte integers, in which the user id comes second.
     try:
         if sys.platform == "linux":
@@ -450,12 +460,13 @@ def health(address: EngineAddress | None, seconds: float) -> bytes:
 def start(address: EngineAddress | None) -> int | None:
     """Start an engine that outlives this process.
 
-    A child process, the starter, forks the engine, and exits once the engine listens or has failed. Returns
-    the starter's process id, or None if it can't be started.
+    This starts a child process, the starter. The starter forks the engine, and exits once the engine listens
+    or has failed. Returns the starter's process id, or None if it can't be started.
     """
     if address is None or not sys.executable:
         return None
 
+    # Pass only a few variables and no keys, because the engine also serves other calls.
     environ = {}
     for name, value in environment.environ().items():
         if name in (*_INHERITED, *SHARED):
@@ -467,6 +478,7 @@ def start(address: EngineAddress | None) -> int | None:
     try:
         if os.name == "nt":
             return _spawn_on_windows(command, environ)
+        # Redirect the standard streams to /dev/null, so that the engine doesn't keep the caller's open.
         null_streams = []
         for descriptor in range(3):  # standard input, output and errors
             null_streams.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
@@ -501,12 +513,12 @@ def start_for_later() -> int | None:
     if address is None:
         return None
 
-    # Each try touches the file `tried`, and an engine removes it once it listens. So if it exists, its age
-    # tells when the last try was made.
+    # The file `tried` is touched at each try, and removed by the engine once it listens. If the file exists,
+    # the last try hasn't succeeded, and the file's age is the time since then.
     try:
         age = abs(time.time() - os.stat(address.tried).st_mtime)  # the clock may have been set back
     except OSError:
-        age = float("inf")
+        age = float("inf")  # the file doesn't exist
     if age < RESTART_SECONDS:
         hint = "judgekit engine start shows the reason"
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
@@ -527,8 +539,8 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     address = find()
     deadline = time.monotonic() + seconds
     starter: int | None = None  # the process id of the program that starts an engine
-    # A starter exits with `TAKEN` if another engine is at the address. That engine may be shutting down, so
-    # try again. We pretend that this has just happened, so that the loop runs the first starter.
+    # A starter exits with `TAKEN` if another engine is at the address. As that engine may be shutting down,
+    # the loop then runs a new starter. Begin with `TAKEN`, so that the loop also runs the first starter.
     exit_code: int | None = TAKEN
     while True:
         try:
@@ -538,6 +550,7 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
             if has_failed or time.monotonic() > deadline:
                 raise NoEngine(f"the engine could not start ({error})") from None
 
+        # Run a starter, after a pause if an earlier one has found another engine.
         if exit_code == TAKEN:
             if starter is None:
                 address = find(make=True)
@@ -572,10 +585,11 @@ def call(
     seconds: float = SECONDS,
     warn: Callable[[str], None] | None = None,
 ) -> Value:
-    """Run an operation on the engine, and return the result of `read(response)`.
+    """Run an operation, such as "judge", on the engine, and return the result of `read(response)`.
 
-    If there's no engine or `use` is False, call `locally` instead, which does the work in this process.
-    `warn` is called with the reason, unless the engine is switched off. `begin` connects to the engine.
+    `begin` connects to the engine, and `body` builds the request body. If there's no engine or `use` is
+    False, calls `locally` instead, which does the work in this process. In that case, `warn` gets the reason,
+    unless the engine is switched off.
     """
     try:
         if not use or not is_enabled():

@@ -118,17 +118,20 @@ class Service:
         A judge can be reused for `SECONDS` seconds, as long as the project, request, text counts, environment
         variables and configuration files are the same.
         """
+        # Everything that could change the judge is in the key.
         variables = frozenset(
             (name, value)
             for name, value in environment.environ().items()
             if name not in _IGNORED_VARIABLES
         )
         key = (project, request, variables, _fingerprint_config(project, request), text_counts)
+
         now = time.monotonic()
         self._drop_unusable(key, now)
         if key not in self.cached_judges:
             # `make` blocks, because it reads files and asks local servers for their models.
             self.cached_judges[key] = asyncio.create_task(asyncio.to_thread(make)), now
+
         task, _ = self.cached_judges[key]
         # If this caller is cancelled, the task goes on, because other callers may be waiting for it.
         judge: Value = await asyncio.shield(task)
@@ -146,7 +149,8 @@ class Service:
     async def run_judge(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Judge a subject, and return its record, such as a verdict.
 
-        If one of the judge's providers limits concurrency, clients take turns within that limit.
+        Some providers limit the number of concurrent judgings. If a judge uses one, wait for a free slot
+        first.
         """
         limit = service.max_concurrency(judge, _UNBOUNDED)
         if limit == _UNBOUNDED:
@@ -155,7 +159,8 @@ class Service:
         providers = set()
         for models in judge.models_by_tier.values():
             providers |= {(model.profile.provider, model.api_base or "") for model in models}
-        # A `Pace` limits concurrent judgings. Judges with the same limit and providers share one.
+        # Judges with the same limit and providers share a `Pace`, which lets at most `limit` of them run at
+        # once.
         key = (limit, *sorted(providers))
         if key not in self._paces:
             self._paces[key] = Pace(limit)

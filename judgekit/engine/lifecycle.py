@@ -96,12 +96,13 @@ class Engine(uvicorn.Server):
         await service.prepare()
         if service.failure:
             self._log.add(f"not ready: {service.failure}")
-            # Leave soon, because a new engine may succeed. Touching `tried` keeps the prompt hook from
-            # starting a new engine at every prompt.
+            # Leave soon, because a new engine may succeed. The prompt hook starts no engine while the file
+            # `tried` is recent, so touch it. Otherwise, the hook would start an engine at every prompt.
             self._idle_limit_s = _SUCCEEDED_IDLE_S
             await asyncio.to_thread(Path(self._engine_lock.address.tried).touch, 0o600)
             return
 
+        # Apply the configured idle limit, unless another one is already shorter.
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         try:
             config = await asyncio.to_thread(configuration.load, None)
@@ -109,6 +110,7 @@ class Engine(uvicorn.Server):
         except JudgekitError:  # a broken configuration, which every request will report
             minutes = configuration.EngineConfig().idle_minutes
         self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
+
         await asyncio.to_thread(
             process.dismiss_others, self._engine_lock.address, _SUCCEEDED_IDLE_S
         )
@@ -120,9 +122,9 @@ class Engine(uvicorn.Server):
         return await super().on_tick(counter)
 
     def leave_if_unneeded(self) -> None:
-        """Leave if the engine is idle too long, uses too much memory, or can't be found by clients any more.
+        """Shut down if the engine is idle too long, uses too much memory, or has lost its socket.
 
-        It never leaves while a request is running.
+        The engine never shuts down while a request is running. This is called regularly.
         """
         now = time.monotonic()
         active_count = self._admission.active_requests.total()

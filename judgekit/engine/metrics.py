@@ -58,7 +58,8 @@ class Metrics:
 
         with self._inside.track_inprogress():
             await self._app(scope, receive, send_and_note_status)
-        # Count by route rather than by path, because clients could create any number of counters with paths.
+
+        # Count by route rather than by path, because each unknown path would add a counter.
         route = getattr(scope.get("route"), "path", "other")
         self._requests.labels(route, str(status)).inc()
 

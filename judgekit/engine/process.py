@@ -71,9 +71,10 @@ class EngineLock(NamedTuple):
 def become_engine(
     address: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")
 ) -> EngineLock | None:
-    """Become the engine at `address`, and listen there. Returns None if another process is that engine.
+    """Make this process the engine at `address`, and listen there.
 
-    Raises `OSError` if the folder isn't private, or listening fails.
+    Returns None if another process is the engine there. Raises `OSError` if the folder isn't private, or if
+    listening fails.
     """
     if not client.is_private_folder(address.folder):
         raise PermissionError(f"{address.folder} is not private")
@@ -81,6 +82,8 @@ def become_engine(
     lock = take_lock(address.lock)
     if lock is None:
         return None
+
+    # Any local user can connect to a port, so a token is needed there.
     token = "" if unix else secrets.token_urlsafe(32)
     previous_umask = os.umask(0o077)  # so that only this user can access the socket
     try:
@@ -163,7 +166,7 @@ class Running(NamedTuple):
 
 
 def engines(address: EngineAddress) -> list[Running]:
-    """List the engines in an address's folder that are running, and remove the files of dead ones.
+    """List the running engines in an address's folder, and remove the files of dead ones.
 
     Engines that run the same code as this process come first, and those that are shutting down come last.
     """
@@ -177,6 +180,7 @@ def engines(address: EngineAddress) -> list[Running]:
             code, _, _ = path.name.removeprefix(stem).partition(".")
             found_address = EngineAddress(address.folder, address.compat_key, code)
             with suppress(OSError):
+                # An engine locks the file while it's alive.
                 lock = take_lock(str(path))
                 if lock is None:  # the engine is alive
                     pid = _read_process_id(path)
@@ -184,7 +188,8 @@ def engines(address: EngineAddress) -> list[Running]:
                         engine_by_pid[pid] = Running(found_address, pid, is_shutting_down)
                     continue
 
-                # The engine is dead. Only keep files of the current code, because its log may be of interest.
+                # The engine is dead. Remove its files, but keep those of the current code, because the log
+                # can be of interest.
                 if is_shutting_down:
                     path.unlink()
                 elif found_address.code != address.code:
@@ -259,7 +264,7 @@ def health(address: EngineAddress) -> dict[str, Any] | None:
 def start(seconds: float) -> Running | None:
     """Return a running engine that is ready. Start one if necessary.
 
-    Returns None if the engine fails or isn't ready within `seconds`.
+    Returns None if the engine fails, or isn't ready within `seconds`.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -268,6 +273,7 @@ def start(seconds: float) -> Running | None:
     except client.NoEngine:
         return None
 
+    # An engine listens before it's ready to judge.
     while time.monotonic() < deadline:
         state = health(address)
         if state is not None and state["ready"]:
@@ -279,9 +285,10 @@ def start(seconds: float) -> Running | None:
 
 
 def stop(engine: Running, *, at_once: bool = False) -> bool:
-    """Ask an engine to shut down, and wait until it has ended.
+    """Ask an engine to shut down, and wait until its process has ended.
 
-    Kills it if `at_once`, or if it doesn't answer. Returns False if it's still running after 5 seconds.
+    Kills the process if `at_once`, or if the engine doesn't answer. Returns False if the process is still
+    running after 5 seconds.
     """
     must_kill = at_once
     if not at_once and not engine.is_shutting_down:
@@ -317,6 +324,7 @@ class Log(logging.Handler):
 
     def add(self, text: str) -> None:
         """Append `text` to the log, with the time and process id, unless it was written recently."""
+        # Forget old texts, so that they're written again.
         now = time.monotonic()
         recent_texts = {}
         for old_text, written_at in self._written.items():

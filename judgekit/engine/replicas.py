@@ -112,7 +112,8 @@ class Replica:
     ) -> None:
         self.database = database
         self.id = uuid.uuid4().hex
-        # Has its own connection, so that this replica doesn't look dead while requests wait for a connection.
+        # The pulse shows other replicas that this one is alive. It has its own connection, because requests
+        # can use up the others.
         self._pulse = Database(settings.server.store or "")
         self._log = log
         self._text = settings.ledger.text
@@ -195,7 +196,7 @@ class Replica:
     async def _read_tokens(self) -> None:
         """Read the tokens from the store, and log newly damaged rows.
 
-        Failures don't raise here. `refresh_tokens` raises them for every caller.
+        A failure is logged and noted in `_reading_failure`, for which `refresh_tokens` raises an error.
         """
         try:
             tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
@@ -301,7 +302,8 @@ class Replica:
 def _read_budget(settings: Config) -> Budget | None:
     """Return the configured budget, or None if there's none.
 
-    Raises `ConfigError` for a budget without a store, or without a cost limit per verdict that fits into it.
+    Raises `ConfigError` if there's no store to keep the budget in, or if the cost limit per verdict is
+    missing or higher than the budget.
     """
     server = settings.server
     limit = settings.judge.max_cost_usd

@@ -57,13 +57,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
-    """Serve requests until the engine leaves, then end this process."""
+    """Serve requests until the engine shuts down, then end this process. Errors are logged."""
     code = 0
     try:
+        # Write the process id to the lock file, for `engines` and `stop`.
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
-        # The import takes half a second, while requests can already arrive. It creates no garbage, so it's
-        # faster without garbage collection.
+
+        # Import the server only now, because that takes half a second and clients can already connect. The
+        # import is faster without garbage collection, and creates no garbage.
         gc.disable()
         from judgekit.engine import lifecycle  # noqa: PLC0415 - see above
 

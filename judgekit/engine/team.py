@@ -225,6 +225,7 @@ async def judge(
         if replica is None:
             verdict = await judge_and_count(limited_judge)
             return verdict.model_dump_json(by_alias=True).encode()
+
         # Replicas identify a request by its original text, because another version of the server could
         # serialise `body` differently.
         text = (await request.body()).decode("utf-8", "surrogateescape")
@@ -244,8 +245,8 @@ async def judge(
 def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
     """Return a copy of the judge with the lower of the server's and the client's limits.
 
-    Raises `OtherRubricError` if the client's rubric has different content, and `UsageError` if a cost limit
-    can't be enforced because a price is unknown.
+    Raises `OtherRubricError` if the client's rubric differs from the server's, and `UsageError` if a cost
+    limit can't be enforced because a price is unknown.
     """
     settings = judge.settings
     if limits.rubric_sha256 not in (None, settings.loaded.sha256):
@@ -321,6 +322,7 @@ def lines(
     else:
         raw_lines = (entry.raw for entry in store.read_entries([store.home()], line_filter))
     chunks = _join_lines(raw for raw in raw_lines if kind_marker in raw)
+
     # Read the first chunk before responding, so that a failure gets a proper error response. If a later chunk
     # fails, the connection closes without the final chunk of the encoding, so the client notices.
     first_chunk = next(chunks)

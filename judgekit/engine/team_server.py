@@ -75,13 +75,13 @@ class PatientProtocol(H11Protocol):
     _unread_since: float | None = None  # None while the client has nothing to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Watch a new connection. If there are too many, close the connection that's been idle longest."""
+        """Watch a new connection. If there are too many, close the one that has been idle longest."""
         super().connection_made(transport)
-        self._check_progress()  # from now on, this calls itself regularly
+        self._check_progress()  # the method calls itself regularly from now on
         if len(self.connections) <= MAX_CONNECTIONS:
             return
 
-        # Only count connections that aren't about to close.
+        # Don't count connections that are about to close.
         open_connections = []
         for connection in self.connections:
             if not isinstance(connection, PatientProtocol):
@@ -205,9 +205,9 @@ def serve(
 
 
 def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
-    """Check that traffic is encrypted, or stays on this machine.
+    """Check that the server's traffic is either encrypted or stays on this machine.
 
-    Raises `UsageError` if traffic is exposed or only one of `certificate` and `key` is given. Raises
+    Raises `UsageError` if it doesn't, or if only one of `certificate` and `key` is given. Raises
     `ConfigError` if they can't be loaded.
     """
     if bool(certificate) != bool(key):
