@@ -428,6 +428,8 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
         retry_after = float(seconds)
     return EngineBusy(message or "it is too busy, or stopping", retry_after)
 
+
+def is_own_process(connection: _socket.socket) -> bool:
     """Whether the process at the other end of a Unix socket belongs to this user.
 
     Returns True on systems that offer no way to find out.
