@@ -27,9 +27,9 @@ _PHRASE_WORD_COUNTS: tuple[int, ...] = (12, 15, 18, 21, 24)
 def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[SecretMatch]:
     """Yield the secrets in tables, cookies, recovery codes, Kubernetes manifests, web keys and seed phrases.
 
-    `keyword_spans` are the parts of `lower_text` near a word such as "password".
+    `keyword_spans` are the start and end of each part of `lower_text` near a word such as "password".
     """
-    # A substring test is cheap, so each pattern is only tried on a text with its word or mark.
+    # A substring test is cheap. It saves the search for cookies in a text without "cookie", for example.
     for start, end in keyword_spans:
         yield from _find_in_rows(lower_text, start, end)
         if "||" in lower_text or "^" in lower_text:
@@ -38,8 +38,9 @@ def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[S
             yield from _find_cookies(lower_text, start, end)
         if "code" in lower_text or "key" in lower_text:
             yield from _find_recovery_codes(lower_text, start, end)
-    # A table's passwords can be far below its header, so the entire text is searched. But without any
-    # keyword there's no header to find.
+
+    # A table's passwords can be far below its header, so search the entire text. Without any keyword,
+    # there's no header to find.
     if keyword_spans:
         yield from find_in_marked_tables(lower_text)
 
@@ -52,7 +53,7 @@ def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[S
 
 
 def _find_in_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the secrets in tables whose first row is a line between `start` and `end`."""
+    """Yield the secrets in tables with a header row between `start` and `end`."""
     next_line_start = start
     while next_line_start < end:
         line_start = next_line_start
@@ -118,12 +119,15 @@ def _find_phrases(lower_text: str) -> Iterator[SecretMatch]:
             if len(words) not in word_counts:
                 continue
 
+            # Seed phrases consist of base words, such as "walk". Inflected words, such as "walked", are
+            # a sign of prose.
             inflected = [word for word in words if PATTERNS["inflected"].search(word)]
             is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
             if len(inflected) <= max_inflected_fraction * len(words) and not is_prose:
+                # Without the added line break, positions are smaller by its length.
                 start, end = match.span("value")
-                added = len("\n")
-                yield SecretMatch(start - added, end - added, PHRASE)
+                added_length = len("\n")
+                yield SecretMatch(start - added_length, end - added_length, PHRASE)
 
 
 _JWK_REACH = 12_000  # characters before and after `kty` that are searched for the key's members
@@ -143,8 +147,9 @@ def _find_jwk_members(lower_text: str) -> Iterator[SecretMatch]:
 
 def _find_in_manifests(lower_text: str) -> Iterator[SecretMatch]:
     """Yield the values under `data` in Kubernetes secret manifests, in YAML or JSON."""
-    separator = "---"  # between the documents of a YAML file
-    document_start = 0
+    # A YAML file can contain multiple documents with a line `---` between them.
+    separator = "---"
+    document_start = 0  # the document's position in `lower_text`
     for document in re.split(f"(?m:^){separator}", lower_text):
         if PATTERNS["manifest"].search(document):
             for value_start, value_end in _find_yaml_data(document):
@@ -153,6 +158,7 @@ def _find_in_manifests(lower_text: str) -> Iterator[SecretMatch]:
                 )
         document_start += len(document) + len(separator)
 
+    # in JSON
     if PATTERNS["manifest_json"].search(lower_text):
         for data in PATTERNS["json_data"].finditer(lower_text):
             for entry in PATTERNS["json_entry"].finditer(lower_text, *data.span(1)):

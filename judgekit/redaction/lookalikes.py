@@ -104,7 +104,7 @@ def _translate_word(word: str) -> str:
 
     Bold, circled and other styled letters become plain in any word.
     """
-    # styles and small capitals
+    # Replace styled letters and small capitals, if there are enough to be more than a symbol.
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _MIN_STYLED_LETTERS:
         word = unstyled
@@ -112,15 +112,15 @@ def _translate_word(word: str) -> str:
     if len(small_capitals) >= _MIN_SMALL_CAPITALS:
         word = word.translate(_CAPITALS)
 
-    # Cyrillic and Armenian letters
+    # Replace Cyrillic and Armenian letters. If that makes the word ASCII, there are no other foreign letters.
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
         # A word without any Latin letter is really Cyrillic or Armenian, even if it looks Latin.
         has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
         return latin if has_latin_letter else word
 
-    # Greek letters: formulas mix them with Latin letters, too. So only translate a long word in lower case,
-    # which may be capitalised.
+    # Replace Greek letters. Formulas also mix them with Latin letters, so only translate a long word in
+    # lower case. Its first letter may be a capital.
     latin_part = "".join(char for char in latin if char.isascii())
     is_lower_or_capitalised = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
     latin = latin.translate(_GREEK)

@@ -52,6 +52,8 @@ def classify_name(name: str) -> str:
     for _ in range(3):
         if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1].isdigit()):
             words.pop()
+
+    # A word such as "public" means that the value isn't secret.
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
 
@@ -67,7 +69,8 @@ def classify_name(name: str) -> str:
     if PATTERNS["secret"].search(last_three):
         return "secret"
 
-    # A longer last word that contains the match is a coincidence, except for words like "apikey" and "oauth".
+    # The last word must be the match itself, or end with "key" or "auth", such as "apikey" and "oauth". In
+    # any other longer word, the match is a coincidence.
     weak_match = PATTERNS["weak"].search(last_three)
     if weak_match and (last_word == weak_match[0] or last_word.endswith(("key", "auth"))):
         return "weak"
@@ -75,14 +78,16 @@ def classify_name(name: str) -> str:
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Return the secret that a name such as "password" introduces, or None if the value isn't a secret.
+    """Return the secret after a name such as "password", or None if the value isn't a secret.
 
-    `match` is the name and its value. It was found in `text.lower()`, but its positions also fit `text`.
+    `match` is the name and its value. It was found in `text.lower()`, but its positions are valid in `text`.
     """
+    # such as "strong" for `password`, or "weak" for `session`
     name_class = classify_name(_read_name(text, match))
     if not name_class:
         return None
 
+    # An unquoted value can be code that reads the password, such as `password=get_password()`.
     value = _read_value(text, match)
     is_password = name_class in ("strong", "short")
     if is_password and not value.is_quoted and is_reference(value.text):
@@ -104,6 +109,7 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     if not is_secret:
         return None
 
+    # Build the match, with the kind that the text's readers will see in place of the secret.
     if is_password:
         kind = "password"
     else:
@@ -227,7 +233,7 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
         is_about_encryption = PATTERNS["secretive"].search(text_before)
         return bool(PATTERNS["hex_key"].match(value) and is_about_encryption)
 
-    # a token's or key's name, such as `api_key`
+    # The name's class is "secret": a token's or key's name, such as `api_key`.
     looks_random = is_mixed(value) or is_generated(value)
     if len(value) < MIN_TOKEN or not looks_random:
         return False
@@ -296,32 +302,37 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
 def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
     """Whether a name and its value look like a setting in a file, such as `DB_PASSWORD=x` or `Pwd=x;`.
 
-    `match` has the groups `core` and `tail` (the name's parts), `operator` and `value`.
+    `match` has the groups `core` and `tail` (the name's two parts), `operator` (such as `=`) and `value`.
     """
     operator = match["operator"]
-    gap = text[match.end("operator") : match.start("value")]
+    gap = text[match.end("operator") : match.start("value")]  # blanks between operator and value
     next_char = text[match.end() : match.end() + 1]
     text_before = _read_line_before(text, match.start()).strip(" \t-")
+
+    # A setting is alone on its line if only a prefix such as `db.` is before it.
     ends_line = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
     is_alone = ends_line and bool(re.fullmatch(r"[\w.-]*", text_before))
 
-    # YAML: `password: x`
+    # YAML, such as `password: x`, with a value in lower case
     if operator != "=":
         value_start, value_end = match.span("value")
         is_yaml = operator == ":" and gap == " "
         return is_alone and is_yaml and text[value_start:value_end].islower()
 
-    # another setting in the same line: `passwd=x host=y`
+    # another setting on the same line, such as `passwd=x host=y`
     if not gap and PATTERNS["next_setting"].match(text, match.end()):
         return True
-    # a connection string's part or an environment variable
+
+    # part of a connection string, such as `Pwd=x;`, or an environment variable, such as `DB_PASSWORD=x`
     name = text[match.start("core") : match.end("tail")]
     if next_char == ";" or name.isupper():
         return True
-    # a properties file, such as `db.password=x`
+
+    # a properties file, such as `db.password=x`: no blanks around the operator
     if not gap and ends_line and PATTERNS["property"].fullmatch(text_before):
         return match.end("tail") == match.start("operator")
-    # an INI file: `passwd = x` below a section header
+
+    # an INI file, such as `passwd = x` below a section header `[database]`
     if not is_alone:
         return False
     search_start = max(0, match.start() - _SECTION_REACH)

@@ -31,16 +31,18 @@ def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
 def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys after a header such as `-----BEGIN PRIVATE KEY-----`."""
     search_start = 0
-    line_end = -1  # before any line
+    line_end = -1  # the end of the latest header's line. None was found yet.
     while header := PATTERNS["header"].search(lower_text, search_start):
         is_on_same_line = header.end() <= line_end
         if not is_on_same_line:
             line_end, _ = _find_line_break(text, header.end())
+
+        # A key is in pieces, usually one per line. The next search starts after the last piece.
         pieces, search_start = _find_key_pieces(text, header.end(), line_end)
         if not any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces):
             continue
 
-        # The pattern starts at "begin", so include any dashes before it.
+        # The header's pattern starts at "begin", so include any dashes before that word.
         dashes_start = max(0, header.start() - _MAX_DASHES)
         dashes = PATTERNS["dashes"].search(text, dashes_start, header.start())
         start = dashes.start() if dashes else header.start()
@@ -66,9 +68,9 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
 
 def _find_keys_before_footer(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys whose header is missing, by searching upwards from each footer."""
-    last_footer_end = 0
+    last_footer_end = 0  # the search upwards stops here
     for footer in PATTERNS["tail"].finditer(lower_text):
-        # Start at the footer's line. If it's the first line, there's no key above.
+        # Start at the footer's line. If that's the first line, there's no key above.
         line_break = text.rfind("\n", last_footer_end, footer.start())
         key_start = line_break + 1 if line_break >= 0 else footer.start()
 
@@ -157,15 +159,16 @@ def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
 
     `is_field` marks a header field such as `Comment: …`.
     """
+    # unbroken runs of characters that keys consist of
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
-        # A field contains ordinary text, unless it has a very long word.
+        # A header field usually contains ordinary text. A very long word in it is part of a key.
         is_any_long = any(end - start >= _MIN_KEY_CHARS_IN_FIELD for start, end in spans)
         return spans if is_any_long else []
     if spans:
         return spans
 
-    # The key may be written with blanks between its characters or groups of characters.
+    # The key may be written with blanks in between, such as `M I I E` or `MIIE vQIB`.
     for match in PATTERNS["spaced"].finditer(line):
         characters = match[0].replace(" ", "")
         lower_count = sum(map(str.islower, characters))

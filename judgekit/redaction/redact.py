@@ -67,9 +67,9 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
 
     `matches` must be sorted by start. Overlapping secrets share a mark.
     """
-    parts: list[str] = []
+    parts: list[str] = []  # the new text's parts
     mark_count = 0
-    done_end = 0  # everything before this position is copied or replaced
+    done_end = 0  # everything before this position is already copied or replaced
     for start, end, kind in matches:
         overlaps_previous = start < done_end
         if not overlaps_previous:
@@ -86,12 +86,14 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
 def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in its encoded parts, up to `depth` layers of encoding.
 
-    Positions always refer to `text`. A secret in an encoded part has the position of that part.
+    Positions always refer to `text`. For a secret in an encoded part, that's where the encoded part is.
     """
     from judgekit.redaction import secret_search  # noqa: PLC0415 - imported lazily because it compiles patterns
 
     if not text.isascii():
         text = fold_to_ascii(text)
+
+    # A view is a changed copy, such as a decoded part, that can map its positions back to `text`.
     inner_views: Iterator[View] = iter(())
     if "\0" in text:
         # Folding replaced combining and invisible characters with NUL. Search a view without them. Removing
@@ -105,6 +107,7 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
             inner_views = views(text)
         inner_depth = depth - 1
 
+    # Search the views in the same way, and map the secrets' positions back.
     for view in inner_views:
         for match in _find_nested(view.text, inner_depth):
             last_position = match.end - 1
@@ -123,7 +126,7 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
     Return a copy, or `value` itself if it has no secrets.
     """
-    strings = []
+    strings = []  # all strings at any depth, except keys
     nested_values = [value]
     # This loop extends the list that it iterates over, until all nested values are visited.
     for item in nested_values:
@@ -218,13 +221,13 @@ class View(NamedTuple):
 
 
 def views(text: str) -> Iterator[View]:
-    """Yield a decoded copy (a view) of each part of a text that could hide a secret.
+    """Yield a decoded copy, called a view, of each part of a text that could hide a secret.
 
-    Such parts are encoded or escaped, or strings that are split over lists or lines.
+    For example, a part is in Base64, contains escapes such as `%41`, or is a token split over two lines.
     """
     from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - imported lazily because it compiles patterns
 
-    # escapes
+    # escapes, such as `%41` or `\x41`
     for start, end, escapes in _find_windows(text, PATTERNS["escaped"]):
         decoded = [(*escape.span(), _unescape(escape[0])) for escape in escapes]
         yield _make_view(text, start, end, decoded)
@@ -242,12 +245,13 @@ def views(text: str) -> Iterator[View]:
             removals = [(*token.span("gap"), "") for token in tokens]
             yield _make_view(text, start, end, removals)
 
-    # encodings
+    # hex dumps and encodings, such as Base64
     yield from _find_dumps(text)
     for encoding in _list_encodings(text):
         for match in PATTERNS[encoding].finditer(text):
             decoded_text = _decode_part(match[0], encoding)
             if decoded_text:
+                # A secret anywhere in the decoded text has the position of the entire encoded part.
                 piece = Piece(*match.span(), is_unchanged=False)
                 yield View(text=decoded_text, starts=(0,), pieces=(piece,))
 
@@ -269,9 +273,11 @@ def _find_windows(
 
     A window contains the lines of its matches, plus one line before and one after.
     """
+    # the current window
     start = 0
     end = 0
     matches: list[re.Match[str]] = []
+
     for match in pattern.finditer(text):
         is_within_window = matches and match.end() <= end
         if is_within_window:
@@ -282,10 +288,12 @@ def _find_windows(
         line_break = text.rfind("\n", end, match.start())
         break_above = text.rfind("\n", end, line_break) if line_break >= 0 else -1
         has_line_between = break_above >= 0
-        # If other lines separate the match from the current window, that window is complete.
+
+        # If at least one line separates the match from the current window, that window is complete.
         if matches and has_line_between:
             yield start, end, matches
             matches = []
+
         # Start a new window at the line above, or extend the current window.
         if not matches:
             start = max(break_above + 1, end)
@@ -306,9 +314,9 @@ def _find_next_line_end(text: str, position: int) -> int:
 def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
     """Make a view of `text[start:end]`: a changed copy that can map its positions back to `text`.
 
-    Each change is a tuple of the start and end of the replaced part, and its new text.
+    Each change is a tuple: the replaced part's start and end in `text`, and the new text.
     """
-    # Split the range into unchanged and changed pieces.
+    # Split the range into unchanged and changed pieces, and collect their new texts.
     piece_texts: list[str] = []
     pieces: list[Piece] = []
     done_end = start
@@ -323,7 +331,7 @@ def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, st
     # Record where each piece starts in the view. Empty pieces have no position there.
     starts: list[int] = []
     filled_pieces = []
-    length = 0
+    length = 0  # of the view so far
     for piece_text, piece in zip(piece_texts, pieces, strict=True):
         if not piece_text:
             continue
@@ -350,12 +358,14 @@ def _unescape(escape: str) -> str:
         return _decode_text(bytes.fromhex(escape.replace("=", "")))
     if mark != "\\":  # a quote: the escape is the `" + "` between two literals
         return ""
+
+    # a backslash
     if code[0] == "\n":
         return ""
-    if code[0] in "xuU":
+    if code[0] in "xuU":  # a hexadecimal number, such as `\x41` or `\u{41}`
         number = int(code[1:].strip("{}"), 16)
         return chr(number) if number <= 0x10FFFF else ""  # noqa: PLR2004 - Unicode's end
-    if code.isdigit():
+    if code.isdigit():  # an octal number, such as `\101`
         return chr(int(code, 8))
     return code  # an escaped symbol, as in Markdown: `\_`
 
@@ -382,9 +392,9 @@ def _find_dumps(text: str) -> Iterator[View]:
 
 
 def _make_dump_views(pieces: list[Piece], data: list[bytes]) -> Iterator[View]:
-    """Yield two decoded views of a hex dump, one per byte order, or none if it's mostly binary data.
+    """Yield two decoded views of a hex dump, one per byte order. For mostly binary data, yield nothing.
 
-    `pieces` are the lines' positions in the original text, and `data` are their bytes.
+    `pieces` are the dump lines' positions in the original text. `data` contains the bytes of each line.
     """
     all_bytes = b"".join(data)
     printable_count = sum(byte in _PRINTABLE for byte in all_bytes)
@@ -392,13 +402,15 @@ def _make_dump_views(pieces: list[Piece], data: list[bytes]) -> Iterator[View]:
     if not is_mostly_text:
         return
 
+    # where each line starts in the decoded data
     line_starts: list[int] = []
     length = 0
     for line in data:
         line_starts.append(length)
         length += len(line)
 
-    swapped = [_swap_pairs(line) for line in data]  # `hexdump` and `od -x` swap each pair of bytes
+    # `hexdump` and `od -x` swap each pair of bytes, so also decode the data with the pairs swapped back.
+    swapped = [_swap_pairs(line) for line in data]
     for lines in (data, swapped):
         yield View("".join(map(_show_bytes, lines)), line_starts, pieces)
 

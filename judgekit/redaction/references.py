@@ -34,8 +34,11 @@ def is_reference(value: str) -> bool:
     if lower_word in _TYPES or lower_word in _STATES:
         return True
 
+    # a path or placeholder
     if PATTERNS["reference"].fullmatch(text) or PATTERNS["stand_in"].fullmatch(text):
         return True
+
+    # a variable or call
     variable = PATTERNS["variable"].fullmatch(text)
     if variable is not None:
         return _is_shell_variable(variable["name"])
@@ -44,7 +47,7 @@ def is_reference(value: str) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a string that looks like code is a call, attribute or type, and not random characters."""
+    """Whether a string that looks like code is an expression, such as `user.name(1)`."""
     text = text.lstrip("&*!-")  # operators
     callee = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" in "user.name(1)"
     names = PATTERNS["member"].split(callee)

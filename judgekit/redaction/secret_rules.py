@@ -71,6 +71,7 @@ def _add_languages() -> None:
     parts = RULES["parts"]
     optional_separator = "[ _-]?"  # in the table, `_` stands for a blank, a dash or nothing
 
+    # LANGUAGES matches the words with optional separators, LANGUAGES_JOINED without any.
     words: list[str] = []
     for row in RULES["languages"].values():
         words += row.split()
@@ -86,10 +87,12 @@ def _add_languages() -> None:
     foreign_words = {_find_longest_word(spelling) for spelling in foreign}
     parts["FOREIGN_WORDS"] = " ".join(sorted(foreign_words))
 
+    # words for "is", as in "the password is x"
     verbs = _list_all_spellings(RULES["verbs"]["is"].split())
     parts["VERBS"] = "|".join(map(re.escape, verbs))
 
-    # The name pattern with other languages is slower, so it's separate and only used on texts that need it.
+    # The name pattern with other languages is slower. So it's a separate pattern, which is only used on texts
+    # that need it.
     pattern = RULES["names"]["pattern"]
     RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
     parts["OTHER"] = ""

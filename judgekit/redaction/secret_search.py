@@ -66,7 +66,8 @@ _WITH_BLANKS = (
 def load_format_rules() -> list[Rule]:
     """Load the rules for secrets with a recognisable format, such as `ghp_…`.
 
-    Some are judgekit's own, the others come from the package detect-secrets. Importing it takes 0.1 s.
+    A rule is a kind, the words that trigger it, and a pattern. Some rules are judgekit's own, the others come
+    from the package detect-secrets. Importing it takes 0.1 s.
     """
     from detect_secrets import plugins  # noqa: PLC0415 - imported lazily because it's slow
 
@@ -109,10 +110,13 @@ def find(text: str) -> Iterator[SecretMatch]:
         # Lowercasing turns a few letters into two characters, which shifts all later positions. So only
         # lowercase the ASCII letters.
         lower_text = text.translate(_ASCII_TO_LOWER)
+
+    # secrets that look like one without a name or context
     for start, end in find_private_keys(text, lower_text):
         yield SecretMatch(start, end, PRIVATE_KEY)
     yield from _find_in_long_words(text)
 
+    # secrets near a keyword such as "password"
     keyword_spans = _find_keyword_spans(lower_text)
     if keyword_spans:
         yield from _find_by_context_or_name(text, lower_text, keyword_spans)
@@ -142,11 +146,12 @@ def _find_by_context_or_name(
 def _find_by_context(
     text: str, lower_text: str, span: Span, *, include_foreign: bool
 ) -> Iterator[SecretMatch]:
-    """Yield the secrets in a span that their context reveals, such as an option or a URL.
+    """Yield the secrets in a span that their context reveals, such as `--password x` or `https://user:x@host`.
 
-    With `include_foreign`, also use the rules for words in other languages.
+    If `include_foreign`, also use the rules for words in other languages.
     """
     start, end = span
+    # The index finds the rules whose trigger words are in the span, so that the others aren't tried.
     rule_index = _build_context_index(include_foreign=include_foreign)
     for rule in rule_index.find_rules(lower_text[start:end]):
         kind, _trigger_words, pattern = _CONTEXT_RULES[rule]
@@ -170,8 +175,8 @@ def _find_by_context(
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets with a recognisable format, such as a vendor's prefix."""
-    # Every such secret contains a long word, and most texts have few. So check the long words first, and
-    # search the complete text only if one of them looks like a secret.
+    # Every secret with a recognisable format contains a long word, and most texts have few. So check the
+    # long words first, and search the complete text only if one of them looks like a secret.
     long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_WITH_FORMAT])
     if not long_words:
         return
@@ -196,7 +201,7 @@ def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
 def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
     """Yield the secrets in `text` with a recognisable format, such as `ghp_…`.
 
-    `long_words` are the text's long words, joined by blanks. Each such secret contains at least one of them.
+    `long_words` are the text's long words, joined by blanks. Each secret contains at least one of them.
     """
     rules = load_format_rules()
     for rule in _build_format_index().find_rules(long_words):
@@ -206,7 +211,7 @@ def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
         if _is_within_word(regex) and not pattern.search(long_words):
             continue
 
-        end = 0
+        end = 0  # the previous match's end
         while end <= len(text):
             match = pattern.search(text, end)
             if match is None:
@@ -226,19 +231,22 @@ def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
 
 
 def _find_keyword_spans(lower_text: str) -> list[Span]:
-    """Return the spans of lines with a keyword such as "password", and of the three lines after each.
+    """Return the spans of lines with a keyword such as "password".
 
-    Overlapping spans are merged.
+    Each span includes the three lines after the keyword's line. Overlapping spans are merged.
     """
+    # the start and end of each line with a keyword
     keyword_lines = set()
     for pattern in (_LINE_WORDS.pattern_for(lower_text), *_LINE_PATTERNS):
         line_end = 0
         while match := pattern.search(lower_text, line_end):
-            # If the match ends with the line break, that's the line's end, so search from the last character.
+            # The match can include the line break. So search for the line's end from the match's last
+            # character.
             line_end = find_line_end(lower_text, match.end() - 1)
             line_start = lower_text.rfind("\n", 0, match.start()) + 1
             keyword_lines.add((line_start, line_end))
 
+    # Extend each line by the lines after it, and merge overlapping spans.
     spans: list[Span] = []
     for start, line_end in sorted(keyword_lines):
         end = line_end

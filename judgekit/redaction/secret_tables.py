@@ -22,14 +22,16 @@ _MAX_TABLE_CHARS = 40_000  # of a table that may have one cell per line
 
 
 def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the passwords in a table whose first row, `lower_text[start:end]`, has a cell such as "Password".
+    """Yield the passwords in a table whose first row has a cell such as "Password".
 
-    That row is either a header, or a name followed by its value.
+    `lower_text[start:end]` is the first row. It's either a header, or a name followed by its value.
     """
     line = lower_text[start:end]
     next_end = find_line_end(lower_text, end + 1)
     next_line = lower_text[end + 1 : next_end][:LONGEST_ROW]
-    separator = next(mark for mark in "|,;\t" if mark in line)  # callers ensure that there's one
+
+    # Split the row into cells. Callers only pass a row with a separator.
+    separator = next(mark for mark in "|,;\t" if mark in line)
     cells = line.split(separator)
     columns = _find_password_columns(cells)
     filled_columns = [column for column, cell in enumerate(cells) if cell.strip()]
@@ -43,7 +45,7 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
     is_pair = has_two_cells and columns == filled_columns[:1]
     second_column = filled_columns[1]
-    # If a Markdown table has no real header, its first pair of name and value is in the header row.
+    # A Markdown table without a real header has its first name and value in the header row.
     if is_header and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
         yield from _find_in_cells(line, start, separator, [second_column])
 
@@ -89,7 +91,7 @@ def _find_in_later_rows(
     lower_text: str, header_end: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in the given columns of all rows below a table's header."""
-    end = header_end
+    end = header_end  # the previous row's end
     for _ in range(_MAX_ROWS):
         start = end + 1
         end = find_line_end(lower_text, start)
@@ -135,7 +137,8 @@ def find_in_wiki_table(lower_text: str, start: int, end: int) -> Iterator[Secret
     columns = _find_password_columns(headers)
     if not columns:
         return
-    row_end = end
+
+    row_end = end  # the previous row's end
     for _ in range(_MAX_ROWS):
         row_start = row_end + 1
         row_end = find_line_end(lower_text, row_start)
@@ -144,6 +147,7 @@ def find_in_wiki_table(lower_text: str, start: int, end: int) -> Iterator[Secret
         starts_next_table = stripped.startswith(("||", "|_"))
         if row_start >= len(lower_text) or not stripped.startswith("|") or starts_next_table:
             return
+
         indent = len(row) - len(stripped)
         yield from _find_in_cells(stripped, row_start + indent, "|", columns)
 
@@ -208,12 +212,15 @@ def _find_in_mediawiki(lower_text: str) -> Iterator[SecretMatch]:
 def _find_in_cell_sequence(
     lower_text: str, start: int, end: int, separator: str
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in an AsciiDoc table from `start` to `end`. The first row is the header."""
+    """Yield the passwords in an AsciiDoc table from `start` to `end`.
+
+    The first row is the header. A row's cells can be on one line, or each on a separate line.
+    """
     end = min(end, start + _MAX_TABLE_CHARS)
-    cells: list[tuple[int, str]] = []  # position and content
+    cells: list[tuple[int, str]] = []  # each cell's position and content
     column_count = 0
-    # Commas and colons separate cells. `|` and `!` introduce each cell, so that anything before the first
-    # one on a line isn't a cell.
+    # Commas and colons are between cells. But `|` and `!` are before each cell, so anything before a line's
+    # first `|` isn't a cell.
     is_between_cells = separator in ",:"
 
     # Collect the cells of all lines.
@@ -225,7 +232,7 @@ def _find_in_cell_sequence(
             if is_between_cells or index > 0:
                 cells.append((part_start, part))
             part_start += len(part) + 1  # after the separator
-        if not column_count and cells:  # this is the first line with cells
+        if not column_count and cells:  # The first line with cells is the header row.
             column_count = len(cells)
         line_start = line_end + 1
 
@@ -237,7 +244,10 @@ def _find_in_cell_sequence(
 
 
 def _find_in_mediawiki_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the passwords in a MediaWiki table from `start` to `end`."""
+    """Yield the passwords in a MediaWiki table from `start` to `end`.
+
+    A line with headers starts with `!`, a line with cells with `|`, and `|-` starts a new row.
+    """
     headers: list[str] = []
     row: list[tuple[int, str]] = []  # position and content of each cell
     line_start = start
@@ -250,13 +260,15 @@ def _find_in_mediawiki_rows(lower_text: str, start: int, end: int) -> Iterator[S
         elif line.startswith("!"):  # headers
             for header in line[1:].split("!!"):
                 _attributes, _, title = header.rpartition("|")
-                headers.append(title)
+                headers.append(title)  # without attributes such as `style="width: 50%"`
         elif line.startswith("|"):  # cells
             cell_start = line_start + 1
             for cell in line[1:].split("||"):
                 row.append((cell_start, cell))
                 cell_start += len(cell) + 2  # after the `||`
         line_start = line_end + 1
+
+    # the last row
     yield from _find_in_positioned_cells(row, len(headers), headers)
 
 
@@ -276,7 +288,7 @@ def _find_in_positioned_cells(
         headers = [cell for _, cell in cells[:column_count]]
         cells = cells[column_count:]
 
-    is_password_column = []
+    is_password_column = []  # a flag for each column
     for header in headers:
         title = header.strip()[:_LONGEST_HEADER]
         is_password_column.append(bool(PATTERNS["password_header"].fullmatch(title)))

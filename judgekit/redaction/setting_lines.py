@@ -60,10 +60,13 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     if is_separated_by_blank and not match["command"]:
         return
 
+    # A name can be plural, such as `passwords`, so check the singular as well.
     names = (match["name"], _make_singular(match))
     is_secret_name = any(classify_name(name) in _MIN_LENGTHS for name in names)
     if not is_secret_name:
         return
+
+    # a list of values, such as `["x", "y"]`
     if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
 
@@ -78,7 +81,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         yield from _find_value(text, match["name"], quoted_value.span("inside"), is_code=False)
         return
 
-    # an unquoted value
+    # an unquoted value, without a comment after it
     comment = PATTERNS["comment"].search(text, value_start, value_end)
     if comment is not None:
         value_end = comment.start()
@@ -102,7 +105,7 @@ def _is_code(match: re.Match[str], value: str) -> bool:
 
 
 def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
-    """Yield the value at a span if it's a secret, given the name that it's set to.
+    """Yield the value at a span if it's a secret. `name` is the setting's name.
 
     The weaker the name, the more the value itself must look like a secret. If `is_code`, the value can be a
     variable.
@@ -119,6 +122,7 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     if is_code and has_comma and PATTERNS["bare_word"].fullmatch(without_comma):
         return
 
+    # Reject values that are too short, sentences, references such as `get_password()`, numbers and variables.
     if len(value) < _MIN_LENGTHS[name_class] or any(map(str.isspace, value)):
         return
     if is_reference(value) or PATTERNS["number"].fullmatch(value):
@@ -127,7 +131,7 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     if is_variable(without_punctuation) and (is_code or not is_mixed(value)):
         return
 
-    # weak names
+    # Names such as `api_key` and `pin` are weak, so their values must meet more conditions.
     if name_class == "secret":
         looks_secret = _is_token(value) or _is_random_secret(value, name, is_code=is_code)
         if not looks_secret:
@@ -138,9 +142,9 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
 
 
 def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
-    """Whether an alphanumeric value is a random secret, considering its name.
+    """Whether an alphanumeric value is a random secret. `name` is the setting's name.
 
-    In code, only a name with "secret" is trusted, since other values could be variables.
+    In code, the name must contain "secret", because a value under another name could be a variable.
     """
     if not value.isalnum() or is_placeholder(value):
         return False
@@ -151,8 +155,9 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
     if is_code:
         return has_secret_name and is_shuffled and len(value) >= MIN_TOKEN
 
-    least_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM
-    if len(value) < least_length:
+    # Outside of code, a value that isn't shuffled must be longer.
+    min_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM
+    if len(value) < min_length:
         return False
     is_env_name = name.isupper()  # such as API_KEY
     return has_secret_name or (is_env_name and has_mixed_case)

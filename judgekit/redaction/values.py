@@ -27,15 +27,17 @@ def is_mixed(value: str) -> bool:
 
 
 def fits(value: str, required_look: str) -> bool:
-    """Whether a value looks the way a rule expects of a secret.
+    """Whether a value looks as a secret must look according to a rule.
 
-    `required_look` is the name of a group in the rule's pattern, such as "mixed".
-    `secret_rules.toml` explains these names.
+    `required_look` is the name of a group in the rule's pattern, such as "mixed" for a value with letters and
+    digits. `secret_rules.toml` explains all these names.
     """
     if required_look == "phrase":
         return is_phrase(value)
-    if required_look == "sure":  # anything, unless it was already replaced, as by `[password]`
+    if required_look == "sure":  # anything except a mark such as `[password]`
         return not value.startswith("[")
+
+    # A generated value fits all other names, and a placeholder fits none.
     if is_generated(value):
         return True
     if is_placeholder(value):
@@ -76,7 +78,8 @@ def is_generated(value: str) -> bool:
     if is_format_string:
         return False
 
-    symbol_count = len(_SYMBOLS.intersection(value[1:-1]))  # at the ends, they may be punctuation
+    # Symbols at the value's ends don't count, because they may be punctuation.
+    symbol_count = len(_SYMBOLS.intersection(value[1:-1]))
     has_both_cases = any(map(str.isupper, value)) and any(map(str.islower, value))
     has_letters_and_digits = is_mixed(value)
     if has_letters_and_digits and has_both_cases and symbol_count:
@@ -84,14 +87,13 @@ def is_generated(value: str) -> bool:
     if (has_letters_and_digits or has_both_cases) and symbol_count >= _MIN_SYMBOLS:
         return True
 
-    # Without enough symbols, the value must be long, change often, and not be joined words.
+    # Without enough symbols, the value must be long, and change often between cases and digits. It must not
+    # consist of joined words, such as `readFileSync`.
     if PATTERNS["words"].match(value):
         return False
-    least_length = MIN_BARE_TOKEN if has_letters_and_digits else _MIN_WEAK
+    min_length = MIN_BARE_TOKEN if has_letters_and_digits else _MIN_WEAK
     return (
-        has_both_cases
-        and len(value) >= least_length
-        and change_rate(value) >= _SHUFFLED_CHANGE_RATE
+        has_both_cases and len(value) >= min_length and change_rate(value) >= _SHUFFLED_CHANGE_RATE
     )
 
 
@@ -130,7 +132,7 @@ def _classify_character(char: str) -> str:
 
 
 def is_strange(value: str) -> bool:
-    """Whether a value mixes letters, digits and symbols unlike a name, version or measurement."""
+    """Whether a value mixes letters, digits and symbols more than a name, version or measurement does."""
     core = value.strip("\"'`*.,;:!?)")  # without quotes, Markdown and punctuation
     if not is_mixed(core):
         # A value without digits needs upper case, lower case and a symbol. A capital at
@@ -140,6 +142,7 @@ def is_strange(value: str) -> bool:
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
         return has_upper and has_lower and has_symbol and len(core) >= MIN_TOKEN
 
+    # Count how often the value changes between letters, digits and symbols.
     classes = "".join(map(_classify_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _MANY_RUNS

@@ -60,6 +60,7 @@ def is_vendor_token(token: str) -> bool:
     # Identifiers such as `user_…` and keys such as `pk_live_…` are meant to be public.
     if prefix.lower() in _IDENTIFIER_WORDS or PATTERNS["publishable"].match(token):
         return False
+    # The tail can be a UUID.
     if PATTERNS["uuid"].search(token[-_UUID_CHARS:]):
         return _is_uuid_token(pieces)
 
@@ -75,8 +76,8 @@ def is_vendor_token(token: str) -> bool:
     if prefix in _VENDOR_PREFIXES:
         return random_length >= _MIN_AFTER_VENDOR
     if prefix in _COMMON_PREFIXES:
-        least_length = _MIN_HEX_DIGITS if is_hex else _MIN_AFTER_COMMON
-        return random_length >= least_length
+        min_length = _MIN_HEX_DIGITS if is_hex else _MIN_AFTER_COMMON
+        return random_length >= min_length
 
     # an unknown prefix
     if leading_words & _IDENTIFIER_WORDS:
@@ -140,7 +141,7 @@ def _count_random_characters(tail: list[str]) -> int:
 
     Return 0 if no piece looks random, or if most characters are in words.
     """
-    # A piece that isn't a word can be too short to look random, but it counts if another one looks random.
+    # A piece that isn't a word can be too short to look random. It counts if another piece looks random.
     other_pieces = [piece for piece in tail if not is_word(piece)]
     if not any(map(is_random_piece, other_pieces)):
         return 0

@@ -29,15 +29,17 @@ def any_word(words: Iterable[str]) -> str:
 def _build_pattern(node: dict[str, Any]) -> str:
     """Build a regex that matches the rest of any word below a node in a tree of letters.
 
-    Each node maps a letter to a child node. If a word ends at the node, it also has the key "".
+    A node is a dict from the next letter to a child node. If a word ends at a node, the node also has the
+    key "".
     """
-    branches = []
+    branches = []  # a pattern for each child node
     for char, child in sorted(node.items()):
         if char != "":
             branches.append(re.escape(char) + _build_pattern(child))
     if not branches:
         return ""
 
+    # If a word ends here, the rest is optional, as in `pass(?:word)?`.
     is_end_of_word = "" in node
     if len(branches) == 1 and not is_end_of_word:
         return branches[0]
@@ -103,8 +105,9 @@ class AnyWord:
 
         Its matches start at a word's rarest letter, not always at its first one.
         """
-        # The patterns aren't cached properties: before Python 3.12, these take a lock, and a process forked
-        # at that moment would wait for the lock forever.
+        # The patterns aren't cached properties, because before Python 3.12 a cached property takes a lock.
+        # A process forked at that moment would wait for the lock forever.
+
         # ASCII text can't contain words with other letters, and a pattern without these words is faster.
         if text.isascii():
             if self._ascii_pattern is None:
@@ -123,7 +126,8 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
     For example, "key" becomes `k(?:ey)`, and "token" becomes `k(?:en(?<=token))`. That's fast because few
     positions in a text have a rare letter.
     """
-    rests: defaultdict[str, list[str]] = defaultdict(list)  # by rarest letter
+    # by rarest letter: patterns for the rest of each word
+    rests: defaultdict[str, list[str]] = defaultdict(list)
     for word in words:
         letter = max(word, key=_rate_rarity)
         letters_before, _, letters_after = word.partition(letter)
