@@ -64,8 +64,9 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
-    """Read the answer from a reply. If the provider enforced a schema, it must be the entire reply.
+    """Read the answer from a reply.
 
+    If `schema_enforced`, the provider promised a reply that is only the answer, so other text is an error.
     Raises `InvalidReply` if there's no answer, and `AmbiguousReply` if there are two different ones.
     """
     if not schema_enforced:
@@ -76,15 +77,18 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
     fenced = _FENCE.fullmatch(text)
     if fenced:
         text = fenced[1].strip()
+
     is_one_object = text.startswith("{") and find_exact_end(text, 0) == len(text)
     if not is_one_object:
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
 
-    # Most replies are valid, so try the fast, strict parser first. A longer text could have more than
-    # `MAX_ENTRIES` entries, which only the scanner refuses.
+    # Most replies are valid, so try pydantic's fast parser first. It has no limit on entries, so only use it
+    # on a text too short for more than `MAX_ENTRIES` of them.
     if len(text) <= MAX_ENTRIES:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
+
+    # Otherwise use the tolerant scanner, which also corrects values, such as the number "4" in quotes.
     try:
         return fit.fit(scan(text)[0], model)
     except fit.Misfit as misfit:
@@ -106,12 +110,14 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
             "an answer within a string of another object: which one is meant is not certain"
         )
 
+    # All objects that fit must give the same answer, apart from optional fields.
     decisive_fields = _list_decisive_fields(model)
     for _, other_answer in answers:
         for name in decisive_fields:
             if getattr(other_answer, name) != getattr(answer, name):
                 raise AmbiguousReply("two answers that differ: which one is meant is not certain")
 
+    # The text around the objects must not contradict the answer either, as `"score": 2` would.
     objects = [item for item, _ in answers]
     key = _find_contradiction(raw, objects, answer, nested=nested)
     if key is not None:
@@ -163,10 +169,13 @@ def _find_contradiction(
     `objects` contains all objects that give this answer, last one first. If `nested`, also look for
     contradicting keys inside the last one.
     """
-    # Search around the last object. If it isn't exact JSON, the scanner may have misjudged its end, so search
-    # everything.
     fields_by_key = _map_decisive_fields(answer)
-    surroundings = _split_at_objects(raw, objects)
+    surroundings = _split_at_objects(
+        raw, objects
+    )  # the texts before, between and after the objects
+
+    # Search around the last object. If that object isn't exact JSON, the scanner may have misjudged where it
+    # ends, so search everything.
     last_object = objects[0]
     end = find_exact_end(raw, last_object.start)
     if end is None:
@@ -203,9 +212,10 @@ def _unescape_objects(texts: Sequence[str]) -> list[str]:
 
 
 def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
-    """Map normalised keys to the fields that decide the answer, including those of nested models.
+    """Map each normalised key, such as "accuracy", to the fields with that key that decide the answer.
 
-    The decisive fields are the ones that the model requires.
+    A field is a (model instance, field name). The fields that a model requires are decisive. Includes the
+    fields of nested models.
     """
     models = [answer]
     for name in _list_decisive_fields(type(answer)):
@@ -238,7 +248,7 @@ def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
 
 
 def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, object, bool]]:
-    """Find the answer's keys in a text.
+    """Find the answer's keys in a text, such as `"score": 4`.
 
     Yields the key, the value after its colon, and whether the key could be the first in an object. If there
     are too many mentions, yields just one with the value `CUT`, which contradicts any answer.
@@ -284,7 +294,8 @@ def _contradicts(
 ) -> bool:
     """Whether a value elsewhere in the reply contradicts the answer's `fields` with the same key.
 
-    A value that's valid for one of these fields must be equal to one of them.
+    Any valid value contradicts the answer unless one of the fields has the same value. `may_begin_object`
+    means that the value's key could be the first in an object.
     """
     is_cut = False
     is_valid = False
@@ -309,6 +320,7 @@ def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bo
 
     Examples are "90 %" and "7/5". The language model may have meant a different score.
     """
+    # Split the value into amounts: "7/5" becomes ["7", "5"].
     parts = value if isinstance(value, Array) else [value]
     amounts = []
     for part in parts:
@@ -317,6 +329,7 @@ def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bo
     if not amounts or not all(map(_AMOUNT.fullmatch, amounts)):
         return False
 
+    # Is there a field that takes a number, but not this value?
     for model, name in fields:
         annotation = _get_annotation(model, name)
         # For a nested model, a list such as "4, 3, 5" could be the values of its fields.
@@ -339,7 +352,7 @@ def _validate_value(value: object, instance: BaseModel, name: str) -> object:
     Returns the converted value, `CUT` if it was truncated, or None if it's invalid.
     """
     model = type(instance)
-    values_by_key = {}
+    values_by_key = {}  # the instance's fields, by JSON key
     for field_name in model.model_fields:
         values_by_key[fit.key_of(field_name, model)] = getattr(instance, field_name)
     try:
@@ -354,8 +367,12 @@ def _validate_value(value: object, instance: BaseModel, name: str) -> object:
 
 
 def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> str | None:
-    """Return the key of the first score that prose contradicts, as in "Accuracy: 2", or None."""
-    # Collect the scores, with patterns that match a key written with spaces, underscores, hyphens or nothing.
+    """Return the key of the first score that prose such as "Accuracy: 2" contradicts, or None.
+
+    `texts` are the parts of the reply outside of its objects.
+    """
+    # Collect each score, and a pattern that matches its key in prose. Between the key's words, there can be a
+    # space, underscore, hyphen or nothing.
     scores = {}
     patterns = {}
     for key, fields in fields_by_key.items():
@@ -372,8 +389,10 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     mentioned_keys = {key for key, _ in mentions}
     if mentioned_keys != scores.keys():
         return None
+
     for key, number in mentions:
-        expected_number = abs(scores[key])  # the pattern mistakes a minus sign for a dash
+        # The pattern takes a minus sign for a dash, so compare without signs.
+        expected_number = abs(scores[key])
         if number != expected_number:
             return key
     return None
@@ -382,10 +401,14 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
 def _find_numbers_in_prose(
     texts: Sequence[str], key_patterns: Sequence[str]
 ) -> list[tuple[str, float]]:
-    """List the numbers given for keys in prose, such as "Accuracy: 2", as (normalised key, number)."""
+    """List the numbers that prose gives for keys, as in "Accuracy: 2".
+
+    Returns pairs of a normalised key and its number.
+    """
+    # In the pattern, `(?&NAMES)` is a placeholder for the keys.
     names = "|".join(key_patterns)
-    # `(?&NAMES)` is a placeholder for the keys.
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
+
     mentions = []
     for text in texts:
         for match in pattern.finditer(text):

@@ -152,7 +152,7 @@ def coerce(value: object, annotation: object, field_path: str) -> object:
     Raises `CutOff` for a truncated value, and `Misfit` for a wrong value that pydantic would accept.
     """
     kind = unwrap_annotation(annotation)
-    if value is CUT:
+    if value is CUT:  # the scanner's mark for a truncated value
         raise CutOff(f"`{field_path}` is cut off")
     if is_model(kind):
         return _coerce_model(value, kind, field_path)
@@ -162,7 +162,7 @@ def coerce(value: object, annotation: object, field_path: str) -> object:
     # Pydantic would accept true as 1, because Python considers them equal.
     if isinstance(value, bool) and not _may_be_bool(kind):
         raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
-    if isinstance(value, (Object, Array)) and not value.closed:
+    if isinstance(value, (Object, Array)) and not value.closed:  # without its closing bracket
         raise CutOff(f"`{field_path}` is cut off")
 
     if kind is str:
@@ -204,8 +204,8 @@ def _coerce_choice(value: object, choices: Sequence[object], field_path: str) ->
 def _coerce_number(value: object, field_path: str) -> object:
     """Convert a number, a quoted number, or an object such as `{"score": 4}` to an int or float.
 
-    Raises `Misfit` for true and false, for other strings and objects, and `CutOff` if the number is
-    truncated. Returns a value of any other type unchanged.
+    Raises `Misfit` for true, false and other strings and objects. Raises `CutOff` if the number is truncated.
+    Any other value is returned unchanged.
     """
     if isinstance(value, Object):
         return _coerce_number(_find_number_in(value, field_path), field_path)
@@ -215,6 +215,8 @@ def _coerce_number(value: object, field_path: str) -> object:
         if not SPELT_NUMBER.fullmatch(value.strip()):
             raise Misfit(f"`{field_path}`: input should be a valid number, not {_quote(value)}")
         value = read_number(value.strip())
+
+    # A field for integers wouldn't take 4.0.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -270,9 +272,10 @@ def _join(field_path: str, part: object) -> str:
 
 
 def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> object:
-    """Coerce an object for `model`, even if it's wrapped or its fields are nested differently.
+    """Convert an object so that `model` accepts it, even if it's wrapped or nested differently.
 
-    Unknown keys are preserved.
+    Returns a dict of the fields by JSON key. Unknown keys are preserved. A value that isn't an object is
+    converted without the model.
     """
     # Some models list the fields, as in `[{"name": "accuracy", "score": 4}, …]`.
     by_name = _key_by_name(value)
@@ -285,7 +288,7 @@ def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> obj
     if not isinstance(value, Object):
         return coerce(value, Any, field_path)
 
-    # A different scale can be mentioned in the wrapper or in the answer inside it.
+    # Refuse scores on another scale. Either the wrapper or the answer inside it can mention the scale.
     _refuse_other_scale(value, model)
     value = _unwrap(value, model)
     _refuse_other_scale(value, model)
@@ -298,6 +301,7 @@ def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> obj
             keys_by_field[name] = matching_key
     coerced = _coerce_fields(value, model, keys_by_field, field_path)
 
+    # Preserve the other keys.
     unknown = {}
     for key, item in value.items():
         if key not in keys_by_field.values() and item is not CUT:
@@ -308,11 +312,11 @@ def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> obj
 def _coerce_fields(
     value: Object, model: type[BaseModel], keys_by_field: Mapping[str, str], field_path: str
 ) -> dict[str, object]:
-    """Coerce the model's fields, by JSON key. `keys_by_field` maps fields to keys of `value`.
+    """Convert the values of the model's fields, and return them by JSON key.
 
-    Required fields without a key are searched in nested objects. Optional fields are omitted if their value
-    is truncated, or is null although the type doesn't allow that. Raises `CutOff` if a required field is
-    truncated.
+    `keys_by_field` maps fields to keys of `value`. A required field without a key is searched in nested
+    objects. An optional field is omitted if its value is truncated or is an invalid null. Raises `CutOff` if
+    a required field is truncated.
     """
     coerced = {}
     for name, field in model.model_fields.items():
@@ -360,11 +364,11 @@ def _match_key(
 def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str | None:
     """Find the key that differs from the field's key only in case, spaces, underscores and hyphens.
 
-    Returns None without such a key, or if another field has a similar key. Raises `Misfit` if multiple keys
-    are similar.
+    Returns None if there's no similar key, or if another field's key is similar as well. Raises `Misfit` if
+    there are multiple similar keys.
     """
     exact_key = key_of(name, model)
-    other_keys = set()
+    other_keys = set()  # the other fields' keys, normalised
     for other_name in model.model_fields:
         if other_name != name:
             other_keys.add(normalise_key(key_of(other_name, model)))
@@ -382,6 +386,7 @@ def _key_by_name(value: object) -> Object | None:
     """
     if not isinstance(value, Array):
         return None
+
     by_name = Object()
     for item in value:
         if not isinstance(item, Object):
@@ -390,6 +395,8 @@ def _key_by_name(value: object) -> Object | None:
         if len(names) != 1 or not isinstance(names[0], str):
             return None
         by_name.put(names[0], item)
+
+    # If the list is truncated, so is the object.
     by_name.closed = value.closed
     return by_name
 
@@ -419,7 +426,9 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
     for _ in range(max_depth):
         if _find_keys_like(candidate, keys):
             return candidate
-        # Continue with the wrapped object. If there are more, only one of them may have a key of `model`.
+
+        # Continue with the wrapped object. If there are multiple, continue with the one that has keys of
+        # `model`.
         wrapped = list(_find_wrapped(candidate))
         wrapped_with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
         candidates = wrapped_with_keys or wrapped
@@ -430,16 +439,17 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
 
 
 def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Find a required field's value if the field isn't a key of `value`.
+    """Find the value of a required field that isn't a key of `value`.
 
-    It can be in a wrapped object, or a nested model whose own fields are keys of `value`. Returns `_MISSING`
-    if the field isn't found or is optional. Raises `Misfit` if there's more than one such value.
+    The field can be in a wrapped object, as in `{"result": {"scores": …}}`. Or the field is a nested model
+    whose fields are keys of `value`. Returns `_MISSING` if the field isn't found or is optional. Raises
+    `Misfit` if it's found more than once.
     """
     field = model.model_fields[name]
     if not field.is_required():
         return _MISSING
 
-    # in a wrapped object, such as `{"result": {"scores": …}}`
+    # in a wrapped object
     wrapped = list(_find_wrapped(value))
     values = []
     for inner in wrapped:
@@ -456,7 +466,7 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
             if flat_model is not None:
                 flat_models.append(flat_model)
         if flat_models:
-            values = flat_models  # take precedence over wrapped ones
+            values = flat_models  # Flattened models take precedence over wrapped values.
 
     if len(values) > 1:
         raise Misfit(f"`{name}` is given in {len(values)} places")
@@ -496,10 +506,10 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object is only quoted, in a string inside another object, and so isn't the answer.
+    """Whether an object is only a quotation, in a string inside another object, and not the answer.
 
-    A model can also break off in the middle of a string and start its answer again. Then the object appears
-    to be in that string, but isn't quoted.
+    A model can also break off in the middle of a string and start its answer again. Then the new object
+    appears to be in that string, but isn't quoted.
     """
     outer = item.outer
     if outer is None:
@@ -512,8 +522,8 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     if is_string_closed or is_outer_closed:
         return True
 
-    # If an outer object has one of the answer's keys itself, that object could be the answer, which quotes
-    # this one.
+    # If an outer object also has one of the answer's keys, the outer object could be the answer, with `item`
+    # as a quotation in it.
     answer_keys = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
     while outer is not None:
         complete_keys = map(normalise_key, _walk_keys(outer, only_complete=True))

@@ -46,10 +46,11 @@ def _join_text(value: object, max_chars: int) -> str:
 
 
 def _list_findings(value: object) -> object:
-    """Convert findings to a list of objects, because models also return strings or a single object.
+    """Convert findings to a list of objects. Models also return null, a string, or a single object.
 
-    Any other value is returned unchanged, so that pydantic rejects it.
+    Any other value is returned unchanged, so that pydantic rejects it. Items of other types are dropped.
     """
+    # Make a list of whatever was returned.
     items = value
     if value is None:
         items = []
@@ -63,6 +64,7 @@ def _list_findings(value: object) -> object:
     if not isinstance(items, list):
         return value
 
+    # Make each item an object.
     findings = []
     for item in items:
         if isinstance(item, str):
@@ -210,9 +212,9 @@ def make_score_reply_model(
 
 
 def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
-    """Create the model for a reply that lists, for each criterion, the labels of candidates that fulfil it.
+    """Create the model for a reply that lists the labels of the candidates that fulfil each criterion.
 
-    Unknown labels are dropped, but a list of nothing but unknown labels is invalid.
+    Unknown labels are dropped, but a list of only unknown labels is invalid.
     """
     labels_by_normalised_label = {_normalise_label(label): label for label in labels}
 
@@ -222,13 +224,15 @@ def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> t
             label = labels_by_normalised_label.get(_normalise_label(text))
             if label:
                 known[label] = None
-        # Don't return an empty list here: it would mean that no candidate fulfils the criterion.
+
+        # Don't return an empty list here, because that means that no candidate fulfils the criterion.
         if reply_labels and not known:
             raise ValueError("none of the labels was offered")
         return list(known)
 
     label_list = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(drop_unknown)]
-    # A reply about a single criterion has one list, whose key isn't the name of the criterion.
+
+    # Each list's key is the name of its criterion. If there's only one criterion, the key is always the same.
     keys = [KEEP] if len(criteria) == 1 else list(criteria)
     fields: dict[str, Any] = {}
     for number, key in enumerate(keys):
@@ -242,7 +246,10 @@ def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> t
 
 
 def make_compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
-    """Create the model for a reply that names the better of two texts by its label, or a tie."""
+    """Create the model for a reply that names the label of the better text, or a tie.
+
+    The model changes labels to the spelling in `labels`, and rejects any other answer.
+    """
     answers_by_normalised_label = dict.fromkeys(_NO_WINNER, TIE)
     for label in labels:
         answers_by_normalised_label[_normalise_label(label)] = label

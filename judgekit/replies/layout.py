@@ -68,20 +68,24 @@ class Span(NamedTuple):
 
 
 def find_thoughts(raw: str) -> list[Span]:
-    """Find the parts of a reply that aren't its answer, such as `<think>…</think>`, in text order."""
+    """Find the parts of a reply that aren't its answer, such as `<think>…</think>`, in text order.
+
+    If there are too many marks such as `<think>`, the entire reply counts as thoughts.
+    """
     marks = _find_marks(raw)
-    if len(marks) > _MAX_MARKS:  # treat the entire reply as thoughts
+    if len(marks) > _MAX_MARKS:
         return [Span(0, len(raw), "")]
 
     spans: list[Span] = []
     open_marks: list[Mark] = []  # a stack, innermost last
     for mark in marks:
-        # A channel (`<|channel|>analysis`) has no closing mark. It ends where the next one starts.
+        # A channel, such as `<|channel|>analysis`, has no closing mark. It ends where the next one starts.
         in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL)
         ends_channel = mark.opens is None or mark.name.startswith(_CHANNEL)
         if in_channel and ends_channel:
             _close_innermost(raw, spans, open_marks, mark)
 
+        # Open new thoughts, or close those with the mark's name.
         is_open = mark.name in [open_mark.name for open_mark in open_marks]
         if mark.opens:
             open_marks.append(mark)
@@ -91,11 +95,11 @@ def find_thoughts(raw: str) -> list[Span]:
                 open_marks.pop()
             _close_innermost(raw, spans, open_marks, mark)
         elif mark.opens is False and _THOUGHT.search(mark.name):
-            # A lone closing mark: the opening mark was in the prompt, so everything so far is thoughts.
+            # A lone `</think>` means that `<think>` was in the prompt, so everything so far is thoughts.
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
             open_marks.clear()
 
-    # Unclosed thoughts continue to the end of the reply, so the outermost ones include all others.
+    # Unclosed thoughts continue to the reply's end. The outermost ones include all others, so add only those.
     for mark in open_marks:
         if not _is_ignored(mark.name):
             spans.append(Span(mark.start, len(raw), ""))
@@ -134,8 +138,9 @@ def cut_off_thoughts(raw: str) -> str:
     mark = _MARK.match(raw, first.start)
     if mark is None:
         return raw
-    # If a closing mark such as `</think>` appears more than once, the thoughts may just mention it. Special
-    # tokens are hardly ever mentioned.
+
+    # If a closing mark such as `</think>` appears more than once, the thoughts may just mention it. But a
+    # special token, such as `<|end|>`, is hardly ever mentioned.
     is_certain = mark["special"] or raw.count(first.ended_by) == 1
     return raw[first.end :] if is_certain else raw
 
@@ -148,9 +153,11 @@ def is_in_thoughts(spans: list[Span], position: int) -> bool:
 def _find_marks(raw: str) -> list[Mark]:
     """Find the marks of thoughts and answers, such as `<think>`, outside of valid JSON objects.
 
-    Strings inside JSON can just mention a mark.
+    Inside an object, a mark is just mentioned in a string.
     """
     marks = []
+
+    # progress of the search for objects
     object_end = 0
     object_count = 0
     next_brace = raw.find("{")

@@ -37,27 +37,32 @@ _NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
     """Calculate each dimension's expected score: the mean of `points`, weighted by token probabilities.
 
-    Scores whose token or probabilities are uncertain are omitted. Returns {} if the reply has no tokens.
+    For example, with probabilities of 0.5 for "4" and 0.5 for "5", the expected score is 4.5. A score is
+    omitted if its token or probabilities are uncertain. Returns {} if the reply has no tokens.
     """
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
+
+    # The tokens can start with text, such as thoughts, that isn't in the reply's text.
     offset = _find_token_offset(reply)
     if offset is None:
         return {}
 
+    # Find the token of each score in the text, and the probabilities of its alternatives.
     token_ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
     expected = {}
     for name, (start, end) in locate_scores(reply.text, answer, points).items():
         token_index = bisect_right(token_ends, offset + start)
         spans_multiple_tokens = offset + end > token_ends[token_index]
-        if spans_multiple_tokens:  # there's no probability for the number itself
+        if spans_multiple_tokens:  # There's no probability for the complete number.
             continue
 
         token = reply.tokens[token_index]
         score = scores[name]
         mean = compute_expectation(token, reply.logprobs[token_index], score, points)
         if mean is not None:
+            # Ignore tiny probabilities of other points.
             is_almost_score = abs(mean - score) < SURE
             expected[name] = float(score) if is_almost_score else mean
     return expected
@@ -78,13 +83,16 @@ def _find_token_offset(reply: Reply) -> int | None:
 
 
 def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
-    """Locate the scores in a reply's text. Returns each dimension's (start, end).
+    """Locate the scores in a reply's text. Returns the start and end of each dimension's score.
 
     Scores that can't be located with certainty are omitted.
     """
+    # Each number with the value of a score is a candidate.
     scores: dict[str, int] = answer.model_dump()["scores"]
     candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
-    has_negative_points = points.start < 0  # not supported, because `_NUMBER` doesn't match a sign
+    has_negative_points = (
+        points.start < 0
+    )  # These aren't supported, as `_NUMBER` doesn't match a sign.
     if has_negative_points or len(candidates) > _MAX_CANDIDATES:
         return {}
 
@@ -113,15 +121,17 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
 def compute_expectation(
     token: str, alternatives: Mapping[str, float], value: int, points: range
 ) -> float | None:
-    """Calculate the expected score on a scale of `points`, from the probabilities at the score's token.
+    """Calculate the expected score on a scale of `points`, from the token probabilities in `alternatives`.
 
-    `alternatives` maps `token` and other tokens to log probabilities. Returns None if `token` doesn't spell
-    `value`, if the points' total probability is too low, or if a point could begin a longer number.
+    `token` is the token that the model wrote as its score `value`. `alternatives` maps this token and others
+    to their log probabilities. Returns None if `token` doesn't spell `value`, if the points' total
+    probability is invalid or too low, or if a point could begin a longer number.
     """
     spells_value = token.lstrip(_LEADING).rstrip(_TRAILING) == str(value)
     if not spells_value or token not in alternatives:
         return None
 
+    # Multiple tokens, such as "4" and " 4", can spell the same point, so add their probabilities.
     probabilities = dict.fromkeys(points, 0.0)
     points_by_text = {str(point): point for point in points}
     for text, logprob in alternatives.items():
@@ -132,7 +142,7 @@ def compute_expectation(
     total = sum(probabilities.values())
     if not MIN_MASS <= total <= 1 + _TOLERANCE:
         return None
-    if _may_begin_longer_number(probabilities):
+    if _may_begin_longer_number(probabilities):  # such as "1", which can begin "10"
         return None
     return sum(point * probability for point, probability in probabilities.items()) / total
 

@@ -35,22 +35,24 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
 
 
 def classify_failure(raw: str) -> FailureKind:
-    """Classify why a reply couldn't be read: it's a refusal, it's truncated, or it's invalid."""
+    """Classify why a reply couldn't be read: it's a refusal, is truncated, or is otherwise invalid."""
     raw = cut_off_thoughts(raw)
     try:
         objects = scan(raw)
     except InvalidReply:  # too many entries
         return FailureKind.INVALID_REPLY
 
-    # Without any object, the reply can be a refusal, perhaps after the model's thoughts.
+    # A reply without any object can be a refusal, perhaps after the model's thoughts.
     if not objects:
         thoughts = find_thoughts(raw)
         start = thoughts[-1].end if thoughts else 0
+
         # The patterns for refusals have straight apostrophes ("I can't").
         beginning = raw[start:][:_REFUSAL_CHARS].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
 
-    # The reply is truncated if the last object isn't closed, and nothing or only an unclosed string follows.
+    # The reply is truncated if the last object isn't closed, and the text after it is empty or an unclosed
+    # string.
     last_object = objects[-1]
     tail = last_object.tail.strip()
     ends_in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail

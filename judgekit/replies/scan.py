@@ -178,7 +178,8 @@ class Array(list[Any]):
 def scan(raw: str) -> deque[Object]:
     """Read the outermost objects in a text, each as far as it's readable.
 
-    Returns only the last `MAX_OBJECTS`. Raises `InvalidReply` if they have too many entries in total.
+    Returns only the last `MAX_OBJECTS`. Each object's `start`, `tail` (the text up to the next object) and
+    `outer` are set. Raises `InvalidReply` if the objects have too many entries in total.
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
@@ -188,7 +189,7 @@ def scan(raw: str) -> deque[Object]:
         start = match.start()
         outer = None
         if objects:
-            # Now that the next object's start is known, set the text between the two objects.
+            # The start of this object is the end of the previous object's tail.
             previous = objects[-1]
             previous.tail = raw[previous_end:start]
             outer = _find_outer(previous, is_rescued=start == reader.rescued)
@@ -242,16 +243,18 @@ class _Reader:
         """Read the object that starts at `start`, as far as possible.
 
         Set `end` to the object's end, and `pos` to the position from which to search for the next object.
+        Raises `InvalidReply` if there are too many entries.
         """
         outermost = Object()
-        open_containers: list[Object | Array] = [outermost]
+        open_containers: list[Object | Array] = [outermost]  # objects and arrays, innermost last
         self.pos = start + len("{")
         self.broken = False
         self.unclosed = -1
         self.entries += 1
 
         while open_containers and not self.broken:
-            # Either close the innermost container, or read its next entry.
+            # Either close the innermost container, or read its next entry. A container that is an entry is
+            # read in the next rounds.
             container = open_containers[-1]
             self._skip(_BETWEEN_ENTRIES)
             closing_bracket = "}" if isinstance(container, Object) else "]"
@@ -273,7 +276,8 @@ class _Reader:
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
 
-        # If a string was never closed, the object ends at that string. (`pos` may be inside it.)
+        # If a string was never closed, the object ends where that string starts. In this case, `pos` can be
+        # inside the string.
         has_unclosed_string = self.unclosed >= 0
         self.end = self.unclosed if has_unclosed_string else self.pos
         return outermost
@@ -284,9 +288,9 @@ class _Reader:
             self.pos = match.end()
 
     def _read_entry(self, container: Object | Array) -> object:
-        """Read a key and value or an array item, add it to `container`, and return the value.
+        """Read an object's key and value or an array's item, add it to `container`, and return the value.
 
-        Only the opening bracket of an object or array is read. If there's no entry, set `broken`.
+        If the value is an object or array, only its opening bracket is read. Without an entry, set `broken`.
         """
         # an array's item
         if isinstance(container, Array):
@@ -304,10 +308,11 @@ class _Reader:
         if not key_match:
             self.broken = True
             return None
-        self.bare_key = key_match["bare"] is not None
+        self.bare_key = key_match["bare"] is not None  # unquoted
         self.pos = key_match.end()
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
+
         quoted_key = key_match["quoted"]
         key = key_match["bare"] or _decode(quoted_key[1:-1])
         container.put(key, value)
@@ -316,9 +321,9 @@ class _Reader:
     def _read_value(self, *, in_object: bool) -> object:
         """Read a string, number, literal or unquoted words. Return `CUT` if the value is truncated.
 
-        Read only the opening bracket of an object or array.
+        If the value is an object or array, only read its opening bracket, and return it empty.
         """
-        first_char = self.raw[self.pos : self.pos + 1]  # "" at the end
+        first_char = self.raw[self.pos : self.pos + 1]  # "" at the text's end
         if first_char in ("{", "["):
             self.pos += 1
             return Object() if first_char == "{" else Array()
@@ -330,9 +335,12 @@ class _Reader:
         if not match:
             return CUT
         self.pos = match.end()
+
+        # Without a comma or closing bracket after it, for example, the value is truncated.
         word_end = match.start() + len(match[0].rstrip())
         if not _AFTER_WORD[in_object].match(self.raw, word_end):
             return CUT
+
         word = match[0].strip()
         if _NUMBER.fullmatch(word):
             return read_number(word)
@@ -343,20 +351,20 @@ class _Reader:
 
         If it's never closed, set `broken` and return `CUT`.
         """
-        # Normally, as in JSON, the first quote closes the string. Check that what comes next can follow one.
+        # In valid JSON, the first quote closes the string. Check that a comma, for example, follows it.
         start = self.pos + 1
         first_quote = _FIRST_QUOTE[opening].match(self.raw, start)
         if first_quote and _AFTER_STRING[in_object].match(self.raw, first_quote.end()):
             self.pos = first_quote.end()
             return _decode(self.raw[start : self.pos - 1])
 
-        # If not, that quote is part of the string. Find the first quote that can close the string.
+        # Otherwise the first quote is part of the string. Find the first quote that can close the string.
         pattern = _make_closing_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
         closing_quote = pattern.match(self.raw, start)
         end = closing_quote.end() if closing_quote else len(self.raw)
 
-        # Does an object start inside the string? If it's complete, the string just quotes it. If not, the
-        # model broke off in the string and started its answer again.
+        # Look for an object inside the string. If the object is complete, the string just quotes it. If not,
+        # the model broke off in the string and started its answer again.
         inner = None
         if self.rescues_left:
             inner = _START.search(self.raw, start, end)
