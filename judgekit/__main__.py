@@ -7,7 +7,7 @@ import sys
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    # Hooks must start fast, so handle them without importing the command line.
+    # Hooks must start fast, so run them without importing the modules of the command line.
     if sys.argv[1:2] == ["hook"] and sys.argv[2:] not in (["--help"], ["-h"]):
         from judgekit.hooks import claude_code  # noqa: PLC0415 - imported lazily to start fast
 
@@ -18,7 +18,7 @@ def main() -> int:
     if sys.argv[1:2] == ["gate"]:
         from judgekit.hooks import pre_push  # noqa: PLC0415 - imported lazily to start fast
 
-        # If nothing needs to be judged, as in most pushes, the command line isn't needed, either.
+        # Most pushes contain nothing to judge, and end here with an exit code.
         exit_code = pre_push.finish_early(sys.argv[2:])
         if exit_code is not None:
             return exit_code

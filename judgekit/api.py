@@ -157,7 +157,7 @@ async def ajudge_texts(
     request = _build_request("judge_texts", options)
 
     subjects = []
-    first_with_sources = ""
+    first_with_sources = ""  # the name of the first text with sources
     for name, text_or_str in texts.items():
         require("judge_texts", **{"a name": name})
         text = text_or_str if isinstance(text_or_str, Text) else Text(text_or_str)
@@ -165,7 +165,7 @@ async def ajudge_texts(
         if text.sources and not first_with_sources:
             first_with_sources = name
 
-    # Fail before any model is called if the rubric can't show sources.
+    # Before any model is called, check that the rubric can show sources.
     project = Path(environment.project_root())
     if first_with_sources:
         config = settings.load(project)
@@ -201,6 +201,7 @@ async def acompare(
         require("compare", **{f"text {number}": text})
     request = _build_request("compare", options)
 
+    # Check all arguments before any model is called.
     families = author_family if isinstance(author_family, list | tuple) else [author_family]
     for family in families:
         check_arguments("compare", author_family=family)
@@ -306,12 +307,13 @@ def _make_blocking(
 def _make_iterator(
     call: Callable[Arguments, AsyncGenerator[JudgedRow, None]],
 ) -> Callable[Arguments, JudgedRows]:
-    """Build a synchronous version of an async generator. Its name loses the leading `a`."""
+    """Build the synchronous version of an async generator, named without the leading `a`."""
 
     @functools.wraps(call)
     def build_rows(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
         return JudgedRows(iterate(*args, **given))
 
+    # Closing the iterator also closes the async generator, which ends calls to models.
     def iterate(
         *args: Arguments.args, **given: Arguments.kwargs
     ) -> Generator[JudgedRow, None, None]:
@@ -337,6 +339,7 @@ def _make_iterator(
                 thread.submit(runner.run, close()).result()
                 thread.submit(runner.close).result()
 
+    # For example, `ajudge_rows` becomes `judge_rows`.
     build_rows.__name__ = build_rows.__qualname__ = call.__name__.removeprefix("a")
     return build_rows
 
@@ -401,6 +404,7 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
     check_arguments(call, **{name: value for name, value in options.items() if name in EXPECTED})
     require(call, cache=options.get("cache", True))
 
+    # Replace surrogates in the name, because requests are sent as UTF-8.
     model = options.get("model")
     if model is not None:
         options["model"] = encodable(model)
@@ -415,7 +419,8 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
 def _build_document(name: str, text: Text, author_family: str | None) -> Document:
     """Build a document from a text and its sources.
 
-    Raises `UsageError` if a value has the wrong type, and `InputError` if the text or a source is empty.
+    `author_family` is used if the text doesn't name one. Raises `UsageError` if a value has the wrong type,
+    and `InputError` if the text or a source is empty.
     """
     call = "judge_texts"
     of_text = f" of {name!r:.40}"  # for messages: "description of 'my text' must be …"
@@ -440,7 +445,8 @@ def _build_document(name: str, text: Text, author_family: str | None) -> Documen
 def _map_sources(text: Text, of_text: str) -> Mapping[str, str]:
     """Return a text's sources by name. Sources in a list are called "source 1", "source 2" and so on.
 
-    Raises `UsageError` for a source that isn't a string; its message names the text by `of_text`.
+    Raises `UsageError` for a source that isn't a string. `of_text` names the text in the message, as in
+    "sources of 'my text' must be …".
     """
     call = "judge_texts"
     sources = text.sources
@@ -450,6 +456,7 @@ def _map_sources(text: Text, of_text: str) -> Mapping[str, str]:
         got = f"got {type(sources).__name__}"
         wanted = "a list of texts or a mapping of names to texts"
         raise UsageError(f"{call}: sources{of_text} must be {wanted}, {got}")
+
     for source, content in sources.items():
         require(call, **{f"the name of a source{of_text}": source})
         require(call, **{f"source {source!r:.40}{of_text}": content})

@@ -97,13 +97,14 @@ def state_home() -> str:
 
 
 def _home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
-    """Return $JUDGEKIT_HOME/`subfolder` if the variable is set, else judgekit's folder in an XDG base folder.
+    """Return the path of one of judgekit's folders, such as ~/.config/judgekit.
 
-    `xdg_default` is the base folder, relative to the home folder, if `xdg_variable` isn't set either. Raises
-    `ConfigError` if JUDGEKIT_HOME is a relative path.
+    This is `subfolder` in JUDGEKIT_HOME if that variable is set. Otherwise, it's the folder `judgekit` in
+    `xdg_variable`, which is by default `xdg_default` in the home folder. Raises `ConfigError` if
+    JUDGEKIT_HOME is a relative path.
     """
     judgekit_home = environ().get("JUDGEKIT_HOME")
-    # A relative path could lead into a repository.
+    # Refuse a relative path, because it could lead into a repository.
     if judgekit_home and not os.path.isabs(judgekit_home):
         from judgekit.errors import ConfigError  # noqa: PLC0415 - imported lazily to keep the git hook fast
 
@@ -145,9 +146,10 @@ def project_root(start: str = ".") -> str:
 
 
 def is_project(folder: str, start: str) -> bool:
-    """Whether a folder contains a project marker, such as `.git`, that an untrusted user can't have created.
+    """Whether a folder is a project: it contains a marker, such as `.git`, which a trusted user has created.
 
-    Root, the current user and the owner of `start` are trusted.
+    Root, the current user and the owner of `start` are trusted. This keeps other users from making, for
+    example, /tmp a project.
     """
     markers = []
     for name in _PROJECT_MARKERS:

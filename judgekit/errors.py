@@ -99,7 +99,7 @@ class ConfigError(_NamingError):
         self.line = line
         self.key = key
         self.others: tuple[ConfigError, ...] = ()  # the file's further errors, set by `of`
-        # The message is FILE:LINE: KEY: PROBLEM, as far as these are known.
+        # The message is FILE:LINE: KEY: PROBLEM, without the parts that aren't known.
         location = ":".join(str(part) for part in (path, line) if part is not None)
         super().__init__(": ".join(part for part in (location, key, problem) if part))
 
@@ -295,13 +295,17 @@ KEPT = Usage(cost_usd=0.0, cost_source="cache")  # the usage of a cached reply
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of all known costs and their source. Both are None if no cost is known."""
+    """Return the sum of all known costs, and the costs' source, which is "mixed" if there are different ones.
+
+    Both are None if no cost is known.
+    """
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
-    # Calls of either source are free, and "local" is more informative than "cache".
+    # Local models and cached replies cost nothing. Of these two sources, "local" is more informative.
     if "local" in sources:
         sources.discard("cache")
 
-    # Cached replies cost 0. If they are all that's priced, don't claim that the unpriced calls were free.
+    # If only cached replies have a price, which is 0, the sum of 0 would claim that all other calls were
+    # free.
     has_unknown_cost = any(usage.unpriced_calls for usage in usages)
     if not sources or (sources == {"cache"} and has_unknown_cost):
         return None, None

@@ -74,9 +74,9 @@ class Repository(NamedTuple):
         return done.stdout
 
     def list_tree(self, commit: str, *paths: str, limit: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
-        """Yield all files in a commit's tree, in git's order. A malformed tree can contain a name twice.
+        """Yield the files in a commit's tree, in git's order. With `paths`, yield only files in these.
 
-        Raises `GitError` if there are more than `limit`.
+        A malformed tree can contain a name twice. Raises `GitError` if there are more than `limit` files.
         """
         args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
         with self._start_limited(args, b"", SECONDS) as running:
@@ -133,6 +133,7 @@ class Repository(NamedTuple):
             with self._start(("cat-file", "--batch"), request, DEVNULL) as process:
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
                 try:
+                    # git answers in the order of the names.
                     for name in names:
                         content = None
                         if name in sizes:
@@ -153,8 +154,8 @@ class Repository(NamedTuple):
         return sizes
 
     def describe_objects(self, names: list[str]) -> Iterator[str]:
-        """Yield a line for each object, `OID KIND SIZE` or `NAME missing`. Raises `GitError`."""
-        remaining = names
+        """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`. Raises `GitError`."""
+        remaining = names  # the objects without a line so far
         while remaining:
             request = os.fsencode("".join(f"{name}\n" for name in remaining))
             done = self._run(("cat-file", "--batch-check"), request)
@@ -208,7 +209,7 @@ class Repository(NamedTuple):
     def _start(
         self, args: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
     ) -> Popen[bytes]:
-        """Start `git ARGS` so that it can't run programs that a repository configures.
+        """Start `git ARGS` with limited memory. It can't run programs that the repository configures.
 
         Raises `ValueError` for a command that isn't allowed, and `GitError` if git can't be started.
         """
@@ -231,7 +232,7 @@ class Repository(NamedTuple):
         return process
 
     def _build_command(self, args: Sequence[str]) -> list[str]:
-        """Build a command line for `git ARGS` whose settings keep git from running other programs.
+        """Build the command line for `git ARGS`, with settings that keep git from running other programs.
 
         Raises `ValueError` for a command that isn't allowed, and `GitError` if git isn't installed.
         """
@@ -245,9 +246,11 @@ class Repository(NamedTuple):
         if program is None:
             raise GitError(f"git {command}: no git on PATH; install git")
 
+        # Override the settings with which a repository could make git run programs.
         argv = [program, "--no-pager"]
         for name, value in rules["settings"].items():
-            # Commands that are meant to print the hooks' path must see the real one.
+            # Some commands are meant to print the path of the repository's hooks, so don't override that
+            # path.
             must_keep = name == "core.hooksPath" and command in rules["asking_for_hooks"]
             if not must_keep:
                 argv += ["-c", f"{name}={value}"]

@@ -29,13 +29,14 @@ def escape_prose(text: str, limit: int = 400) -> str:
     """Escape text as one line of Markdown prose that also works in a table."""
     plain = short_line(text, limit)
 
-    # GitHub and others link mentions (@team), issues (#1, GH-1) and addresses even if their characters are
-    # escaped, so break them up. The NUL is a placeholder, because the real separator would be escaped.
+    # GitHub and other sites link mentions (@team), issues (#1, GH-1) and addresses even if their characters
+    # are escaped. So break them up with an invisible separator. Until the end, a NUL is its placeholder,
+    # because the separator itself would be escaped.
     separated = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain)
     escaped = separated.translate(_FORMATS)
 
-    # Escape the last character of a list marker at the start of the line, such as `-` or the dot in `1.`. The
-    # marker wasn't changed above, so its positions in `plain` and `escaped` are the same.
+    # A list marker at the start of the line, such as `-` or `1.`, would begin a list, so escape its last
+    # character. The marker wasn't changed above, so its position in `plain` and `escaped` is the same.
     list_marker = _BEGINS_LIST.match(plain)
     if list_marker:
         last = list_marker.end() - 1

@@ -34,14 +34,14 @@ class RefusedOutputError(OSError):
 
 
 def resolve_output_path(path: str, *, private: bool = False) -> str:
-    """Resolve the absolute path of an output file.
+    """Return the absolute path of an output file, with trusted links resolved.
 
     `private` files are in judgekit's own folders. Raises `IsADirectoryError` for a folder, and
     `RefusedOutputError` for an untrusted link, a pipe, a device or a socket.
     """
     absolute_path = os.path.abspath(path)
-    # Don't follow links in a project, because they may come from somebody else's commit. Outside projects and
-    # in judgekit's own folders, links are trusted if the user created them.
+    # In a project, don't follow links, because they may come from somebody else's commit. Outside projects
+    # and in judgekit's own folders, links are trusted if the user created them.
     project = None if private else _find_topmost_project(absolute_path)
     if project is not None:
         _refuse_links(absolute_path, project)
@@ -53,14 +53,19 @@ def resolve_output_path(path: str, *, private: bool = False) -> str:
 
 
 def _find_topmost_project(path: str) -> str | None:
-    """Find the topmost folder above `path` that is a project or the working folder, if there is one."""
+    """Find the topmost folder above `path` that is a project or the working folder.
+
+    Returns None if there's no such folder.
+    """
     home = os.path.expanduser("~")
     working_folder = os.getcwd()
     current_projects = (working_folder, environment.project_root(working_folder))
+
+    # Go up to the root, and remember the last project found.
     topmost_project = None
     folder = os.path.dirname(path)
     while True:
-        # A home folder often has a .claude, but doesn't make everything in it one project.
+        # A home folder often contains a marker of projects, such as .claude, but isn't a project.
         is_project = folder != home and environment.is_project(folder, folder)
         if is_project or folder in current_projects:
             topmost_project = folder
@@ -106,7 +111,7 @@ def _refuse_links_of_strangers(path: str) -> None:
 
 
 def _refuse_special_file(path: str) -> None:
-    """Raise an error unless a path is free or leads to a regular file.
+    """Raise an error unless `path` is missing or a regular file.
 
     Raises `IsADirectoryError` for a folder, otherwise `RefusedOutputError`.
     """
@@ -114,6 +119,7 @@ def _refuse_special_file(path: str) -> None:
         mode = os.lstat(path).st_mode
     except OSError:  # missing or inaccessible; the caller finds out when it opens the file
         return
+
     if stat.S_ISREG(mode):
         return
     if stat.S_ISDIR(mode):
@@ -134,8 +140,8 @@ def write_atomically(
 ) -> None:
     """Create or replace a file atomically. Raises `OSError`.
 
-    The options are passed to `Replacement`. `check` is called just before the file is replaced; if it raises,
-    the old file stays.
+    `check` is called just before the file is replaced, and can keep the old file by raising an error. For the
+    other options, see `Replacement`.
     """
     with Replacement(path, mode=mode, private=private, durable=durable) as replacement:
         replacement.file.write(content.encode() if isinstance(content, str) else content)
@@ -145,12 +151,13 @@ def write_atomically(
 
 
 def write_once(path: str, content: bytes) -> bytes:
-    """Write a private file unless it exists, and return its content. Raises `OSError`.
+    """Create a private file unless it exists, and return the file's content. Raises `OSError`.
 
-    If multiple processes write the file at once, all of them return the first one's content.
+    If multiple processes create the file at once, all of them return the same content.
     """
     real_path = resolve_output_path(path, private=True)
     if not os.path.exists(real_path):
+        # Write a complete file under another name first, so that no process reads an incomplete one.
         temporary = f"{real_path}.{os.urandom(8).hex()}"
         write_atomically(temporary, content, private=True, durable=True)
         try:
@@ -241,7 +248,7 @@ class Replacement:
 
     def _copy_attributes(self, replaced: os.stat_result) -> None:
         """Copy the replaced file's owner, group, extended attributes and mode to the temporary file."""
-        new = os.lstat(self._temporary)
+        new = os.lstat(self._temporary)  # the temporary file's attributes
         has_other_owner = (replaced.st_uid, replaced.st_gid) != (new.st_uid, new.st_gid)
         if has_other_owner and hasattr(os, "chown"):
             _change_owner(self._temporary, replaced.st_uid, replaced.st_gid)
@@ -307,7 +314,8 @@ def open_or_make(path: str) -> tuple[int, bool]:
     flags = os.O_RDWR | _NO_LINK | _NO_WAITING
     descriptor = None
     while descriptor is None:
-        # Try to create the file first, because only O_EXCL shows whether this call created it.
+        # Try to create the file first. O_EXCL fails if the file exists, so success means that this call
+        # created it.
         try:
             return os.open(real_path, flags | os.O_CREAT | os.O_EXCL, DEFAULT_MODE), True
         except FileExistsError:
@@ -324,9 +332,10 @@ def open_or_make(path: str) -> tuple[int, bool]:
 
 
 def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -> None:
-    """Append lines to a log file, which only its owner can read if `private`. Raises `OSError`.
+    """Append lines to a log file, and create the file and its folder if they're missing. Raises `OSError`.
 
-    Once the file is larger than `max_bytes`, it's renamed to `PATH.1`. With 0 there's no limit.
+    If `private`, only the owner can read the file. Once it's larger than `max_bytes`, it's renamed to
+    `PATH.1`. 0 means no limit.
     """
     make_folder(os.path.dirname(os.path.abspath(path)), private=private)
     descriptor = open_to_append(path, private=private)
@@ -349,9 +358,10 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     folder = os.path.abspath(path)
     if os.path.isdir(folder) and private:
         return folder
-    # This raises for untrusted links. It expects a file in the folder, which needn't exist.
+    # Refuse untrusted links in the path. The function expects the path of a file, which needn't exist.
     resolve_output_path(os.path.join(folder, "file"), private=private)
 
+    # Find the missing folders, innermost first, then create them from the outermost.
     missing_folders = []
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
         missing_folders.append(folder)

@@ -139,6 +139,7 @@ def _read_output(
     """
     from subprocess import TimeoutExpired  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
+    # `communicate` returns the output once the program has ended.
     data_to_send: bytes | None = stdin
     output: tuple[bytes, bytes] | None = None
     while output is None:
@@ -178,24 +179,27 @@ def make_importable() -> None:
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
     from importlib.util import find_spec  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
+    # Note the position of the first packages folder in the search path.
     packages_index = len(sys.path)
     for index, folder in enumerate(sys.path):
         if folder.endswith("-packages"):  # site-packages or dist-packages
             packages_index = index
             break
 
-    # `site` searches relative to the executable. If that isn't an absolute path, it could be in a repository.
+    # `site` adds packages relative to the executable. A relative path to the executable could lead into a
+    # repository, so don't trust it.
     if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
 
-    # After `pip install --target`, dependencies are in the same folder as judgekit. Put that folder before
-    # other packages, because `addsitedir`, which also reads .pth files, appends it.
+    # After `pip install --target`, dependencies are in the same folder as judgekit. Add that folder, and read
+    # its .pth files. `addsitedir` puts it last, so move it before the other packages.
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
         site.addsitedir(ROOT)
         sys.path.remove(ROOT)
         sys.path.insert(packages_index, ROOT)
 
-    # As a last resort, add the user's packages, unless their folder is relative and could be in a repository.
+    # If dependencies are still missing, add the user's packages. Don't use a relative path, which could lead
+    # into a repository.
     user_base = environment.environ().get(_USER_BASE)
     is_safe_base = not user_base or os.path.isabs(user_base)
     if find_spec(_NEEDED) is None and is_safe_base:

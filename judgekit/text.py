@@ -173,11 +173,11 @@ def disarmed_annotations(text: str) -> str:
 
 
 def _escape_commands(text: str, escape_format: str) -> str:
-    r"""Escape one character in each CI command, so that the CI server ignores it.
+    r"""Escape a character in each CI command, such as `::error::`, so that the CI server ignores the command.
 
     `escape_format` formats the character's code, as in `\x{:02x}`.
     """
-    # Searching for a pattern's markers first is faster than matching every pattern.
+    # Only match patterns whose markers appear in the text, because matching every pattern is slow.
     patterns = []
     for markers, pattern in _COMMANDS.items():
         if any(marker in text for marker in markers):
@@ -254,8 +254,11 @@ class _Table(dict[int, "int | str | None"]):
         self._escape = escape
 
     def __missing__(self, code: int) -> int | str | None:
-        """Add a character's replacement when `str.translate` first meets the character, and return it."""
-        if len(self) >= _MAX_CACHED:
+        """Return a character's replacement, and add it to this dict, when `str.translate` first asks for it.
+
+        Visible characters stay. Invisible ones are escaped or removed.
+        """
+        if len(self) >= _MAX_CACHED:  # so that long texts don't use much memory
             self.clear()
 
         char = chr(code)
@@ -302,9 +305,9 @@ _ESCAPED_IN_XML = _Table(escape=_xml_escape)
 
 
 def find_unstorable(value: object) -> str:
-    """Find a character in a JSON value that databases or files can't store.
+    """Search a JSON value for a character that databases or files can't store, such as a NUL.
 
-    Returns a message that describes the character and its location, or "" if there's none.
+    Returns a message that describes one such character and its location, or "" if there's none.
     """
     # Values to check, each with its path, such as `rows.3.title`.
     pending: list[tuple[str, object]] = [("", value)]
