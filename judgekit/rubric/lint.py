@@ -60,16 +60,17 @@ def list_remarks(
 
 
 def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
-    """Try every combination of integer scores and collect the resulting (strict, lenient) outcomes.
+    """Try every combination of scores, and return the pairs of (strict, lenient) outcomes that occur.
 
     Returns None if there are too many combinations.
     """
-    possible_scores = []
+    possible_scores = []  # for each dimension: the integers on its scale
     for dimension in rubric.dimensions.values():
         if dimension.scale == "binary":
             possible_scores.append(list(rubric.scale.answers.values()))
         else:
             possible_scores.append(list(rubric.scale.labels))
+
     if prod(map(len, possible_scores)) > _MAX_COMBINATIONS:
         return None
 
@@ -81,13 +82,14 @@ def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
 
 
 def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
-    """Check that the two modes differ, and that strict is the stricter one."""
+    """Check that the modes strict and lenient differ, and that strict is the stricter one."""
     rubric = loaded.rubric
     lenient = rubric.modes.lenient
     strict = rubric.modes.strict
     texts = []
 
-    # `confirm` is the quick outcome that a second model must confirm.
+    # `confirm` is the outcome that needs a second model's confirmation. Normally, strict confirms
+    # acceptances, and lenient confirms rejections.
     if strict.confirm == "reject" and lenient.confirm == "accept":
         texts.append(
             "strict confirms rejections and lenient confirms acceptances; is that reversed?"
@@ -101,6 +103,7 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
             texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
         texts += _compare_outcomes(rubric)
+    # In the remaining kind, rubrics that compare texts, the modes can't differ in anything else.
     elif strict.confirm == lenient.confirm:
         texts.append("strict and lenient confirm the same outcomes; make them differ")
 
@@ -122,7 +125,7 @@ def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
 
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
-    """Check that each dimension has a `look_for` and terms, and shares none of its terms."""
+    """Check that each dimension has a `look_for` and terms, and shares no term with another dimension."""
     count_by_term = Counter[str]()
     for dimension in rubric.dimensions.values():
         # A dimension's own duplicates don't count.
@@ -141,7 +144,7 @@ def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
 
 
 def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check whether there are enough cases, whether each label makes sense, and whether the labels vary."""
+    """Check that there are enough labelled cases, that each label makes sense, and that the labels vary."""
     path = get_companion_path(loaded.path, "cases")
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
@@ -152,27 +155,32 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
     possible_outcomes = None
     if isinstance(loaded.rubric, ScoreRubric):
         possible_outcomes = list_outcomes(loaded.rubric)
+
     for line, case in enumerate(cases, 1):
         yield from _check_label(path, line, case, possible_outcomes)
 
-    if len(cases) >= MIN_CASES:
+    if len(cases) >= MIN_CASES:  # the labels of a few cases can't be balanced
         yield from _check_balance(path, loaded.rubric, cases)
 
 
 def _check_label(
     path: Path, line: int, case: Case, possible_outcomes: set[tuple[str, str]] | None
 ) -> Iterator[Remark]:
-    """Check a case's label for contradictions.
+    """Check that a case's label makes sense: that it contradicts neither the case nor the rubric.
 
-    If `possible_outcomes` is given, the label's (strict, lenient) outcomes must be one of these pairs.
+    `possible_outcomes` are the pairs of (strict, lenient) outcomes that the rubric can produce. The label must
+    be one of these. None skips this check.
     """
     label = case.label
+
+    # Two equal texts are always a tie.
     if isinstance(case, CompareCase) and case.a == case.b:
         is_labelled_tie = label.strict == label.lenient == "tie"
         if not is_labelled_tie:
             text = f"{case.id}: a and b are the same text, which is always a tie; change one"
             yield Remark(path, "label", text, wrong=True, line=line)
 
+    # Strict should never keep more than lenient.
     if isinstance(case, SelectCase):
         only_strict_keeps = set(case.label.strict) - set(case.label.lenient)
         if only_strict_keeps:
@@ -189,6 +197,8 @@ def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterato
     """Check that labels vary, because otherwise a judge with a constant answer would look good."""
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
+
+        # If most wins are for A, a judge that always prefers A would look good.
         if rubric.task == "compare":
             for_a = labels.count("A")
             for_b = labels.count("B")
@@ -214,12 +224,13 @@ def _is_balanced(fraction: float) -> bool:
 
 
 def _check_ids_and_inputs(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that every case has a unique id and all inputs that the rubric needs.
+    """Check that every case has a unique id and all inputs that the rubric needs, such as sources.
 
     The file at `path` contains one case per line.
     """
     first_line_by_id: dict[str, int] = {}
     for line, case in enumerate(cases, 1):
+        # If the id is new, `setdefault` returns the current line.
         first_line = first_line_by_id.setdefault(case.id, line)
         if first_line != line:
             text = f"line {first_line} has the id {case.id!r} already; give each case its own"
@@ -252,16 +263,21 @@ def list_changes(before: Rubric, after: Rubric) -> list[str]:
 
 
 def _compare_values(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
-    """Describe the differences between two values of `key`, comparing mappings recursively."""
+    """Yield descriptions of the differences between two values of `key`, such as "scale.max: 4 -> 5".
+
+    Mappings are compared recursively, with dotted keys.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         all_names = dict.fromkeys((*before, *after))  # unlike a set, this keeps the order
         for name in all_names:
             inner_key = f"{key}.{name}" if key else str(name)
             yield from _compare_values(inner_key, before.get(name), after.get(name))
         return
+
     if before == after:
         return
 
+    # For lists, describe the removed and added items. For other values, describe the values.
     if isinstance(before, list) and isinstance(after, list):
         changes = [f"without {_format_value(item)}" for item in before if item not in after]
         changes += [f"with {_format_value(item)}" for item in after if item not in before]

@@ -78,13 +78,15 @@ def find_rubric(
 ) -> LoadedRubric:
     """Load a rubric by `ID` (its newest version), `ID@VERSION` or the path of a YAML file.
 
-    If given, `kinds` are the accepted classes of rubrics. Raises `UsageError` if no such rubric exists, and
-    `ConfigError` if its file is invalid.
+    `kinds` are the accepted classes of rubrics, by default all. Raises `UsageError` if the reference is
+    malformed, or if no such rubric exists or it's of another kind. Raises `ConfigError` if its file is
+    invalid.
     """
     if not isinstance(reference, str):
         raise UsageError(
             f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}"
         )
+
     if reference.endswith(_YAML):
         loaded = load_rubric(Path(reference))
     elif _REFERENCE.fullmatch(reference):
@@ -108,9 +110,9 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
     """
     name, _, version = reference.partition("@")
     for origin, folder in list_folders("rubrics", project):
-        paths_by_version = {}
+        paths_by_version = {}  # the keys are parsed versions, so that 1.10.0 comes after 1.9.0
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            # Some bundled versions are only found by their full name.
+            # Some bundled versions are only found by their full name, ID@VERSION.
             is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
             has_version = path.stem.partition("@")[2] != ""  # the pattern also matches "ID@.yaml"
             if has_version and not is_hidden:
@@ -119,6 +121,7 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
         if paths_by_version:
             newest = max(paths_by_version)
             return load_rubric(paths_by_version[newest], origin)
+
     raise _build_unknown_error(reference, project)
 
 
@@ -144,14 +147,16 @@ def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
 
 
 def load_configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Load the rubric that's configured as `reference` in `section`.
+    """Load the rubric that `section` of the configuration names as `reference`.
 
-    Raises `ConfigError` with the configuration file and key if that rubric doesn't exist or is for another
-    task.
+    Raises `ConfigError` if that rubric doesn't exist or is for another task. The error names the
+    configuration file and the key.
     """
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.build_error(section, "rubric", problem, project)
+
+    # Retrieval selects memories, and all other sections need scores.
     kind = SelectRubric if section == "retrieval" else ScoreRubric
     try:
         return find_rubric(reference, project, (kind,))
@@ -168,11 +173,14 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     Raises `ConfigError` if the file is invalid or has the wrong name, or if a published rubric has the same
     id and version but different content.
     """
-    # A project's file must not be a link out of the project.
+    # A project's file must not be a link out of the project. The path is PROJECT/.judgekit/rubrics/FILE, and
+    # the check raises an error.
     if origin == "project":
         yamlfile.is_project_file(path, path.parents[2])
+
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
 
+    # A published rubric never changes, so its digest must be the published one.
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     published_digest = read_published().get(rubric.ref)
     if published_digest not in (None, digest):
@@ -222,9 +230,9 @@ def create_rubric(
 ) -> list[Path]:
     """Create a rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the paths of its files.
 
-    The rubric and its cases are copied from `like`, or by default from the starter for `task`. A JSON schema
-    for editors is added. Raises `UsageError` if the name is malformed or taken, and `ConfigError` if a file
-    can't be written.
+    The rubric and its cases are copied from `like`, or by default from the starter rubric for `task`. A JSON
+    schema, which editors use for checks, is added to the folder. Raises `UsageError` if the name is malformed
+    or taken, and `ConfigError` if a file can't be written.
     """
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
@@ -237,6 +245,8 @@ def create_rubric(
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     cases_file = get_companion_path(source, "cases")
     cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
+
+    # By path: the content of each file to write.
     contents = {to / f"{ref}.yaml": _read_renamed(source, ref), to / f"{ref}.cases.jsonl": cases}
     for file in contents:
         if file.exists():
@@ -247,6 +257,7 @@ def create_rubric(
     schema = to / _SCHEMA_FILE
     if not schema.exists():
         contents[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
+
     _write_files(contents)
     return list(contents)
 
@@ -262,9 +273,10 @@ def _write_files(contents: Mapping[Path, str]) -> None:
 
 
 def _read_renamed(source: Path, ref: str) -> str:
-    """Read a rubric file and return its text with the id and version of `ref` (ID@VERSION).
+    """Read a rubric file, and return its text with the id and version replaced by `ref` (ID@VERSION).
 
-    Raises `ConfigError` if the id and version can't be replaced in the file's layout.
+    Also adds the line that tells editors where the JSON schema is. Raises `ConfigError` if the file's layout
+    doesn't allow the replacement.
     """
     from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's rarely needed
 
@@ -273,11 +285,13 @@ def _read_renamed(source: Path, ref: str) -> str:
     text = source.read_text(encoding="utf-8")
     if not re.search("^version:", text, re.MULTILINE):
         text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
+
     rubric_id, _, version = ref.partition("@")
     new_values = {"rubric": rubric_id, "version": version}
     for key, value in new_values.items():
         key_line = re.compile(rf"^{key}: .*$", re.MULTILINE)
         text = key_line.sub(f"{key}: {value}", text, count=1)
+
     if not text.startswith(_MODELINE):
         text = _MODELINE + text
 

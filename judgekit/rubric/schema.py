@@ -322,7 +322,11 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
             yield Problem(("dimensions", name, "check"), text)
 
     def _check_examples(self) -> Iterator[Problem]:
-        """Check that every example in the prompt has a valid score for each dimension."""
+        """Yield a problem for each example in the prompt that lacks a valid score for a dimension.
+
+        Also yields one if `few_shot` asks for examples, but there are none.
+        """
+        # By dimension: a container of the scores on its scale.
         possible_scores: dict[str, Container[Any]] = {}
         for name, dimension in self.dimensions.items():
             is_binary = dimension.scale == "binary"
@@ -330,7 +334,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
 
         for number, example in enumerate(self.prompt.examples):
             scores = example.scores
-            has_all = scores.keys() == possible_scores.keys()
+            has_all = scores.keys() == possible_scores.keys()  # and none for an unknown dimension
             if not has_all or any(scores[name] not in possible_scores[name] for name in scores):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
                 yield Problem(("prompt", "examples", number), text)
@@ -424,12 +428,16 @@ def validate_with_defaults(data: Any, validate: Callable[[Any], Any]) -> Any:  #
 
 
 def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a scoring rubric's data with defaults for all omitted fields."""
+    """Return a scoring rubric's data with defaults for all omitted fields.
+
+    For example, the dimension `clarity: Is it clear?` becomes `clarity: {question: Is it clear?}`.
+    """
     defaults = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
     prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))
-    _convert_to_scale(defaults, data)
-    # Merge three levels deep. At the third, a mode's `accept` or `reject` replaces the default entirely.
+    _convert_to_scale(defaults, data)  # changes the default thresholds to fit the rubric's scale
+
+    # Merge only three levels deep, so that a mode's `accept` or `reject` replaces the default entirely.
     full: dict[str, Any] = _merge(defaults, data, levels=3)
 
     # Expand dimensions in the short form, which is just a question.

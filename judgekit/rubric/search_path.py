@@ -64,9 +64,9 @@ def read_published() -> dict[str, str]:
 
 
 def read_head(path: Path) -> Head | None:
-    """Read the id, task and title of a published rubric quickly, without parsing its YAML.
+    """Read the id, task and title of a published rubric's file quickly, without parsing its YAML.
 
-    Returns None for any other file, which must be parsed.
+    Returns None if the file isn't an unchanged published rubric. The caller then has to parse it.
     """
     try:
         if not path.is_file():  # reading a pipe could block forever
@@ -75,10 +75,12 @@ def read_head(path: Path) -> Head | None:
             data = file.read(_MAX_PUBLISHED_BYTES)
     except OSError:
         return None
+
+    # Only published files have the simple layout that the regex below needs.
     if read_published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
 
-    # If a key appears on multiple lines, the first value counts. But a dict keeps the last, so reverse them.
+    # If a key is on multiple lines, the first one counts. A dict keeps the last one, so reverse the lines.
     values = dict(reversed(_HEAD.findall(data.decode("utf-8"))))
     if "task" in values and "title" in values:
         return Head(path.stem, values["task"], values["title"])

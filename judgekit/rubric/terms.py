@@ -55,9 +55,10 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_page(text: str, path: Path) -> list[_Line]:
-    """Parse a page of a Markdown thesaurus. The file name is the dimension of all terms on the page.
+    """Parse a page of a Markdown thesaurus. All terms on the page belong to the dimension in its file name.
 
-    Terms are in lines such as `synonyms:: TERM, TERM`, with or without a list bullet.
+    Terms are in lines such as `synonyms:: TERM, TERM`, with or without a list bullet. Returns tuples of
+    "FILE:LINE", term and dimension.
     """
     lines = []
     for number, line in enumerate(lines_of(text), 1):
@@ -66,9 +67,11 @@ def _parse_page(text: str, path: Path) -> list[_Line]:
         is_synonyms_line = separator and key.strip().casefold() == "synonyms"
         if not is_synonyms_line:
             continue
+
         for term in terms.split(","):
             if term.strip():
                 lines.append((f"{path}:{number}", term.strip(), path.stem))
+
     return lines
 
 
@@ -77,7 +80,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
 
     `name` is the file name to use in errors. Raises `InputError` if the text is invalid.
     """
-    lines = []
+    lines = []  # tuples of the source for errors, the term and the dimension
     is_json = text.lstrip().startswith("{")
     if is_json:
         try:
@@ -91,13 +94,15 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
             if line.strip() and not is_comment:
                 term, _, dimension = line.rpartition(":")
                 lines.append((f"{name}:{number}", term, dimension))
+
     return _check_terms(lines, name)
 
 
 def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Check that every line has a valid term and a dimension, and return these as pairs.
+    """Check that every line has a valid term and a dimension. Returns pairs of term and dimension.
 
-    `name` is the file name for errors. Raises `InputError` for an invalid line, or for too many lines.
+    Line breaks in a term become spaces. `name` is the file name for errors. Raises `InputError` for an
+    invalid line, or for too many lines.
     """
     if len(lines) > MAX_TERMS:
         raise InputError(
@@ -106,7 +111,7 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
 
     pairs = []
     for source, term, dimension in lines:
-        # Keep one character more than allowed, so that the check below still notices a term that is too long.
+        # Shorten to one character more than allowed, so that the check below still notices a long term.
         visible_term = short_line(term, MAX_TERM_LENGTH + 1)
         dimension_name = str(dimension).strip()
         has_letters = any(map(str.isalnum, visible_term))
@@ -132,10 +137,12 @@ def add_terms(
     if loaded.sha256 in read_published().values():
         command = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
         raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {command}")
+
     if not isinstance(rubric, ScoreRubric):
         raise UsageError(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
         )
+
     added, unknown = _group_new_terms(rubric, pairs)
 
     def add_to_file(data: dict[str, Any]) -> None:
@@ -150,12 +157,12 @@ def add_terms(
 def _group_new_terms(
     rubric: ScoreRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Group new terms by dimension, ignoring case. Skips terms that the rubric already has.
+    """Group new terms by dimension. Skips terms that the dimension already has, ignoring case.
 
     Also returns, for each unknown dimension, the number of terms given for it.
     """
-    names_by_casefolded = {}
-    known_terms = {}
+    names_by_casefolded = {}  # by casefolded name: the dimension's name in the rubric
+    known_terms = {}  # by dimension: its casefolded terms, including its name
     for name, dimension in rubric.dimensions.items():
         names_by_casefolded[name.casefold()] = name
         known_terms[name] = {name.casefold(), *map(str.casefold, dimension.terms)}
@@ -173,8 +180,8 @@ def _group_new_terms(
 
 
 def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
-    """Insert terms into a dimension of a parsed rubric file without displacing comments."""
-    # Expand the short form, which is just the question.
+    """Insert terms into the dimension `name` of a parsed rubric file, so that comments stay in place."""
+    # Expand the short form of a dimension, which is just the question.
     if isinstance(dimensions[name], str):
         mapping_type = type(dimensions)  # the YAML parser's, which preserves comments
         dimensions[name] = mapping_type({"question": dimensions[name]})
