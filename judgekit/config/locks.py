@@ -35,7 +35,7 @@ _UNSUPPORTED = {
 def file_lock(
     path: Path, *, timeout: float, on_wait: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold the lock at `path`, waiting for it up to `timeout` seconds.
+    """Hold the lock at `path` during a `with` block, after waiting for it for up to `timeout` seconds.
 
     If another process holds the lock, `on_wait` is called once, before waiting. Raises `TimeoutError` after
     the timeout, and `OSError` if the file can't be opened.
@@ -44,14 +44,17 @@ def file_lock(
     descriptor = take(path)
     if descriptor is None:
         on_wait()
+
     while descriptor is None:
         seconds_waited = time.monotonic() - start
         if seconds_waited >= timeout:
             raise TimeoutError(f"{path} is held by another process")
-        shortest, longest = _POLL_SECONDS if seconds_waited < 1 else _SLOW_POLL_SECONDS
+
         # Pause for a random time, so that waiting processes don't all retry at the same moment.
+        shortest, longest = _POLL_SECONDS if seconds_waited < 1 else _SLOW_POLL_SECONDS
         time.sleep(random.uniform(shortest, longest))  # noqa: S311 - no secret
         descriptor = take(path)
+
     try:
         yield
     finally:
@@ -172,12 +175,15 @@ def hold_for_writing(path: str) -> Iterator[None]:
     # cache.
     held_path = Path(path)
     name = held_path.name
-    if len(os.fsencode(name)) > _LONGEST_NAME:
+    if len(os.fsencode(name)) > _LONGEST_NAME:  # leave room for the prefix and suffix
         name = environment.digest(name)
     lock_path = held_path.with_name(f".{name}.lock")
+
+    # An attempt returns None if the lock file was removed in the meantime, and should be repeated.
     descriptor = None
     while descriptor is None:
         descriptor = _try_to_hold(lock_path)
+
     try:
         yield
     finally:
@@ -187,17 +193,17 @@ def hold_for_writing(path: str) -> Iterator[None]:
 
 
 def _try_to_hold(lock_path: Path) -> int | None:
-    """Lock a lock file and return its descriptor, or return None if the caller should try again.
+    """Try to lock a lock file. Returns its descriptor, or None if the caller should try again.
 
-    On a file system without locks, the file is a lease: its content names the process that holds it. Raises
-    `HeldError` if another process holds the lock or lease.
+    On a file system without locks, the file is a lease instead: its content names the process that holds it.
+    Raises `HeldError` if another process holds the lock or lease.
     """
     descriptor, is_new = outputs.open_or_make(str(lock_path))
     with ExitStack() as stack:
-        stack.callback(os.close, descriptor)
+        stack.callback(os.close, descriptor)  # close it after a failure
         kind = _lock_or_lease(descriptor)
 
-        # Remove a lease whose holder ended without removing the file.
+        # The file can be another process's lease. If that process has ended, remove the file and start again.
         holder = _Holder.read(descriptor)
         was_leased = holder is not None and holder.kind == _LEASE
         is_others_lease = kind == _LEASE and not is_new
@@ -207,11 +213,13 @@ def _try_to_hold(lock_path: Path) -> int | None:
                 lock_path.unlink()
             return None
 
-        # The last holder could have removed the file after it was opened here.
+        # The last holder could have removed the file after it was opened here. Then the lock is worthless.
         if not _is_at(lock_path, descriptor):
             return None
+
         _Holder.here(kind).write(descriptor)
         stack.pop_all()  # don't close the descriptor
+
     return descriptor
 
 

@@ -44,20 +44,23 @@ class Patterns:
     def match(self, path: str) -> bool:
         """Whether the patterns include the file at `path`.
 
-        The last pattern that matches the file decides. If there's none, the last pattern that matches one of
-        its folders decides.
+        The last pattern that matches the file decides. If no pattern matches the file itself, the last one
+        that matches a folder above it decides.
         """
         path = path.removeprefix("./")
-        folder_is_included: bool | None = None
-        for pattern, includes in self._patterns:
+        folder_is_included: bool | None = None  # None: no pattern has matched a folder yet
+
+        for pattern, includes in self._patterns:  # the last pattern comes first
             match = pattern.match(path)
             if match is None:
                 continue
+
             matches_file = match.lastgroup is None  # the group `below` marks a folder's match
             if matches_file:
                 return includes
             if folder_is_included is None:
                 folder_is_included = includes
+
         return bool(folder_is_included)
 
 
@@ -76,11 +79,12 @@ class Pattern:
 
 
 def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a regex to match against file paths.
+    """Compile a pattern to a regex for file paths.
 
-    If the pattern matches a folder that contains the file, the regex matches that folder's path, and the
-    group `below` matches the next slash.
+    If the pattern matches only a folder above the file, the group `below` matches the slash after that
+    folder. For example, the regex of `docs/` matches the beginning of `docs/a.md`, up to the slash.
     """
+    # Choose what has to follow the pattern's last part.
     below_folder = "(?P<below>/)"
     if pattern.folders_only:
         end = below_folder
@@ -88,11 +92,13 @@ def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
         end = "/"  # `docs/**` matches the files below the folder, not the folder itself
     else:
         end = rf"(?:{below_folder}|\Z)"
+
     expression = _join_parts(pattern.parts, end)
     is_double_star_alone = not expression
     if is_double_star_alone:
         # `**/` matches every top folder, and `**` every path.
         expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
+
     return re.compile(expression, re.DOTALL)
 
 
@@ -106,15 +112,17 @@ def parse(line: str) -> Pattern | None:
         text += " "  # a trailing space after a backslash is part of the pattern
     if not text.strip() or text.startswith("#"):
         return None
+
     if len(text) > LONGEST:
         raise ValueError(f"{text[:40]!r}…: a pattern of more than {LONGEST:,} characters")
+
     path = text.removeprefix("!").removesuffix("/")
-    if _ends_escaping(path):
+    if _ends_escaping(path):  # the last backslash has no character to escape
         raise ValueError(f"{text!r} matches nothing: it ends with a backslash")
 
     parts = _compile_parts(path.removeprefix("/"), text)
     is_name_only = "/" not in path
-    if is_name_only:  # matches at any depth
+    if is_name_only:  # a name without a slash matches at any depth
         parts.insert(0, _DOUBLE_STAR)
     return Pattern(parts, folders_only=text.endswith("/"), is_negated=text.startswith("!"))
 
@@ -126,19 +134,22 @@ def _ends_escaping(text: str) -> bool:
 
 
 def _compile_parts(path: str, pattern: str) -> list[str]:
-    """Translate each part of a pattern's path into a regex, except for `**`.
+    """Translate each part of a pattern's path into a regex. A part `**` stays as it is.
 
-    Raises `ValueError`, quoting `pattern`, if it can't match anything.
+    Raises `ValueError` if the path can't match anything. The error quotes `pattern`.
     """
     path += "/"  # so that every part ends with a slash
     parts = []
-    part_start = 0
-    position = 0
+    part_start = 0  # the current part's position in `path`
+    position = 0  # the current token's position in `path`
     pieces = [""]  # the regexes before, between and after the current part's stars
+
     while position < len(path):
         token = _TOKEN.match(path, position)
         if token is None:
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
+
+        # The kind of token is the name of the regex group that matched.
         kind = token.lastgroup or ""
         value = token[token.lastgroup or 0]
         if kind == "slash":
@@ -150,16 +161,18 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
             pieces = [""]
         elif kind == "stars":
             pieces.append("")
-        elif kind == "set":
+        elif kind == "set":  # such as [a-z]
             set_regex = _compile_set(value, is_negated=bool(token["not"]))
             if not set_regex:
                 raise ValueError(f"{pattern!r} matches nothing: a set that is empty")
             pieces[-1] += set_regex
-        elif kind == "any":
+        elif kind == "any":  # a question mark
             pieces[-1] += "[^/]"
         else:
             pieces[-1] += re.escape(value)
+
         position = token.end()
+
     return parts
 
 
@@ -202,9 +215,9 @@ def _join_pieces(pieces: Sequence[str]) -> str:
 def _join_parts(parts: Sequence[str], end: str) -> str:
     """Join the regexes of a path's parts, and append `end`. Each `**` matches any number of folders.
 
-    Return "" if all parts are `**`.
+    Returns "" if all parts are `**`.
     """
-    # Split the parts at each `**`.
+    # Split the parts at each `**`: from `a/b/**/c`, make the runs `a/b` and `c`.
     runs_of_parts: list[list[str]] = [[]]
     for part in parts:
         if part == _DOUBLE_STAR:
@@ -215,8 +228,8 @@ def _join_parts(parts: Sequence[str], end: str) -> str:
     if not runs:
         return ""
 
-    # To avoid backtracking, each `**` but the last takes the shortest match (`?`). This matches the same
-    # paths.
+    # Let each `**` except the last match as few folders as possible, and never try again with more (`(?>…)`).
+    # This matches the same paths, but without slow backtracking.
     *inner_runs, last_run = runs
     folders_before = _ANY_FOLDERS if parts[0] == _DOUBLE_STAR else ""
     middle = ""

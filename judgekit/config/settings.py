@@ -330,17 +330,19 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     """Load the effective configuration of `project`. Without a project, load the user's own.
 
     Environment variables override the project's files, which override the user's file. But a project can't
-    exceed the user's limits. Raises `ConfigError` with the key, and its file or variable.
+    exceed the user's limits. Raises `ConfigError` with the invalid key, and its file or variable.
     """
     variables = _read_variables(environ)
     user = _merge(_read(user_file()), variables)
+
     merged = user
     if project is not None:
         merged = _merge(user, _apply_limits(_read_project(project), user))
-        # `_apply_limits` has already combined these settings with the user's, including the variables. Don't
-        # let a variable override the result.
+        # For some settings, `_apply_limits` has combined the project's value with the user's, which can come
+        # from a variable. Don't let that variable override the result below.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
+
     config = Config.model_validate(_merge(merged, variables))
 
     # The user can also switch the prompt hook off for certain folders.
@@ -438,15 +440,19 @@ def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
 
 
 def describe_judge_without_effect(project: Path) -> str | None:
-    """Return a warning if the project enables judging of prompts without the user's consent, or None.
+    """Return a warning if the project enables the judge for prompts, but the user hasn't allowed that.
 
-    Raises `ConfigError` for an invalid configuration.
+    Returns None if there's nothing to warn about. Raises `ConfigError` for an invalid configuration.
     """
     requested_judge = _read_project(project).get("retrieval", {}).get("judge")
-    is_requested = requested_judge in (True, "on")  # memory-config.json has true
+    is_requested = requested_judge in (
+        True,
+        "on",
+    )  # the value is True if it's from memory-config.json
     if not is_requested or load(project).retrieval.judge != "off":
         return None
 
+    # Name the file that contains the setting.
     is_in_our_file = "judge" in _read(project_file(project)).get("retrieval", {})
     memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
     if is_in_our_file:
@@ -517,9 +523,9 @@ def _read(path: Path) -> Layer:
 
 
 def _read_project(project: Path) -> Layer:
-    """Read a project's configuration, which takes precedence over its `memory-config.json`.
+    """Read a project's settings from its configuration file, and from its `memory-config.json`.
 
-    Raises `ConfigError` for any setting that a project may not make.
+    The configuration file takes precedence. Raises `ConfigError` for any setting that a project may not make.
     """
     path = project_file(project)
     layer = _read(path) if yamlfile.is_project_file(path, project) else {}
@@ -534,8 +540,9 @@ def _read_project(project: Path) -> Layer:
     if problems_by_key:
         raise ConfigError.of([_make_error(path, key, problem) for key, problem in problems_by_key])
 
+    # Make the paths of rubric files absolute.
     for section, name in rubric_files.items():
-        yamlfile.is_project_file(project / name, project)  # raises for a link
+        yamlfile.is_project_file(project / name, project)  # raises an error for a link
         layer[section]["rubric"] = str(project.resolve() / name)
     return _merge(_read_memory_config(project), layer)
 
@@ -602,8 +609,8 @@ def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
     limited = _merge({}, project_layer)
     _limit_numbers(limited, user)
 
-    # Features that need the user's consent: the project only decides if the user says "project". This loop
-    # also makes sure that the sections `retrieval` and `escalate` exist.
+    # These features need the user's consent. The user's value "project" leaves the decision to the project,
+    # and any other value applies as it is. The loop also makes sure that `retrieval` and `escalate` exist.
     for section, key in CONSENTS:
         settings = limited.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
@@ -611,11 +618,12 @@ def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
 
     _limit_judge(limited.get("judge", {}), user.get("judge", {}))
     _limit_gate(limited.setdefault("gate", {}), user.get("gate", {}))
+
     # `rejects` opens additional issues, so it needs the same consent as issues.
     if user.get("escalate", {}).get("issues") != "project":
         limited["escalate"].pop("rejects", None)
 
-    # The project can only remove tiers.
+    # A tier is a group of models, such as "quick". The project can only remove tiers, but not all of them.
     retrieval = limited["retrieval"]
     allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
@@ -642,20 +650,25 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
-    """Reduce a project's `judge` settings to what the user allows."""
-    # A project may not set the margin: a larger one costs calls, a smaller one makes close verdicts final.
+    """Reduce a project's `judge` settings to what the user allows, by changing `judge` in place."""
+    # A score within the margin of a threshold is judged again. A project may not set the margin: a larger one
+    # costs calls, and a smaller one makes close verdicts final.
     judge.pop("margin", None)
+
+    # A project can't relax a strict requirement, or choose a more expensive way of asking.
     if user.get("independence") == "require":
         judge["independence"] = "require"
     if user.get("criteria", "together") == "together":  # separate questions take more calls
         judge.pop("criteria", None)
+
     if any(user.get("tiers", {}).values()):  # the user's models replace the project's
         judge.pop("tiers", None)
     # Only one model per tier is allowed, because a jury would cost the user more calls.
     for tier, models in judge.get("tiers", {}).items():
         if isinstance(models, list):
             judge["tiers"][tier] = models[:1]
-    # A project can add families, but never remove any.
+
+    # The families are those of the models that wrote the files. A project can add some, but never remove any.
     if user.get("author_family") and "author_family" in judge:
         joined = _join_families(user["author_family"], judge["author_family"] or "")
         judge["author_family"] = joined or user["author_family"]
@@ -698,26 +711,31 @@ def _merge(below: Layer, above: Layer) -> Layer:
 def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
     """Read settings from environment variables. Lists are comma-separated.
 
-    Raises `ConfigError` with the name of a variable that's invalid or not allowed.
+    Raises `ConfigError` with the name of any variable that's invalid or not allowed.
     """
     if environ is None:
         environ = environment.environ()
+
     layer: Layer = {}
     for name, (section, key, default) in VARIABLES.items():
         value = environ.get(name)
         if not value:
             continue
+
+        # Some settings may only be in the user's file. For these, there's a text such as "allow …".
         effect = _read_project_rules()["users"].get(f"{section}.{key}")
         if effect:
             raise ConfigError(f"no variable may {effect}", key=name)
         if isinstance(default, TierModels):
             raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
+
         settings = layer.setdefault(section, {})
         settings[key] = value.split(",") if isinstance(default, list) else value
 
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
+        # Report each problem under its variable's name instead of the key.
         errors = []
         for problem in problems(error.errors(include_url=False), layer, Config):
             variable = _name_variable(*problem.location[:2])
@@ -784,6 +802,7 @@ def _read_memory_config(project: Path) -> Layer:
         return {}
     memory_config = yamlfile.read_model(path, _MemoryConfig, max_bytes=yamlfile.CONFIG_BYTES)
 
+    # Some settings have the same name in both files. Convert the others.
     retrieval = memory_config.model_dump(
         include=set(RetrievalConfig.model_fields), exclude_none=True
     )
@@ -793,6 +812,7 @@ def _read_memory_config(project: Path) -> Layer:
         retrieval["context_turns"] = 0
     if memory_config.dual_verification:
         retrieval["rubric"] = "memory-two-criteria"
+
     layer: Layer = {"retrieval": retrieval}
     # The model is only used if a provider profile lists it.
     if memory_config.model is not None and memory_config.model in _list_models_of_profiles():

@@ -146,16 +146,18 @@ def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> No
     """Apply `edit` to the mapping in a YAML file, creating the file if necessary.
 
     Raises `ConfigError` if the file isn't valid YAML, or can't be edited or written. If its layout prevents
-    editing, the error names the `key` and the `remedy`.
+    editing, the error names the `key`, and the `remedy` tells the user what to do instead.
     """
     text = path.read_bytes().decode() if path.exists() else ""
-    parse_yaml(text, path)  # raises for invalid YAML, with the line
+    parse_yaml(text, path)  # raises an error with the line for invalid YAML
+
     try:
         changed_text = edit_yaml(text, edit)
     except ConfigError:
         raise ConfigError(
             f"cannot edit a file with this layout; {remedy}", path=path, key=key
         ) from None
+
     try:
         # If the user's configuration is a link, replace the file it points to, not the link.
         if path.absolute().is_relative_to(environment.config_home()):
@@ -172,6 +174,8 @@ def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
     Preserves comments, order, quotes and line ends. Raises `ConfigError` if the layout makes that impossible.
     """
     lines = lines_of(text)
+
+    # Let the parser preserve the layout.
     yaml = _make_parser()
     yaml.preserve_quotes = True
     yaml.brace_single_entry_mapping_in_flow_sequence = True
@@ -182,25 +186,30 @@ def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
     is_empty = parse_yaml(text) is None
     mapping = "{}" if is_empty else ""
     output = io.StringIO()
-    changed_lines = []
-    # TypeError, AttributeError and LookupError mean that `edit` can't handle the data, such as a list.
+    changed_lines = []  # this stays empty if the document can't be edited
+
+    # `edit` raises TypeError, AttributeError or LookupError for data that it can't handle, such as a list.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
         data, indent, offset = load_yaml_guess_indent("\n".join([*lines, mapping]), yaml=yaml)
         if is_empty:
             data.fa.set_block_style()  # write keys on separate lines, not in braces
+
+        # Indent as the document does, by default with two spaces.
         nested = _NESTED.search("\n".join(lines))
         mapping_indent = len(nested[1]) if nested else 2
         yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
+
         edit(data)
         yaml.dump(data, output)
         # The parser can't write every layout correctly, so check the result.
         is_correct = parse_yaml(output.getvalue()) == data
         if is_correct:
             changed_lines = lines_of(output.getvalue())
+
     if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
 
-    # The parser drops comments after a removed key, so append these at the end.
+    # If `edit` removed a key, the parser drops the comments after it. Append these at the end.
     lost_comments = _count_comments(lines) - _count_comments(changed_lines)
     line_end = "\r\n" if "\r\n" in text else "\n"
     changed_lines += lost_comments.elements()

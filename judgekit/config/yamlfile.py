@@ -61,29 +61,38 @@ def read_model(
 
 @lru_cache(256)
 def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
-    """Parse a file's content and validate it as a `model`; raises like `read_model`."""
+    """Parse a file's content, and validate it as a `model`.
+
+    The file must contain `version_key`, unless that's None. Raises `ConfigError` with all problems.
+    """
     data = _parse(raw, path)
     if version_key is not None and version_key not in data:
         raise ConfigError(
             f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1
         )
+
     try:
         return model.model_validate(data)
     except ValidationError as error:
         errors = []
         all_problems = problems(error.errors(include_url=False), data, model)
-        # Include one problem more than the message shows, so that it can mention that there are more.
+        # Collect one problem more than the message lists, so that the message can say that there are more.
         for problem in islice(all_problems, MAX_ERRORS + 1):
             line = line_of(data, problem.location)
             errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
+
         errors.sort(key=lambda error: error.line or 0)
         raise ConfigError.of(errors) from None
 
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
-    """Read the objects in a JSON Lines file; raises `ConfigError` with each invalid line."""
+    """Read the objects in a JSON Lines file, skipping blank lines.
+
+    Raises one `ConfigError` that contains the problems of all invalid lines.
+    """
     objects = []
     errors = []
+
     for number, line in enumerate(_read_text_lines(path), 1):
         try:
             if line.strip():
@@ -93,6 +102,7 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
             errors.append(
                 ConfigError(line_problem.text, path=path, line=number, key=line_problem.key)
             )
+
     if errors:
         raise ConfigError.of(errors)
     return objects
@@ -142,7 +152,7 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
 
     Raises `ConfigError` if the file isn't UTF-8, isn't valid, or isn't a mapping.
     """
-    # Bundled files are already parsed.
+    # The content of files that come with judgekit is stored in parsed form, by digest.
     bundled_data = _read_bundled().get(hashlib.sha256(raw).hexdigest())
     if bundled_data is not None:
         return bundled_data
@@ -151,12 +161,14 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+
     if path.suffix == ".json":
         data = _parse_json(text, path)
     else:
         from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's slow
 
         data = yaml_text.parse_yaml(text, path)
+
     if data is not None and not isinstance(data, dict):
         raise ConfigError(
             f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1
@@ -204,12 +216,13 @@ def line_of(data: object, location: Location) -> int | None:
 
 
 def is_project_file(path: Path, project: Path) -> bool:
-    """Whether a file exists in a project.
+    """Whether the file at `path` exists in `project`, without following links.
 
     Raises `ConfigError` if the file or one of its folders is a link, or if it isn't a regular file.
     """
+    # Check each folder on the way from the project to the file, and finally the file.
     current_path = project
-    mode = 0  # if `path` is the project itself, it's refused below as no regular file
+    mode = 0  # if `path` is the project itself, it's refused below, because 0 isn't a regular file's mode
     for part in path.relative_to(project).parts:
         current_path /= part
         try:
@@ -219,10 +232,13 @@ def is_project_file(path: Path, project: Path) -> bool:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "no such file"
             raise ConfigError(f"cannot be read ({reason})", path=current_path) from None
+
         if stat.S_ISLNK(mode):
             problem = "a link, and links of a project are not followed; replace it with the file"
             raise ConfigError(problem, path=current_path)
-    if not stat.S_ISREG(mode):  # of the last part, the file
+
+    # The mode is now that of the file, which is the last part of the path.
+    if not stat.S_ISREG(mode):
         raise ConfigError("not a regular file; replace it with a file, or remove it", path=path)
     return True
 
@@ -365,17 +381,21 @@ def _find_similar(value: object, words: Sequence[str]) -> str | None:
 
 
 def _list_keys(model: object, location: Location) -> list[str]:
-    """List the keys that `model` allows at `location`, including in nested lists and mappings."""
+    """List the keys that `model` allows at `location`, a path such as `("judges", 0, "tiers")`.
+
+    `model` is a pydantic model, or a type such as a list of models.
+    """
     models = _list_models(model)
     for part in location:
         fields = [model.model_fields[part] for model in models if part in model.model_fields]
-        # A part that isn't a field is a list's index or a mapping's key. `models` already contains the models
-        # of its items.
+        # A part that isn't a field is a list index or a mapping key. In that case, `models` already contains
+        # the models of the list's or mapping's items.
         if not fields:
             continue
         models = []
         for field in fields:
             models += _list_models(field.annotation)
+
     keys: list[str] = []
     for nested_model in models:
         keys += nested_model.model_fields
@@ -404,9 +424,10 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """Return the indexes of the real keys in an error's location (`loc`), including a missing key.
+    """Return the indexes of those parts of an error's location (`loc`) that are keys or indexes in `data`.
 
-    Pydantic also puts the names of the types that it tried into `loc`, as in `("paths", "list[str]", 0)`.
+    Pydantic also puts the names of the types that it tried into `loc`. For `("paths", "list[str]", 0)`, the
+    result is `[0, 2]`.
     """
     indexes = []
     location = error["loc"]
@@ -414,6 +435,7 @@ def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
         try:
             data = data[part]  # type: ignore[index]  # raises TypeError if it isn't a container
         except (LookupError, TypeError):
+            # An error about a missing key ends with that key.
             is_missing_key = index == len(location) - 1 and error["type"] == "missing"
             if not is_missing_key:
                 continue
@@ -424,13 +446,14 @@ def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
 def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
     """Return the indexes of all errors about the same value as the first error.
 
-    If a value can have multiple types, pydantic reports an error for each, with the type's name in its
-    location. `data_parts` are the indexes of the first error's location that aren't such names.
+    If a value can have multiple types, pydantic reports an error for each type, with the type's name in the
+    location. `data_parts` are the indexes of the other parts of the first error's location.
     """
+    # Find the positions of type names in the first error's location.
     first_location = errors[0]["loc"]
     type_parts = set(range(len(first_location))) - set(data_parts)
     for part in type_parts:
-        # Find the errors whose locations are equal up to the type's name.
+        # Find the errors whose locations are equal up to the type's name. They are about the same value.
         same_value_indexes = []
         type_names = set()
         for index, error in enumerate(errors):
@@ -440,7 +463,8 @@ def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
                 type_names.add(location[part : part + 1])
         if len(type_names) > 1:
             return same_value_indexes
-    return [0]
+
+    return [0]  # only the first error is about this value
 
 
 def _describe_expectation(error: ErrorDetails) -> str:
@@ -448,16 +472,20 @@ def _describe_expectation(error: ErrorDetails) -> str:
     error_type = error["type"]
     message = error["msg"]
     context = error.get("ctx", {})
-    if message.startswith(_VALUE_ERROR):  # raised by our own validators
+
+    # Our own validators have already described the value.
+    if message.startswith(_VALUE_ERROR):
         return message.removeprefix(_VALUE_ERROR)
+
     message = message.removeprefix("Input should be ")
-    if message in {"an object", "a valid array"}:  # about JSON
+    if message in {"an object", "a valid array"}:  # the JSON terms
         return "expected an object" if message == "an object" else "expected a list"
 
     # Use our own wording for this type of error, and fill in the limits.
     wording = _read_wordings()["words"].get(error_type)
     if wording:
         limits = dict(context)
+        # Write 1 instead of 1.0.
         for key, value in context.items():
             if isinstance(value, float):
                 limits[key] = f"{value:g}"

@@ -168,8 +168,8 @@ def _check_label(
 ) -> Iterator[Remark]:
     """Check that a case's label makes sense: that it contradicts neither the case nor the rubric.
 
-    `possible_outcomes` are the pairs of (strict, lenient) outcomes that the rubric can produce. The label must
-    be one of these. None skips this check.
+    `possible_outcomes` are the pairs of (strict, lenient) outcomes that the rubric can produce. The label
+    must be one of these. None skips this check.
     """
     label = case.label
 
