@@ -175,6 +175,7 @@ def endpoint(
 
     The address `base` overrides those in `environ` and the profile.
     """
+    # Some providers' models are named with a prefix, as in `openai/gpt-4o`.
     bare_name = model
     if isinstance(profile, ApiProfile):
         bare_name = model.removeprefix(profile.prefix)
@@ -185,7 +186,7 @@ def endpoint(
     basic_endpoint = Endpoint(profile, model, family, output, price=price)
 
     if isinstance(profile, CommandProfile):
-        # A program gets its settings as environment variables.
+        # A program gets its keys and settings as environment variables.
         names = ("PATH", "HOME", *profile.keep_env)
         variables = {name: environ[name] for name in names if environ.get(name)}
         return replace(basic_endpoint, parameters=variables)

@@ -136,8 +136,8 @@ def _apply_discount(usage: Usage, endpoint: Endpoint) -> Usage:
 async def build_request(
     endpoint: Endpoint, request: Request, style: CallStyle
 ) -> tuple[str, bytes]:
-    """Return the path and body of the HTTP request that an ordinary call would send."""
-    requests = []
+    """Build the HTTP request that an ordinary call would send, and return its path and body."""
+    requests = []  # the path and body of each request
 
     def capture(http_request: httpx.Request) -> None:
         base_path = urlsplit(endpoint.api_base or "").path.rstrip("/")
@@ -148,7 +148,7 @@ async def build_request(
     try:
         await _call_without_sending(endpoint, request, style, empty_answer, capture)
     except GatewayError as failure:
-        # The call must fail, because the empty answer has no reply. But it should have built its request.
+        # The empty answer always makes the call fail, but only after its request was built.
         if not requests:
             raise failure from None
     return requests[0]
@@ -178,7 +178,7 @@ async def _call_without_sending(
 ) -> Reply:
     """Let litellm build a call's HTTP request and read `answer`, without sending anything.
 
-    `capture` is called with the HTTP request.
+    `capture` is called with the HTTP request. Returns the reply that litellm reads from `answer`.
     """
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
@@ -280,11 +280,12 @@ class BatchCalls:
         edit_body: Callable[[bytes], bytes] = bytes,
         **arguments: Any,  # noqa: ANN401 - litellm's arguments
     ) -> Any:  # noqa: ANN401 - one of litellm's objects
-        """Call a litellm function by name, and return its result; raises `GatewayError` if it fails.
+        """Call a litellm function by name, and return its result. Raises `GatewayError` if the call fails.
 
         `edit_body` can change the response body before litellm reads it.
         """
         endpoint = self.endpoint
+        # For other servers, use litellm's client for vLLM, whose interface is like OpenAI's.
         is_openai = endpoint.model.startswith("openai/")
         arguments["api_key"] = endpoint.api_key or NO_KEY
         arguments["api_base"] = endpoint.api_base
@@ -328,7 +329,7 @@ def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
 
 
 def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's object
-    """Convert litellm's batch to ours. Missing fields become 0, "" or None."""
+    """Convert litellm's batch object to a `Batch`. Missing fields become 0, "" or None."""
     errors = getattr(batch, "errors", None)
     problems = []
     for error in getattr(errors, "data", None) or ():
@@ -336,12 +337,12 @@ def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's o
     files = tuple(filter(None, (batch.output_file_id, batch.error_file_id)))
 
     counts = getattr(batch, "request_counts", None)
-    answered_requests = 0
+    answered_requests = 0  # with or without success
     for name in ("completed", "failed"):
         answered_requests += getattr(counts, name, 0) or 0
     total = getattr(counts, "total", 0) or 0
 
-    # Without a deadline, assume the usual time.
+    # If the server doesn't give a deadline, assume the usual time for a batch.
     deadline = getattr(batch, "expires_at", None)
     if not deadline and batch.created_at:
         deadline = batch.created_at + WINDOW_SECONDS
@@ -365,7 +366,10 @@ def _replace_unknown_status(body: bytes, statuses: list[str]) -> bytes:
 
 
 def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
-    """Yield the custom id and the answer in each valid line. A missing answer is None."""
+    """Yield the custom id and the answer in each line of a batch's output file. A missing answer is None.
+
+    Invalid lines are skipped.
+    """
     for line in content.split(b"\n"):
         try:
             row = json.loads(line)
@@ -375,7 +379,7 @@ def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
             if response:
                 answer = BatchAnswer(int(response["status_code"]), response["body"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # its request will be repeated
+            continue  # the line's request will be repeated
         # A temporary failure counts as a missing answer, so that its request is repeated.
         if answer and (answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR):
             answer = None

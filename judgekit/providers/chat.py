@@ -36,8 +36,8 @@ class Body(NamedTuple):
 def normalise(status: int, content: bytes) -> Body:
     """Convert a server's chat completion to OpenAI's form.
 
-    Some servers send an error with a success status. In that case, the result has the error's status. A body
-    that isn't JSON is returned unchanged. Raises `GatewayError` (`INVALID_REPLY`) if a part has the wrong
+    If a server sends an error with a success status, the result has the error's status. A body that isn't
+    JSON is returned unchanged. Raises `GatewayError` (`INVALID_REPLY`) if a part of the body has the wrong
     type.
     """
     try:
@@ -46,6 +46,7 @@ def normalise(status: int, content: bytes) -> Body:
         return Body(status, content)
     if not isinstance(body, dict):
         raise _build_type_error("the reply", "an object", body)
+
     error = error_in_success(body, has_answer=bool(body.get("choices")))
     if error:
         return Body(status_of(error), json.dumps({"error": error}).encode())
@@ -59,9 +60,10 @@ def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
 
 
 def _check_answer(body: dict[str, Any]) -> None:
-    """Raise `GatewayError` if a part of an answer has the wrong type. Also remove what isn't needed.
+    """Check and normalise the body of a chat completion, and remove fields that aren't needed.
 
-    Some of the removed fields and counts could be malformed.
+    Raises `GatewayError` if a part has the wrong type. Unneeded fields are removed rather than checked,
+    because a malformed one does no harm.
     """
     for name in ("error", *_UNREAD_BODY_FIELDS):
         body.pop(name, None)
@@ -70,6 +72,7 @@ def _check_answer(body: dict[str, Any]) -> None:
     if "usage" in body:
         body["usage"] = _clean_counts(body["usage"])
 
+    # A missing list of choices becomes an empty one.
     choices = body.get("choices")
     if choices is None:
         body["choices"] = choices = []
@@ -89,7 +92,7 @@ def _check_answer(body: dict[str, Any]) -> None:
 
 
 def _check_message(message: dict[str, Any]) -> None:
-    """Normalise a message: join its content and its thoughts, and remove fields that aren't needed.
+    """Normalise a message: join the parts of its content and thoughts, and remove fields that aren't needed.
 
     Raises `GatewayError` if a part has the wrong type.
     """
@@ -101,6 +104,7 @@ def _check_message(message: dict[str, Any]) -> None:
     for name in ("reasoning_content", "reasoning"):
         if name in message:
             message[name] = _join_thoughts(message[name]) or None
+
     content = message.get("content")
     if isinstance(content, list):
         _join_parts(message, content)
@@ -116,13 +120,13 @@ def _check_calls(message: dict[str, Any]) -> None:
     if not isinstance(calls, list | None):
         raise _build_type_error("`tool_calls` of the reply", "a list", calls)
 
-    functions = []
+    functions = []  # the called functions, with name and arguments
     for call in calls or []:
         if not isinstance(call, dict):
             raise _build_type_error("a tool call of the reply", "an object", call)
         functions.append(call.get("function"))
     if message.get("function_call") is not None:
-        functions.append(message["function_call"])  # the older form
+        functions.append(message["function_call"])  # the older form of a tool call
 
     for function in functions:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
@@ -165,7 +169,10 @@ def parse_count(value: object) -> int | None:
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Join the parts of a message's answer as `content`, and its thoughts as `reasoning_content`."""
+    """Set `content` to the joined answer in `parts`, and `reasoning_content` to the joined thoughts.
+
+    A refusal among the parts is set as `refusal`. Raises `GatewayError` if a part has the wrong type.
+    """
     answer_texts: list[str] = []
     thoughts: list[str] = []
     for part in parts:
@@ -179,6 +186,7 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
             thoughts.append(_join_thoughts(part))
         elif part.get("type") == "refusal" and not message.get("refusal"):
             message["refusal"] = part.get("refusal")
+
     message["content"] = "".join(answer_texts)
     if any(thoughts) and not message.get("reasoning_content"):
         message["reasoning_content"] = "".join(thoughts)

@@ -62,17 +62,17 @@ class CommandGateway:
     _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Run the program once and read its reply; raises `GatewayError`."""
+        """Run the program once and return its reply. Raises `GatewayError`."""
         profile = endpoint.profile
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
-            # This judgekit was itself started by a program that another judgekit runs. Refuse the loop.
+            # This process was started by a program that judgekit runs. That program must not judge in turn.
             problem = "judgekit started it through another program (a loop)"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
 
         async def work(turn: Turn, _: float) -> Reply:
-            """Wait for a turn, and run the program in a temporary folder."""
+            """Wait for a turn, run the program in a temporary folder, and parse its output."""
             async with turn():
                 with tempfile.TemporaryDirectory(
                     prefix="judgekit-", ignore_cleanup_errors=True
@@ -111,7 +111,8 @@ def prepare(
 
     Raises `GatewayError` if the files can't be written.
     """
-    # If the profile has no placeholders for the schema and the system message, add these to the prompt.
+    # A profile uses placeholders, such as `{schema}`, in its arguments, files and variables. If it has none
+    # for the schema or the system message, add these to the prompt.
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
     placeholders = set(_PLACEHOLDER.findall(templates))
     messages = request.messages
@@ -122,7 +123,7 @@ def prepare(
         prompt = f"{system}\n\n{prompt}"
     values = _make_placeholder_values(profile, endpoint, request, system, folder)
 
-    # Create the files.
+    # Create the program's files.
     files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
@@ -155,9 +156,9 @@ def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list
 
 
 def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
-    """Join the system messages, and join the other messages into a prompt.
+    """Return the system messages joined to one text, and the other messages joined to a prompt.
 
-    If there are multiple other messages, each gets a heading with its role, such as `[user]`.
+    If there are multiple other messages, each has a heading with its role, such as `[user]`.
     """
     instructions = []
     other_messages = []
@@ -166,6 +167,7 @@ def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
             instructions.append(message.content)
         else:
             other_messages.append(message)
+
     system = "\n\n".join(instructions)
     if len(other_messages) == 1:
         return system, other_messages[0].content
@@ -175,9 +177,10 @@ def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
 def _make_placeholder_values(
     profile: CommandProfile, endpoint: Endpoint, request: Request, system: str, folder: Path
 ) -> dict[str, str]:
-    """Map each placeholder that a profile may use to its value for a request.
+    """Map each placeholder, such as `model`, to its value for a request.
 
-    Without a schema, `schema` and `schema_file` are "". If the program chooses the model, `model` is "".
+    `schema` and `schema_file` are "" if the request has no schema. `model` is "" if the program chooses the
+    model.
     """
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = dict.fromkeys(PLACEHOLDERS, "")
@@ -241,7 +244,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     """Parse a program's output in the profile's format.
 
-    Raises `GatewayError` (`INVALID_REPLY`) if it contains no reply.
+    Raises `GatewayError` (`INVALID_REPLY`) if the output contains no reply.
     """
     if profile.reply == "text":
         if not output.strip():
@@ -255,8 +258,10 @@ def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Rep
     if not text:
         problem = _describe_missing_reply(output, profile)
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
+
+    # The last name of a model counts, because the program may have switched to another one.
     model = ""
-    for value in values:  # the last name counts
+    for value in values:
         for name in find_values(value, profile.model_key or ""):
             if isinstance(name, str):
                 model = name
@@ -283,7 +288,7 @@ def _find_reply_text(values: Sequence[Any], profile: CommandProfile) -> str:
     for value in values:
         if not _has_values(value, profile.reply_where):
             continue
-        answer = value
+        answer = value  # without a key, the object itself is the reply
         if profile.reply_key:
             answers = find_values(value, profile.reply_key)
             answer = answers[-1] if answers else None
@@ -316,6 +321,7 @@ def find_values(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     """
     values = [value]
     for part in key.split("."):
+        # Replace the values by those one level deeper.
         inner_values: list[Any] = []
         for outer_value in values:
             items: dict[str, Any] = {}
@@ -332,13 +338,14 @@ def find_values(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 
 
 def _parse_json_output(output: str, profile: CommandProfile) -> list[Any]:
-    """Parse the JSON objects and lists that a program printed.
+    """Parse the JSON objects and lists that a program printed, and return them as a list.
 
-    For `jsonl`, invalid lines are skipped. For `json`, there's at most one value.
+    For the format `json`, the list has at most one value. For `jsonl`, lines that aren't JSON are skipped.
     """
     lines = output.split("\n")  # not splitlines(), because strings in JSON can contain U+2028
     if profile.reply == "json":
-        # There can be other output before the JSON, such as a warning. Try both with and without it.
+        # Other output, such as a warning, can precede the JSON. So try the complete output, and the output
+        # from the first line that looks like JSON.
         json_lines = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
         json_texts = [output, "\n".join(json_lines)]
     else:
@@ -367,16 +374,18 @@ def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoi
     keys = profile.usage
     if keys is None:
         return Usage()
+    # The profile tells which objects report the usage. The last report counts.
     reports = [value for value in values if _has_values(value, keys.where)]
     if not reports:
         return Usage()
-
     report = reports[-1]
+
     prompt_tokens = _add_up(report, keys.input)
     reply_tokens = _add_up(report, keys.output)
     cache_read = _add_up(report, keys.cache_read)
     cache_write = _add_up(report, keys.cache_write)
-    # The profile's price takes precedence over the reported cost.
+
+    # If the profile has a price, use that rather than the reported cost.
     if endpoint.price is not None:
         cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
         return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
@@ -426,9 +435,9 @@ async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
 
 
 async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
-    """Run the program and return its output; raises `GatewayError` if it fails or prints too much."""
-    # Use files rather than pipes, because a child process that the program leaves behind would keep a pipe
-    # open.
+    """Run the program and return its output. Raises `GatewayError` if it fails or prints too much."""
+    # Use files rather than pipes, because reading a pipe could hang: a child process that outlives the
+    # program would keep the pipe open.
     with (
         tempfile.TemporaryFile() as prompt,
         tempfile.TemporaryFile() as stdout,
@@ -465,7 +474,7 @@ async def _wait_for_exit(
     Raises `GatewayError` as soon as the program has printed too much.
     """
     while True:
-        # The timeout only interrupts the wait to check the size of the output.
+        # Interrupt the wait regularly, to check the size of the output.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _CHECK_SECONDS)
         stderr_size = _get_size(stderr)
@@ -483,9 +492,10 @@ async def _start_program(
     stdout: IO[bytes],
     stderr: IO[bytes],
 ) -> asyncio.subprocess.Process:
-    """Start the program, with files for its input and output; raises `GatewayError` if that fails."""
+    """Start the program with files as its input and output. Raises `GatewayError` if it can't be started."""
     _, *arguments = invocation.argv
     environ = invocation.environ
+    # Start the program in a new session, so that its child processes can be killed with it.
     try:
         return await asyncio.create_subprocess_exec(
             programs.find(program, environ) or "",
@@ -503,7 +513,7 @@ async def _start_program(
 
 
 def kill_marked(mark: str) -> int:
-    """Kill all processes with the environment variable `INSIDE` set to `mark`, and return their number.
+    """Kill all processes whose environment variable `INSIDE` is `mark`, and return the number of processes.
 
     Only Linux lists the variables of other processes. On other systems, this does nothing and returns 0.
     """

@@ -56,8 +56,8 @@ class DecisionReply(NamedTuple):
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
     """Read a server's answers to `questions` from its response body.
 
-    A missing or invalid answer is returned with its `problem`. Raises `GatewayError` if the body itself is
-    invalid.
+    An answer that is missing or invalid has a `problem` instead of probabilities. Raises `GatewayError` if
+    the body itself is invalid.
     """
     try:
         body = json.loads(content, object_pairs_hook=_Object)
@@ -67,8 +67,9 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     if not isinstance(body, _Object):
         raise _build_invalid_error("the reply is not a JSON object")
     _check_envelope(body)
+    # Some servers wrap the body in an envelope: `{"result": {"answers": …}}`.
     if "answers" not in body and isinstance(body.get("result"), _Object):
-        body = body["result"]  # inside an envelope, such as Cloudflare's
+        body = body["result"]  # such as Cloudflare's
         _check_envelope(body)
 
     # Read the answers.
@@ -123,8 +124,8 @@ def _group_by_name(
 ) -> defaultdict[str, list[Any]]:
     """Group the answers in a response body by question name.
 
-    Each question should have one answer, but a faulty body can have any number. Raises `GatewayError` if the
-    answers are neither an object nor a list.
+    A question's group should contain one answer, but can contain any number if the server made a mistake.
+    Raises `GatewayError` if `answers` is neither an object nor a list.
     """
     if isinstance(answers, _Object):
         pairs = answers.pairs
@@ -132,6 +133,7 @@ def _group_by_name(
         pairs = _name_answers(answers, questions)
     else:
         raise _build_invalid_error("the reply has no answers")
+
     answers_by_name = defaultdict(list)
     for name, answer in pairs:
         answers_by_name[name].append(answer)
@@ -156,7 +158,10 @@ def _name_answers(
 
 
 def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> DecisionAnswer:
-    """Read the answer to a question, given all answers with its name. A wrong answer becomes a problem."""
+    """Read the answer to a question from `raw_answers`, all answers with the question's name.
+
+    If there isn't exactly one valid answer, the result has a `problem`.
+    """
     if not raw_answers:
         return make_missing_answer(question, "was not answered")
     if len(raw_answers) > 1:
@@ -186,7 +191,8 @@ def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> Deci
 def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
     """Read the probability of each possible answer to a question.
 
-    Raises `ValueError` if one is invalid. Its message completes the sentence "Question X …".
+    Raises `ValueError` if a probability is invalid. The message continues a sentence: "Question X was
+    answered with …".
     """
     kind = answer.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
@@ -205,7 +211,8 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
         probabilities[value] = check_probability(number)
     _check_other_fields(question, answer)
 
-    # A server can omit answers with a probability of 0, so the rest must add up to 1.
+    # A server can omit answers with a probability of 0, so the given ones must add up to 1. Divide by the
+    # total to remove rounding errors.
     total = math.fsum(probabilities.values())
     if abs(total - 1) > _compute_tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
@@ -227,9 +234,9 @@ def _check_other_fields(question: DecisionQuestion, answer: Mapping[str, Any]) -
 def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
     """Read the probability of "yes" from the answer to a yes-or-no question.
 
-    Raises `ValueError` if there isn't exactly one.
+    Raises `ValueError` if there's no such probability, or if there are two different ones.
     """
-    # There are two wire formats with different keys, and a server may send both.
+    # Two wire formats use different keys, and a server can send both.
     values = set()
     for name in ("probability", "noul"):
         if name in answer:
@@ -255,9 +262,10 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Return the answer that a key stands for: a choice itself, or the index of a score's level.
+    """Return the answer that a key stands for.
 
-    Raises `ValueError` if there's no such answer.
+    The key is either one of a question's choices, which is the answer itself, or the index of a level. Raises
+    `ValueError` if there's no such choice or level.
     """
     text = short_line(str(key), 40)
     if question.kind == "choice":

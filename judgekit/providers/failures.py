@@ -96,7 +96,7 @@ class Words(NamedTuple):
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
     """Convert a call's exception to a `GatewayError` with the failure's kind and the provider's message.
 
-    Secrets are removed from the message. If the exception or one of its causes is a `GatewayError`, return
+    `secrets` are hidden in the message. If the exception or one of its causes is a `GatewayError`, returns
     that unchanged.
     """
     causes = _list_causes(error)
@@ -104,7 +104,8 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
         if isinstance(cause, GatewayError):
             return cause
 
-    # The words are the message, and the signs (codes and messages) that tell the kind of failure.
+    # Split the exception's text into the message and the signs, such as codes, that reveal the kind of
+    # failure.
     words = _split_words(str(error)[:_MAX_CHARS])
     message = _clean_message(words.message) or type(error).__name__
     if len(message) > MAX_MESSAGE:
@@ -144,7 +145,10 @@ def _clean_message(message: str) -> str:
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return the error in a response body despite its success status, or None if there's no error."""
+    """Find an error in the body of a response with a success status. Returns None if there's no error.
+
+    `has_answer` means that the body also contains an answer.
+    """
     # An explicit error counts even if there's an answer, because that answer can't be trusted.
     error = body.get("error")
     if isinstance(error, dict | list | str) and error:
@@ -156,7 +160,7 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
     if has_answer:
         return None
     error_body = body
-    if isinstance(body.get("base_resp"), dict):  # MiniMax
+    if isinstance(body.get("base_resp"), dict):  # the form of MiniMax's errors
         error_body = body["base_resp"]
     message = _find_message(error_body)
     if message is None:
@@ -176,11 +180,11 @@ def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
-    """Return the HTTP status in a JSON error, which can be a number or a word. Default to 500."""
+    """Return the HTTP status that a JSON error contains as a number or a word. The default is 500."""
     if not isinstance(error, dict):
         return _DEFAULT_STATUS
 
-    # a number
+    # Look for a number, such as 429.
     for name in _CODES:
         try:
             status = int(error[name])
@@ -189,7 +193,7 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
         if 400 <= status <= 599:  # noqa: PLR2004 - the range of errors
             return status
 
-    # a word, such as "rate_limit"
+    # Look for a word, such as "rate_limit".
     for name in (*_CODES, "type"):
         for word, status in _STATUS_BY_WORD.items():
             if word in str(error.get(name, "")).lower():
@@ -218,9 +222,9 @@ def _guess_kind_by_status(status: int) -> FailureKind:
 
 
 def _split_words(text: str) -> Words:
-    """Split an exception's text, which often ends with JSON, into a message and signs.
+    """Split an exception's text, which often ends with a JSON error, into a message and signs.
 
-    The signs are everything that can tell the kind of failure: the message, codes and keys.
+    The signs are the parts that can reveal the kind of failure: the message, codes and the error's keys.
     """
     text, _, _ = text.partition("Traceback (most recent call last)")
     head, brace, rest = text.partition("{")
@@ -229,12 +233,13 @@ def _split_words(text: str) -> Words:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        return Words(text, text)
+        return Words(text, text)  # the text is both the message and the signs
 
     error = data.get("error", data)
     message = _find_message(error) or _find_message(data)
     if message is None:
         return Words(text, text)
+
     signs = [head, message]
     if isinstance(error, dict):
         signs += [str(error[name]) for name in _IDENTIFYING_KEYS if error.get(name) is not None]
@@ -267,7 +272,7 @@ def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
 def _join_messages(errors: list[Any]) -> str | None:
     """Join the messages in a list of errors, or return None if there are none.
 
-    If an error has a location in the request, prefix the message with it, as in `body.messages: …`.
+    If an error names the field that it's about, the message starts with the field, as in `body.messages: …`.
     """
     problems = []
     for error in errors[:_MAX_PROBLEMS]:
@@ -339,9 +344,10 @@ def _classify_words(signs: str) -> FailureKind | None:
 
 
 def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
-    """Classify an exception by its causes, the provider's words (`signs`), its class and its HTTP status.
+    """Classify an exception by its causes, the provider's words, and the exception's class and HTTP status.
 
-    `causes` is the exception itself, its cause, its cause's cause, and so on.
+    `causes` is the exception itself, its cause, and so on. `signs` are the provider's words, such as error
+    codes.
     """
     error = causes[0]
     cause_names = [type(cause).__name__ for cause in causes]
@@ -349,7 +355,8 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
         if name in cause_names:
             return kind
 
-    # A specific class is reliable, but the provider's words are more precise.
+    # If the exception has a specific class, such as for a rate limit, trust that. The provider's words are
+    # even more precise.
     kind_by_words = _classify_words(signs)
     known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
     known_class = known_classes[0] if known_classes else ""
@@ -358,7 +365,7 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     if _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
 
-    # If the class is vague or unknown, the status decides.
+    # The class is vague or unknown. Use the provider's words, or otherwise the status.
     default_kind = KINDS.get(known_class, FailureKind.SERVER_ERROR)
     status = getattr(error, "status_code", None)
     is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it

@@ -73,7 +73,7 @@ class Router:
         return replace(reply, usage=set_local_cost(reply.usage))
 
     def _find_gateway(self, endpoint: Endpoint) -> Gateway:
-        """Return the open gateway for an endpoint's kind, or open one."""
+        """Return the gateway for an endpoint's kind of provider. Open one if there isn't one yet."""
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - imported lazily because it's slow
 
         shared = shared_gateways()

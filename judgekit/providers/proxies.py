@@ -116,9 +116,9 @@ def _answer_path(endpoint: Endpoint) -> Path:
 
 
 def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
-    """Return a proxy's facts about its models, by name. Query the proxy if the stored facts are too old.
+    """Return facts about a proxy's models, by model name. Query the proxy if the stored facts are too old.
 
-    If the proxy has never answered, return {}.
+    If the proxy has never answered, returns {}.
     """
     # Use the stored answer if it's fresh.
     path = _answer_path(endpoint)
@@ -129,8 +129,8 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
     if answer.is_fresh:
         return answer.models
 
-    # Only one thread queries the proxy, and the others wait for its result. `setdefault` is atomic, so it
-    # returns the first thread's request to all threads.
+    # Only the first thread queries the proxy, and other threads wait for its result. `setdefault` is atomic,
+    # so all threads get the first thread's request.
     own_request = Future[_Answer]()
     requests = _pending_requests.get()
     request = requests.setdefault(path, own_request)
@@ -139,6 +139,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
             answer = request.result(2 * SECONDS)
         return answer.models
 
+    # This is the first thread. Whatever happens, the waiting threads must get an answer.
     try:
         answer = _ask_proxy(endpoint, answer)
     finally:
@@ -182,15 +183,17 @@ def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
 
     Can raise `KeyError`, `TypeError` or `AttributeError` if the list is malformed.
     """
+    # A proxy can offer multiple models under one name, with a row for each.
     families_by_name = defaultdict[str, set[str]](set)
     thinking_names = set()
-    for row in rows:  # a name with multiple models has a row for each
+    for row in rows:
         name = str(row["model_name"])
         details = row.get("model_info") or {}
         actual_model = details.get("base_model") or row["litellm_params"]["model"]
         families_by_name[name].add(family_by_name(str(actual_model)))
         if details.get("supports_reasoning") is True:
             thinking_names.add(name)
+
     models = {}
     for name, families in families_by_name.items():
         models[name] = ModelFacts(_name_common_family(families), name in thinking_names)

@@ -65,9 +65,11 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
         "usual": endpoint.output,
         "model": endpoint.model,
     }
+    # Only write values that differ from the default style.
     for name, value in lasting_style._asdict().items():
         if value != getattr(default_style, name):
             content[name] = value
+
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(content), private=True)
@@ -116,8 +118,8 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
 
 def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     """Read the style in a file's content, or return None if a value is invalid."""
-    # Only accept values that weaken the request or limit the reply, so that whoever can write the file can't
-    # do more than that.
+    # Only accept values that weaken the request or limit the reply. Whoever can write the file can't do more
+    # harm than that.
     default_style = CallStyle(endpoint.output)
     mode = content.get("mode", default_style.mode)
     if mode not in _list_weaker_modes(default_style.mode):

@@ -85,7 +85,7 @@ class RecordedLine(Strict):
 
 
 def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models of each tier in a recording; raises `ConfigError` if it's empty or damaged."""
+    """Return the models of each tier in a recording. Raises `ConfigError` if it's empty or damaged."""
     # Find the models whose replies were recorded with tokens.
     profile = registry.find("replay")
     lines = read_lines(path, RecordedLine)
@@ -94,7 +94,8 @@ def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
         if line.reply and line.reply.tokens and not line.pointwise:
             models_with_tokens.add(line.model)
 
-    # Different models may have judged later subjects, so only use those of each tier's first subject.
+    # Other models may have judged later subjects, so only use the models that judged each tier's first
+    # subject.
     endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first_subjects: dict[TierName, tuple[str, str]] = {}
     for line in lines:
@@ -104,6 +105,7 @@ def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
         if subject == first_subject and line.model not in jury:
             has_tokens = line.model in models_with_tokens
             jury[line.model] = _make_endpoint(line, profile, path, logprobs=has_tokens)
+
     if not endpoints:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
     return {tier: tuple(jury.values()) for tier, jury in endpoints.items()}
@@ -141,6 +143,7 @@ class ReplayGateway:
         line = self._take_line(file, request.call_key, endpoint.model)
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
+
         recorded_reply = line.reply
         assert recorded_reply is not None  # noqa: S101 - a line has a reply or a failure
         return Reply(
@@ -153,7 +156,10 @@ class ReplayGateway:
         )
 
     def _take_line(self, file: str, key: CallKey, model: str) -> RecordedLine:
-        """Take the next recorded line for a call; raises `GatewayError` if there's none."""
+        """Take the next recorded line for a call. The last line is returned for all further calls.
+
+        Raises `GatewayError` if no line was recorded.
+        """
         if file not in self._recordings:
             self._recordings[file] = _read_recording(Path(file))
         lines = self._recordings[file].get((key, model))
@@ -163,7 +169,7 @@ class ReplayGateway:
             problem += f" under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
 
-        # Keep the last line, because it's repeated for all later requests.
+        # Remove the line, unless it's the last one.
         line = lines[0]
         if len(lines) > 1:
             del lines[0]
@@ -209,7 +215,7 @@ class Recorder:
         self._write("")  # raises now if the file can't be written, and not after the first call
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Call the inner gateway, and record its reply or failure."""
+        """Call the inner gateway, record its reply or failure, and return or raise that."""
         try:
             reply = await self._inner.complete(endpoint, request)
         except GatewayError as error:
@@ -217,6 +223,7 @@ class Recorder:
             self._append(endpoint, request, failure=failure)
             raise
 
+        # Replace characters that a JSON file can't contain.
         logprobs = []
         for alternatives in reply.logprobs:
             logprobs.append({encodable(token): alternatives[token] for token in alternatives})

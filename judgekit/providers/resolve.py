@@ -79,12 +79,13 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Choose the models that judge, from the user's request and the keys and addresses in `environ`.
+    """Choose the models that judge: a panel with models for each tier.
 
-    If no model is usable, the panel is empty, and its reason tells the user what to do. Raises `ConfigError`
-    if a profile or a recording is invalid.
+    The choice depends on the user's request, and on the keys and addresses in `environ`. If no model is
+    usable, the panel is empty, and its reason tells the user what to do. Raises `ConfigError` if a profile or
+    a recording is invalid.
     """
-    # Replay a recording.
+    # If the user replays a recording, use the recorded models.
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
         endpoints: Tiers = replay.load_recorded_models(Path(recording))
@@ -95,12 +96,13 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     profiles = registry.profiles()
     allowed_profiles = _list_allowed(profiles, wanted)
 
+    # The panel can use this to find models of further providers, which takes time.
     @functools.cache
     def list_others() -> tuple[Tiers, ...]:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    # Use the models named in the configuration. If there are none, use those named in variables.
+    # If the user has named models in the configuration, or otherwise in environment variables, use those.
     if not any(wanted.models.values()) and not _list_addressed(allowed_profiles, environ):
         variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
         models = _read_models(variables, environ)
@@ -108,7 +110,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if any(wanted.models.values()):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
 
-    # Use the first available provider.
+    # Otherwise, use the first available provider.
     panels = _detect_panels(allowed_profiles, wanted, environ)
     panel = next(panels, None)
     if panel is None:
@@ -129,13 +131,14 @@ def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Pro
 def _explain_no_model(
     wanted: PanelRequest, profiles: Sequence[Profile], environ: Mapping[str, str]
 ) -> str:
-    """Explain how to get a model, and mention installed commands that could be allowed."""
+    """Explain how to get a model. Mention installed commands that the user could allow."""
     if wanted.allow is None:
         problem = "no model found: set a provider's key (see judgekit provider list), or "
         problem += "JUDGEKIT_API_BASE with JUDGEKIT_MODEL, or start a local server"
     else:
         allowed = ", ".join(wanted.allow) or "none"
         problem = f"no model found among the allowed providers ({allowed})"
+
     usable_commands = []
     for profile in profiles:
         if not isinstance(profile, CommandProfile) or wanted.allows(profile):
@@ -148,8 +151,11 @@ def _explain_no_model(
 
 
 def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
-    """Combine panels, so that each tier's models are of a different family if possible."""
-    # Find a panel for each tier, of a family that no other tier has.
+    """Combine panels, so that the tiers' models are of different families if possible.
+
+    A family is a line of models of the same maker, such as Claude.
+    """
+    # Find a panel for each tier, with a family that no earlier tier uses.
     panel_by_family: dict[str, Panel] = {}
     for panel in chain([first], others):
         if panel.endpoints:
@@ -161,7 +167,7 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
         if len(panel_by_family) == len(TIERS):
             break
 
-    # If there are fewer families than tiers, the families alternate.
+    # If there are fewer families than tiers, use the families in turn.
     panels = list(panel_by_family.values())
     endpoints = {}
     for tier, panel in zip(TIERS, cycle(panels), strict=False):
@@ -185,6 +191,7 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
         matching_models = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
         if matching_models:
             endpoints[tier] = matching_models
+
     if not endpoints:
         known_names = ", ".join(sorted(known_models))
         raise UsageError(
@@ -201,7 +208,7 @@ def _detect_panels(
     A misconfigured provider has a panel without models, with the problem as its reason.
     """
     # First come servers at an address that the user has set.
-    last_panels = []
+    last_panels = []  # panels without models, for providers with a problem
     for profile in _list_addressed(known, environ):
         models, problem = _find_models_at(profile, environ)
         if problem is None:
@@ -232,7 +239,7 @@ def _make_panels_with_keys(
     """Yield a panel for each provider whose profile lists models. Most of these need an API key."""
     profiles_with_models = [profile for profile in chat_profiles if profile.models.by_tier]
     for profile in profiles_with_models:
-        # If the user has set a wrong address, report that rather than silently use another provider.
+        # If the user has set a wrong address for the provider, report that first.
         problem = _explain_wrong_address(profile, environ)
         if problem:
             yield Panel({}, None, problem)
@@ -377,19 +384,22 @@ def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> 
 
 
 def find_profile(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Return the profile for a model (or None), and the model's name to use in calls."""
-    # a name with a provider, such as `openai/gpt-4o`
+    """Find the profile for a model. Returns the profile and the model's name to use in calls.
+
+    The profile is None if no profile matches.
+    """
+    # Look for the provider in a name such as `openai/gpt-4o`.
     provider, _, name_at_provider = name.partition("/")
     for profile in known:
         if name_at_provider and profile.provider == registry.unaliased(provider):
             return profile, name_at_provider
 
-    # a model that a profile lists
+    # Look for a profile that lists the model.
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
 
-    # the longest matching prefix
+    # Look for the profile with the longest matching prefix.
     matching_profiles = []
     for profile in known:
         if isinstance(profile, ApiProfile) and name.startswith(profile.prefix):
@@ -402,13 +412,14 @@ def find_profile(name: str, known: Sequence[Profile]) -> tuple[Profile | None, s
 def list_named_models(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
     """Return the models that the user has named for a provider, by tier.
 
-    Return {} if the provider's profile lists models itself.
+    Returns {} if the provider's profile already lists models.
     """
     if profile.models.by_tier:
         return {}
+
     models_by_tier = {}
     for tier, models in wanted.models.items():
-        own_names = []
+        own_names = []  # the named models that belong to this provider
         for name in names(models or ()):
             matching_profile, _ = find_profile(name, [profile])
             if matching_profile is not None:
@@ -478,9 +489,9 @@ def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> s
 
 
 def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
-    """Explain why the user's address for a provider is invalid and suggest a valid one.
+    """Explain why the user's address for a provider is invalid, and suggest a valid one.
 
-    Return None if the address is valid, or if there's none.
+    Returns None if the address is valid, or if the user hasn't set one.
     """
     if not isinstance(profile, ApiProfile):
         return None
@@ -488,7 +499,7 @@ def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str 
     if base is None or base.startswith(("http://", "https://")):
         return None
 
-    # Suggest http for this machine and https for others, and the usual path if there's none.
+    # Suggest http for this machine, https for others, and the usual path `/v1` if the address has no path.
     _, _, after_scheme = base.partition("://")
     host_and_path = (after_scheme or base).rstrip("/")
     scheme = "https"
@@ -520,9 +531,10 @@ def _list_local_models(
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Explain why a provider can't be used here, or return None if it can.
+    """Explain why a provider can't be used here, or return None if it can be used.
 
-    Credentials with other purposes only count if the provider was `named`.
+    Some credentials are usually there for another purpose. They only count if the user has `named` the
+    provider.
     """
     signs = profile.detect
     if signs.env or signs.named:

@@ -48,12 +48,14 @@ async def call(
 ) -> Value:
     """Await `work` and return its result, retrying it if it fails.
 
-    `passes` is called with a failure and the number of tries, and decides whether to try again. If it says
-    no, if there are no tries left, or if the next try would start after `seconds`, raise the last failure.
+    `passes` is called with a failure and the number of tries so far, and returns whether to try again. Raises
+    the last failure if `passes` returns False, if there are no tries left, or if the next try would start
+    after `seconds`.
     """
     started = time.monotonic()
+    # Make the first call without tenacity, because most calls succeed immediately and are a fifth faster
+    # without.
     first_failure: list[Exception] = []
-    # Most calls succeed immediately. Skipping tenacity makes them a fifth faster.
     try:
         return await work()
     except Exception as failure:  # noqa: BLE001 - raised again by the first attempt below
@@ -103,9 +105,9 @@ def call_in_thread(
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
-    """Return the seconds to pause after a failed try. The first try has the `number` 1.
+    """Return the seconds to pause after a failed try. `number` counts the tries, starting with 1.
 
-    Usually, `tries` gives the pause for this number, but the provider's response can request another one.
+    The provider's response can request a pause. Otherwise, the pause is the one for this number in `tries`.
     """
     requested_pause = None
     if tries.keeps_to_request:
@@ -126,9 +128,10 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
 def _build_rules(
     tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
-    """Build tenacity's options.
+    """Build the options for tenacity, the library that repeats failed calls.
 
-    `passes` decides whether a failure is retried, given the number of tries. `seconds` limits the total time.
+    `passes` is called with a failure and the number of tries, and returns whether to try again. `seconds`
+    limits the total time.
     """
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 

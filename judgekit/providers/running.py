@@ -101,7 +101,7 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Run `work` in a daemon thread with the caller's context variables, and return its result."""
+    """Run `work` in a daemon thread with the caller's context variables, and return the result."""
     context = copy_context()
     future: Future[Value] = Future()
     # If the caller is cancelled, the work continues, because a thread can't be stopped.
@@ -114,7 +114,7 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
         except BaseException as error:  # noqa: BLE001 - raised again for the caller
             return partial(future.set_exception, error)
 
-    # Take an idle thread's queue, or start a new thread.
+    # Each thread takes jobs from a queue. Use the queue of an idle thread, or start a new thread.
     idle_threads = _process.get().idle
     try:
         jobs = idle_threads.pop()
@@ -144,9 +144,10 @@ def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
 async def run_in_home_loop(
     work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0
 ) -> Value:
-    """Run `work` in the home loop, in which this process makes all calls to models, and return its result.
+    """Run `work` in the home loop, and return its result.
 
-    If the caller is cancelled, `work` is also cancelled, and gets up to `patience` seconds to end.
+    The home loop is the event loop in which this process makes all calls to models. If the caller is
+    cancelled, `work` is also cancelled, and has `patience` seconds to end.
     """
     loop = _process.get().start_home().loop
     if loop is asyncio.get_running_loop():
@@ -169,9 +170,9 @@ async def run_in_home_loop(
 
 
 def end() -> None:
-    """Stop the home loop, which runs the calls of synchronous code, after cancelling its work.
+    """Cancel everything in the home loop, close connections, and stop the loop.
 
-    Takes a few seconds at most.
+    The home loop is the event loop for all calls to models. This takes a few seconds at most.
     """
     home = _process.get().find_home()
     if home is None:

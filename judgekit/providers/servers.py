@@ -93,9 +93,9 @@ def intercepted(
 
 @functools.cache
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
-    """Patch a transport class, so that a task can limit and intercept its requests.
+    """Patch an HTTP transport class, so that a task can intercept its requests and limit the responses' size.
 
-    The limits and hooks are set by the context managers `bounded`, `collected_bodies` and `intercepted`.
+    A task does so with the context managers `bounded`, `collected_bodies` and `intercepted`.
     """
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
@@ -107,6 +107,7 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
             own_response = intercept(request)
             if own_response is not None:
                 return _normalise_chat(own_response)
+
         most_bytes = _max_bytes.get()
         send = functools.partial(unbounded, self)
         if most_bytes is None:
@@ -121,9 +122,10 @@ async def _send_bounded(
     request: httpx.Request,
     max_bytes: int,
 ) -> httpx.Response:
-    """Send a request, and return the response with its body of at most `max_bytes`.
+    """Send a request, and return the response with its complete body.
 
-    Raises `GatewayError` for a redirect to another address, or a body that `_read_body` refuses.
+    Raises `GatewayError` for a redirect to another address, or for a body that is larger than `max_bytes` or
+    otherwise refused by `_read_body`.
     """
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
@@ -136,6 +138,8 @@ async def _send_bounded(
         body = await _read_body(response, max_bytes)
     finally:
         await response.aclose()
+
+    # An error is only quoted in a message, so its beginning suffices.
     if response.is_error:
         body = body[:_MAX_UNCHECKED]
     else:
@@ -159,9 +163,9 @@ def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
 
 
 def _normalise_chat(response: httpx.Response) -> httpx.Response:
-    """Convert a response to OpenAI's form if it's a chat completion.
+    """Convert a response to OpenAI's form if it's a chat completion, and return it.
 
-    Its original body is appended to `collected_bodies`.
+    Inside `collected_bodies`, the original body of a successful response is also appended to the list there.
     """
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
@@ -198,7 +202,8 @@ def _check_redirect(origin: httpx.URL, location: str) -> None:
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """Read a response's body.
 
-    Raises `GatewayError` if it's compressed, larger than `max_bytes`, or long and not a JSON object.
+    Raises `GatewayError` if the body is compressed or larger than `max_bytes`, or if a long body isn't a JSON
+    object.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -212,7 +217,8 @@ async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
             problem = f"the reply is larger than {max_bytes / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
 
-    may_be_file = max_bytes > MAX_REPLY_BYTES  # a download has a higher limit, and isn't JSON
+    # Check long replies before they're parsed. A download has a higher limit than replies, and isn't JSON.
+    may_be_file = max_bytes > MAX_REPLY_BYTES
     must_be_object = response.is_success and len(body) > _MAX_UNCHECKED and not may_be_file
     if must_be_object and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
@@ -233,7 +239,8 @@ def _is_json_object(body: bytes | bytearray) -> bool:
 def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
     """List the chat models at each of the given OpenAI-compatible addresses.
 
-    An address that isn't on this machine, or doesn't list its models, gives None.
+    The result has a list for each address. It's None for an address that isn't on this machine, or that
+    doesn't list its models.
     """
 
     async def list_models(base: str) -> list[str] | None:
@@ -257,9 +264,9 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
 
 
 async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
-    """List the models at an endpoint's address, most similar to the endpoint's model first.
+    """List the models at an endpoint's address. Names similar to the endpoint's model come first.
 
-    Return [] if the address doesn't list its models within `seconds`.
+    Returns [] if the address doesn't list its models within `seconds`.
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
@@ -271,6 +278,7 @@ async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
             names.append(str(model["id"]))
     except Exception:  # noqa: BLE001 - any server can be at this address
         return []
+
     bare_name = endpoint.model.removeprefix(profile.prefix)
     similar_names = difflib.get_close_matches(bare_name, names, n=SHOWN, cutoff=0.3)
     other_names = [name for name in names if name not in similar_names]
@@ -278,9 +286,9 @@ async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
 
 
 async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None:
-    """Find an address that lists models, by removing `/chat/completions` or adding `/v1`.
+    """Find an address similar to the endpoint's that lists models, to correct a mistake of the user.
 
-    If there's none, return None.
+    Tries the address without `/chat/completions`, and with `/v1`. Returns None if neither lists models.
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
@@ -291,6 +299,7 @@ async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None
         if address == base:
             continue
         try:
+            # Each of the two addresses gets half the time.
             await fetch_list(
                 address + profile.models_path, endpoint.api_key, seconds / 2, MAX_REPLY_BYTES
             )

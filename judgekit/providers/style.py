@@ -65,8 +65,9 @@ class CallStyle(NamedTuple):
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
 
-        # Drop log probabilities if the provider objects to them, or if litellm can't read the reply because
-        # of their form. (Without a schema, they are the answer, so they're needed.)
+        # Drop log probabilities if the provider objects to them, or if litellm can't read the log
+        # probabilities in the reply. In a request without a schema they are the answer, so they can't be
+        # dropped.
         if is_refused:
             is_about_logprobs = "logprobs" in objections
         else:
@@ -75,13 +76,13 @@ class CallStyle(NamedTuple):
         if can_drop_logprobs and is_about_logprobs:
             return self._replace(logprobs=False)
 
-        # Allow more tokens for thoughts, or fewer for the reply.
+        # Allow more tokens for thinking, or limit the reply to the number of tokens that the failure names.
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
         if failure.room is not None and failure.kind in _REFUSING:
             return self._limit_reply(failure, endpoint, request)
 
-        # Use a weaker output mode, or drop the part that was refused.
+        # Enforce the schema less strictly, or drop the part of the request that was refused.
         if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
             return self._replace(mode=WEAKER[self.mode])
         if is_refused:
@@ -123,15 +124,18 @@ class CallStyle(NamedTuple):
     def _limit_reply(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Limit replies to the number of tokens that a failure names. Return None if that wouldn't help."""
+        """Return a style that limits replies to the number of tokens that a failure names.
+
+        Returns None if that wouldn't help.
+        """
         room = failure.room or 0  # callers have checked that the failure names a number
         is_too_small = room < min(_MIN_ROOM_TOKENS, request.max_tokens)
         is_not_lower = room >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:
             return None
 
-        # The limit is either the model's, or depends on this prompt's length. If a learned limit is refused
-        # as well, learning another one wouldn't help.
+        # The limit is either the model's, or depends on this prompt's length. If the style already has a
+        # limit of that kind, which the provider also refused, another one wouldn't help.
         is_model_limit = "cap" in failure.objections
         if is_model_limit and self.most_tokens is None:
             return self._replace(most_tokens=room)
