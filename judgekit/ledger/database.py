@@ -100,11 +100,13 @@ class Database:
         self._parameters = _SETTINGS | _parse_address(psycopg, place)
         self._migrations = migrations
 
+        # The SQL statements can contain placeholders for other entries of the file.
         raw = environment.table(__file__, "database.toml")
         self._tidy_statements: list[str] = raw.pop("tidy")
         self._sql = {name: _fill_templates(text, raw) for name, text in raw.items()}
         self._free_slots = threading.BoundedSemaphore(CONNECTIONS)
-        self._idle = list[Any]()
+        self._idle = list[Any]()  # connections that the next transaction can use
+
         # Close the idle connections when this object is garbage-collected.
         self.close = weakref.finalize(self, _close_all, self._idle)
 
@@ -113,15 +115,15 @@ class Database:
         """Run the `with` block in a transaction and yield its connection.
 
         Raises `StoreError` if no connection becomes free in time or the store can't be reached. Driver errors
-        inside the block are converted to ours.
+        inside the block are converted to our errors.
         """
         if not self._free_slots.acquire(timeout=_SLOT_TIMEOUT_S):
             raise StoreError("the store is busy; try again", 1)
 
         connection: Connection = None
         try:
-            # The server may have closed an idle connection. An empty statement finds out: if it fails, the
-            # driver marks the connection as closed, and we open a new one below.
+            # Reuse an idle connection, unless the server has closed it. An empty statement checks that: if it
+            # fails, the driver marks the connection as closed, and we open a new one below.
             with suppress(IndexError, self._driver.OperationalError):
                 connection = self._idle.pop()
                 connection.execute("")
@@ -136,7 +138,7 @@ class Database:
         except self._driver.Error as error:
             raise self._convert_error(error) from None
         finally:
-            # Keep a connection that still works for the next transaction.
+            # Save a working connection for the next transaction.
             if connection is not None and not connection.closed:
                 self._idle.append(connection)
             self._free_slots.release()
@@ -176,15 +178,16 @@ class Database:
     def migrate(self, runtime_role: str | None = None) -> list[str]:
         """Run the pending migrations in one transaction, and return their file names.
 
-        `runtime_role` is granted the rights that servers need. Raises `ConfigError` while a server is running
-        that couldn't work with the new schema.
+        `runtime_role` is the database role of the servers, which gets the rights that they need. Raises
+        `ConfigError` if a running server couldn't work with the new schema.
         """
         applied_names = []
         with self.transaction() as connection:
-            # Wait as long as necessary while another process migrates.
+            # If another process is migrating the store, wait until it finishes.
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_ACQUIRE_LOCK, (_MIGRATION_LOCK,))
-            # While a migration waits for a table lock, later statements on that table queue up after it. So
+
+            # While a migration waits for a table lock, other statements on that table must wait too. So
             # give up after a few seconds.
             connection.execute("SET LOCAL lock_timeout = '5s'")
 
@@ -369,7 +372,7 @@ class Database:
         """
         values = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
         with self.transaction() as connection:
-            # Without this lock, two attempts could both reserve the rest of the budget.
+            # Check budgets one at a time. Otherwise two attempts could both reserve the rest of the budget.
             if budget is not None:
                 connection.execute(_ACQUIRE_LOCK, (_BUDGET_LOCK,))
 
@@ -378,10 +381,11 @@ class Database:
                 if budget is not None:
                     period = values | {"per": budget.per}
                     spending = connection.execute(self._sql["spent"], period).fetchone()
-                    _check_budget(budget, usd, *spending)  # if it raises, the claim is rolled back
+                    # If this raises an error, the transaction is rolled back, which removes the claim.
+                    _check_budget(budget, usd, *spending)
                 return None
 
-            # The request was claimed before. Return its answer if there is one by now.
+            # Another attempt has claimed the request. Return that attempt's answer if there is one.
             earlier_request = connection.execute(self._sql["earlier"], values).fetchone()
             answer = None
             if earlier_request is not None:
@@ -402,8 +406,8 @@ class Database:
     ) -> str:
         """Store an attempt's cost, answer and ledger record, and return the answer to send.
 
-        `answer` and `record` are None if the attempt gave up. If another attempt answered first, its answer
-        is returned; "" means that there's no answer yet.
+        `answer` and `record` are None if the attempt gave up. If another attempt has answered the request
+        first, returns the first answer. Returns "" if there's no answer yet.
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
@@ -418,6 +422,7 @@ class Database:
                 if is_first_charge:
                     connection.execute(self._sql["spend"], values)
 
+            # Only the attempt with the first answer adds a ledger record.
             if was_ours and record is not None:
                 row = _make_row(record, attempt.who, provisional=True)
                 connection.execute(self._sql["add"], row)
@@ -472,10 +477,12 @@ def _check_budget(
 ) -> None:
     """Raise `StoreError` if spending `usd` more would exceed the budget.
 
-    `spent` is the spending in the current period, and `reserved` is set aside for running requests.
+    `spent` is the spending in the current period, which ends in `seconds_to_renewal`. `reserved` is set aside
+    for running requests.
     """
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
 
+    # The budget is used up until the period ends.
     if spent + usd > budget.usd:
         if budget.per == "day":
             renewal = "at midnight UTC"
@@ -487,6 +494,7 @@ def _check_budget(
         retry_after = seconds_to_renewal + 1
         raise StoreError(message, retry_after, status=429, wire_name="budget")
 
+    # The running requests may cost less than is reserved for them, so a retry in a few seconds can succeed.
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
 

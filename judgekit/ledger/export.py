@@ -51,7 +51,7 @@ def make_csv(records: Iterable[Record]) -> str:
         elif isinstance(record, OverrideLine):
             overrides.append(record)
 
-    label_by_id = kpi.find_majority_labels(labels)
+    label_by_id = kpi.find_majority_labels(labels)  # people's label on each verdict
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -69,7 +69,10 @@ def make_csv(records: Iterable[Record]) -> str:
 def _make_cells(
     verdict: VerdictLine, label: str | None, overrides: Sequence[OverrideLine]
 ) -> list[object]:
-    """Return a verdict's cells in the order of `COLUMNS`."""
+    """Return a verdict's cells in the order of `COLUMNS`.
+
+    `label` is people's label on the verdict. `overrides` are people's decisions about any verdicts.
+    """
     override = find_newest_override(
         overrides, verdict.task_id, verdict.hashes, without_terminal=True
     )
@@ -107,10 +110,11 @@ def _make_cells(
 def send_unsent(
     ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
-    """Pass the lines of a ledger that weren't sent before to `send`, in batches.
+    """Pass a ledger's unsent lines to `send`, in batches.
 
-    No new batch starts after `seconds`. Returns the number of lines sent and the remarks that `send`
-    returned. If `send` raises, the error ends the run.
+    No new batch starts after `seconds`. Returns the number of lines sent, and the remarks that `send`
+    returned, such as a warning. Errors raised by `send` aren't caught. Raises `JudgekitError` if a file can't
+    be read or written.
     """
     deadline = time.monotonic() + seconds
     sent_lines = 0
@@ -127,9 +131,9 @@ def send_unsent(
                 if time.monotonic() > deadline:
                     break
     except TimeoutError:
-        pass  # another process is sending this ledger
+        pass  # Another process is already sending this ledger.
     except FileNotFoundError:
-        pass  # there's no ledger yet
+        pass  # There's no ledger yet.
     except OSError as error:
         raise JudgekitError(
             f"{ledger.folder}: cannot be sent ({error.strerror or error})"
@@ -173,8 +177,10 @@ def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
 
     Damaged lines are skipped.
     """
+    # the current batch
     lines = []
-    size = 0
+    size = 0  # in bytes
+
     is_at_end = False
     while not is_at_end:
         end_offset = file.tell()
@@ -185,7 +191,9 @@ def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
             end_offset = file.tell()
             size += len(line)
             raw = line.strip()
-            is_damaged = isinstance(store.parse(raw), str)  # then `parse` returns the problem
+            is_damaged = isinstance(
+                store.parse(raw), str
+            )  # For a damaged line, `parse` returns a message.
             if not is_damaged:
                 lines.append(raw)
 

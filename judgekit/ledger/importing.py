@@ -57,11 +57,11 @@ _FINDING_KEYS = ("dimension", "location", "issue", "suggestion")
 
 
 def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
-    """Convert an older judge's line to a verdict. If `text`, keep its reasoning.
+    """Convert a line written by an older judge to a verdict. If `text`, preserve the line's reasoning.
 
     Raises `ValueError` if the line isn't a verdict or has an invalid value.
     """
-    # The keys tell which kind of line this is.
+    # There are two kinds of lines, about a push or about an agent's task. They have different keys.
     if "files_evaluated" in older or "judge_model" in older:
         fields = _convert_push(older)
         known_keys = _PUSH_KEYS
@@ -71,10 +71,13 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
 
+    # If the line has no average, or the average is 0, compute it from the scores.
     scores = _read_scores(older)
     average = _read_number(older.get("average"))
     if not average:
         average = round(fmean(scores.values()), 2) if scores else None
+
+    # Preserve all other fields unchanged, under `imported`.
     other_fields = {key: value for key, value in older.items() if key not in known_keys}
 
     # Make the id a hash of the line, so that importing the line again gives the same id.
@@ -93,31 +96,38 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
 
 
 def _convert_push(older: Fields) -> Fields:
-    """Convert a line about a push, as written by an older judge, to verdict fields."""
+    """Convert a line about a push, written by an older judge, to the fields of a verdict.
+
+    Raises `ValueError` if the verdict is unknown.
+    """
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
-    word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
+    verdict = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
 
     findings = []
     for finding in _to_list(older.get("findings")):
+        # In the oldest lines, a finding is just a string.
         if not isinstance(finding, dict):
             finding = {"issue": finding}  # noqa: PLW2901 - the oldest lines have only the issue
         findings.append({key: _to_text(finding.get(key)) for key in _FINDING_KEYS})
 
     findings += _read_suggestions(older.get("revision_suggestions"))
 
+    # An author is either an object or just a name.
     author = older.get("author")
     if isinstance(author, dict):
         author = author.get("name")
-    names = [name for name in (", ".join(paths), commit) if name]
+
+    # Build an id such as "a.py, b.py@4f2a91c".
+    id_parts = [part for part in (", ".join(paths), commit) if part]
 
     return {
-        "task_id": "@".join(names) or "a push",
+        "task_id": "@".join(id_parts) or "a push",
         "subjects": [{"path": path, "sha256": ""} for path in paths],
         "mode": "lenient",
-        "verdict": word,
+        "verdict": verdict,
         "findings": findings,
-        "consensus": "none" if word == "undetermined" else "single",
+        "consensus": "none" if verdict == "undetermined" else "single",
         "model": _to_text(older.get("judge_model")) or None,
         "author": {"name": _to_text(author) or None},
         "commit": commit or None,
@@ -125,8 +135,11 @@ def _convert_push(older: Fields) -> Fields:
 
 
 def _convert_task(older: Fields, *, text: bool) -> Fields:
-    """Convert an older line about an agent's task to verdict fields."""
-    # The line's own fields describe the last round.
+    """Convert a line about an agent's task, written by an older judge, to the fields of a verdict.
+
+    If `text`, preserve the line's reasoning. Raises `ValueError` if the verdict is unknown.
+    """
+    # `previous_rounds` lacks the last round, which the line itself describes.
     older_rounds = [*_to_list(older.get("previous_rounds")), older]
     rounds = []
     for number, older_round in enumerate(older_rounds, 1):
@@ -139,7 +152,8 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
     reasoning = ""
     if text:
         reasoning = _to_text(older.get("reasoning"))
-    words = {word: word for word in get_args(VerdictWord)}  # these lines use our own words
+    # Lines about tasks already use our verdicts, so map each verdict to itself.
+    verdicts = {verdict: verdict for verdict in get_args(VerdictWord)}
 
     return {
         "task_id": _to_text(older["task_id"]),
@@ -147,7 +161,7 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
         "mode": "strict",
         "human_override": _read_override(older),
         "reasoning": reasoning,
-        "verdict": _translate_word(words, older, older.get("verdict")),
+        "verdict": _translate_word(verdicts, older, older.get("verdict")),
         "findings": _read_suggestions(older.get("improvements")),
         "consensus": consensus,
         "judge_tier": _read_tier(older),
@@ -182,7 +196,10 @@ def _read_tier(older: Fields) -> TierName | None:
 
 
 def _read_override(older: Fields) -> Fields | None:
-    """Read a person's decision from an older line; None if there isn't one."""
+    """Read a person's decision that overrides an older line's verdict. Returns None if there isn't one.
+
+    Raises `ValueError` if the decision's time is invalid.
+    """
     override = older.get("human_override")
     # In some lines, the decision is a plain string instead of an object.
     if not isinstance(override, dict):
@@ -272,12 +289,13 @@ class Imported(NamedTuple):
 
 
 def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
-    """Add all lines in the given files and folders to a ledger, except those it already has.
+    """Add the lines in the given files and folders to a ledger, except those that it already contains.
 
-    Raises `LedgerError`.
+    If `text`, preserve the reasoning in an older judge's lines. Returns the number of lines added, the number
+    of lines already known, and the damaged lines. Raises `LedgerError` if the ledger can't be written.
     """
     old_ids = {record.id for record in ledger.records()}
-    ids = set(old_ids)
+    ids = set(old_ids)  # both old and new ids
     known_lines = 0
     damaged_lines: list[Damage] = []
     new_records = []
@@ -285,7 +303,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     for path in store.list_files(places, damaged_lines.append):
         for number, raw in store.read_raw_lines(path, damaged_lines.append):
             record = _read_record(raw, text=text)
-            if isinstance(record, str):  # the line can't be read, and this is the problem
+            if isinstance(record, str):  # The line can't be read, and this string is the reason.
                 damaged_lines.append(Damage(path, number, record))
                 continue
             if record.id in ids:
@@ -296,6 +314,8 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
             # An imported override wasn't typed at this machine's terminal, so clear the flag.
             if isinstance(record, OverrideLine):
                 record = record.model_copy(update={"terminal": False})
+
+            # Write the records in batches, to limit memory use.
             new_records.append(record)
             if len(new_records) == _BATCH_LINES:
                 ledger.add(*new_records)
@@ -306,7 +326,10 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
 
 
 def _read_record(raw: bytes, *, text: bool) -> Record | str:
-    """Parse a line by our ledger or an older judge. Returns the problem as a string on failure."""
+    """Parse a line written by judgekit or by an older judge. On failure, returns the problem as a string.
+
+    If `text`, preserve the reasoning in an older judge's line.
+    """
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):
@@ -315,6 +338,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
     if not isinstance(fields, dict):
         return "not an object"
 
+    # Only judgekit's lines have a schema.
     try:
         if "schema" in fields:
             record = store.parse(raw)
@@ -324,8 +348,9 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         if isinstance(record, str):
             return record
 
-        # Check that the record survives being written and read again.
-        record.timestamp.astimezone(UTC)  # fails for times near the years 1 and 9999
+        # Check that the record can be written and read again. Times near the years 1 and 9999 can't be
+        # converted to UTC.
+        record.timestamp.astimezone(UTC)
         copy = store.parse(records.serialise_record(record))
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), fields))
@@ -345,6 +370,7 @@ def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
     Returns the last line that ssh wrote to stderr, or "". Raises `UsageError` if the host name is invalid or
     ssh isn't installed, and `InputError` if ssh fails.
     """
+    # ssh would take a name such as `-oProxyCommand=…` as an option.
     if not host.strip() or host.startswith("-"):
         raise UsageError(f"--host {host}: expected the name of a host, as ssh takes it")
     program = programs.find("ssh", environment.environ())
@@ -354,9 +380,11 @@ def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
     command = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
     if since:
         command += ["--since", since.isoformat()]
+
     code, lines, errors = _run_ssh(command, host)
     to.write_bytes(lines)
 
+    # The last line that ssh wrote to stderr explains a failure best.
     complaints = [line for line in lines_of(errors) if line.strip()]
     last_complaint = ""
     if complaints:

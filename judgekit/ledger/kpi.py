@@ -115,7 +115,7 @@ class Kpi(NamedTuple):
     def state(self) -> State:
         """Whether the measure meets its limit: "holds", "missed" or "open".
 
-        "missed" means that the whole interval is out of range, and "open" that the evidence isn't sufficient.
+        "missed" means that the entire interval is out of range. "open" means that the evidence isn't enough.
         """
         limit = self.limit
         interval = self.interval
@@ -130,7 +130,8 @@ class Kpi(NamedTuple):
 
         if self.value is None or not limit.holds(self.value):
             return "open"
-        # People label only a sample of the verdicts, so the interval must confirm the value.
+
+        # People label only a sample of the verdicts, so the value can be right by chance. Check the interval.
         if limit.labelled and not self._is_interval_within_limit():
             return "open"
         return "holds"
@@ -181,8 +182,10 @@ class Evidence(NamedTuple):
     def count_strata(self) -> list[Stratum]:
         """Group the verdicts by word, and count the labels in each group.
 
-        People choose which verdicts to override, so overridden verdicts form separate groups.
+        Overridden verdicts form separate groups. They're no random sample, because people choose which
+        verdicts to override.
         """
+        # by verdict word, and whether a person has overridden the verdicts
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
             is_decided = verdict.id in self.decided and self.has_clear_label(verdict)
@@ -334,7 +337,7 @@ def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
 
 def measure_kpis(evidence: Evidence) -> list[Kpi]:
     """Measure each KPI over the evidence."""
-    # Error rates are estimated from labels.
+    # Estimate the error rates from people's labels. A stratum is a group of verdicts with the same word.
     strata = evidence.count_strata()
     kpis = []
     for name, limit in LIMITS.items():
@@ -343,7 +346,7 @@ def measure_kpis(evidence: Evidence) -> list[Kpi]:
             rate = rates.estimate_rate(strata, word, quality)
             kpis.append(Kpi(name, rate.estimate, rate.interval, rate.labels))
 
-    # The other KPIs are measured over all verdicts.
+    # Measure the other KPIs over all verdicts.
     words = Counter(verdict.word for verdict in evidence.verdicts)
     answered = sum(verdict.answered for verdict in evidence.verdicts)
     # A file that couldn't be judged counts as an UNDETERMINED verdict that no model answered.
@@ -420,7 +423,11 @@ def make_share_kpi(name: KpiName, hits: int, total: int) -> Kpi:
 def split_by_rubric_and_model(
     evidence: Evidence,
 ) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
-    """Split the evidence by versioned rubric, and separately by model, both newest first."""
+    """Split the evidence by rubric version, and separately by model.
+
+    Returns both mappings from a name to its evidence. The rubrics and models with the newest verdicts come
+    first.
+    """
     # Use the models' configured names, since replies can name the same model differently.
     configured_names = _find_configured_names(evidence.verdicts)
     verdicts_by_rubric = defaultdict[str, list[VerdictLine]](list)
@@ -459,8 +466,8 @@ def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> s
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     """Map model names in replies to the configured names. Ambiguous names are skipped.
 
-    Some lines, such as those by older versions, lack the configured name. For these, look for a configured
-    name in other lines that differs only in its provider prefix or date suffix.
+    Lines by older versions lack configured names. For these, use a configured name from another line that
+    differs only in its provider prefix or date suffix. "gpt-4o-2024-08-06" can become "openai/gpt-4o".
     """
     candidates = defaultdict[str, set[str]](set)  # possible configured names, by name in replies
     configured_names = set()
@@ -477,17 +484,19 @@ def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
             elif round_.model not in verdict.configured:  # a failure has the configured name
                 configured_names.add(round_.model)
 
+    # Look for similar names.
     unknown_names = names_in_replies - candidates.keys() - configured_names
     for name in unknown_names:
         for configured_name in configured_names:
             if _strip_provider_and_date(configured_name) == _strip_provider_and_date(name):
                 candidates[name].add(configured_name)
 
-    names = {}
+    # Use only names with a single candidate.
+    configured_name_by_name = {}
     for name, possible_names in candidates.items():
         if len(possible_names) == 1:
-            names[name] = possible_names.pop()
-    return names
+            configured_name_by_name[name] = possible_names.pop()
+    return configured_name_by_name
 
 
 def _strip_provider_and_date(model: str) -> str:
@@ -516,14 +525,14 @@ def find_missed_rates(
 ) -> tuple[list[str], bool]:
     """Return the reasons to make a blocking gate advisory, and whether the ledger already records that.
 
-    The reasons are rates missed since the last promotion. Only rates based on people's labels count, since
-    whoever pushes can influence the other measures.
+    The reasons are error rates that miss their limit since the gate became blocking. Only rates based on
+    people's labels count, because anyone who pushes can influence the other measures.
     """
     is_recorded = False
     since_promotion: list[Record] = []
     for record in sorted(_select_recent(records, now), key=lambda record: record.timestamp):
         if isinstance(record, ModeChange):
-            # The last change of mode counts. A promotion to blocking starts a new period.
+            # The last change of mode counts. When the gate becomes blocking, a new period starts.
             is_recorded = record.mode == "advisory"
             if record.mode == "blocking":
                 since_promotion = []
@@ -539,20 +548,24 @@ def find_missed_rates(
 def assess_readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
-    """Check whether recent verdicts and labels meet the requirements for letting the gate block pushes."""
+    """Check whether recent verdicts and labels meet the requirements for letting the gate block pushes.
+
+    Returns the KPIs, the unmet needs, the evidence, and the number of labels still needed for each word.
+    """
     recent_evidence = collect_evidence(_select_recent(records, now), rubric)
     now = now or datetime.now(UTC)
     times = [verdict.timestamp for verdict in recent_evidence.verdicts]
     covered_time = now - min([now, *times])  # zero if there are no verdicts
 
+    # Verdicts must cover enough time.
     unmet_needs = []
     if covered_time < CALIBRATION:
         days = counted(covered_time.days, "day", "days")
         unmet_needs.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
 
+    # Each KPI must meet its limit. If it doesn't, explain what would help.
     strata = recent_evidence.count_strata()
-    labels: dict[GateWord, int] = {}  # how many more labels each word needs
-
+    labels: dict[GateWord, int] = {}  # by verdict word: the number of further labels needed
     kpis = measure_kpis(recent_evidence)
     for kpi in kpis:
         remedy = _ask_for_verdicts(kpi)
@@ -578,9 +591,9 @@ def _ask_for_verdicts(kpi: Kpi) -> str:
 
 
 def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
-    """Describe how to settle whether a rate meets its limit, to append to the rate's line.
+    """Describe how to find out whether a rate meets its limit. The text is appended to the rate's line.
 
-    `wanted` is the number of further labels needed for each word, or None if labels alone can't settle it.
+    `wanted` is the number of further labels needed for each word, or None if labels alone can't decide it.
     """
     if kpi.state == "missed":
         return ": the labels show a miss; change the rubric or the models"

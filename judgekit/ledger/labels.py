@@ -40,22 +40,27 @@ def list_waiting(
 ) -> list[VerdictLine]:
     """List the verdicts that `who` should label, one per content, most important first.
 
-    `lacking` describes the labels that a gate needs before it can block pushes; these verdicts come first.
-    The others follow, alternating between GO and NO-GO.
+    `lacking` contains the number of labels that a gate needs before it can block pushes. Verdicts for these
+    labels come first. The others follow, alternating between GO and NO-GO.
     """
     # Shuffle the verdicts in a repeatable way, so that the first ones with a word are a fair sample.
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
-    needed_counts: Mapping[GateWord, int] = {}
-    unsure_ids = set()
+    needed_counts: Mapping[
+        GateWord, int
+    ] = {}  # by verdict word: the number of labels that the gate needs
+    unsure_ids = (
+        set()
+    )  # verdicts on whose content people's labels don't agree, or that have no label
     if lacking:
         needed_counts = lacking.labels
         evidence = lacking.evidence
         unsure_ids = {line.id for line in evidence.verdicts if not evidence.has_clear_label(line)}
 
-    # Verdicts with their positions in the queue.
+    # Each queue contains verdicts with their position, by which the queue is sorted below.
     needed_queue: list[tuple[float, VerdictLine]] = []
     other_queue: list[tuple[float, VerdictLine]] = []
     for word in _WORDS:
+        # Queue the verdicts that the gate needs.
         verdicts = [verdict for verdict in unlabelled if verdict.word == word]
         unsure_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
         needed_verdicts = unsure_verdicts[: needed_counts.get(word, 0)]
@@ -64,7 +69,8 @@ def list_waiting(
             position = (rank + _draw_fraction(verdict)) / len(needed_verdicts)
             needed_queue.append((position, verdict))
 
-        if word == "UNDETERMINED":  # labels for these help only if the gate needs them
+        # Queue the others. Labels for UNDETERMINED verdicts help only if the gate needs them.
+        if word == "UNDETERMINED":
             continue
         needed_ids = {verdict.id for verdict in needed_verdicts}
         other_verdicts = [verdict for verdict in verdicts if verdict.id not in needed_ids]
@@ -78,9 +84,9 @@ def list_waiting(
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
-    """List one verdict for each content that has no label by `who`. Withdrawn labels don't count.
+    """List one verdict for each content that `who` hasn't labelled. Withdrawn labels don't count.
 
-    If content has multiple verdicts, choose the one that error rates are measured with.
+    If the same content has multiple verdicts, list the one that error rates are measured with.
     """
     labels = []
     verdicts = []
@@ -92,8 +98,8 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
 
     label_by_id = kpi.find_majority_labels(labels)
 
-    # The last verdict on each content wins below. Error rates prefer verdicts that weren't reused, then
-    # answered ones, then the newest, so sort in this order.
+    # The last verdict on each content overwrites earlier ones below. Error rates prefer verdicts that weren't
+    # reused, then answered ones, then the newest, so sort in this order.
     verdicts.sort(key=lambda line: (not kpi.is_reused(line), line.answered, line.timestamp))
     verdict_by_content = {}
     labelled_contents = set()
@@ -230,11 +236,14 @@ def _is_unjudged_push(verdict: VerdictLine) -> bool:
 
 
 def triage_records(records: Iterable[Record]) -> Triage:
-    """Collect the records that need a person's attention. Only a task's newest verdict counts."""
+    """Collect the records that need a person's attention, and count settled tasks and failures.
+
+    Only a task's newest verdict counts.
+    """
     lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
     newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
-    once_unsettled_tasks = set()  # tasks with an earlier verdict that wasn't a GO
+    once_unsettled_tasks = set()  # tasks with any verdict that wasn't a GO
 
     for line in lines:
         if isinstance(line, OverrideLine):
@@ -249,11 +258,13 @@ def triage_records(records: Iterable[Record]) -> Triage:
             triage.verdicts.append(line)
             _count_failures(triage.failures, line)
             task = (line.project, task_name(line.task_id))
-            newest_verdicts.pop(task, None)  # so that the newest comes last in the dictionary
+            # Remove the task's older verdict first, so that the newest verdict comes last in the dictionary.
+            newest_verdicts.pop(task, None)
             newest_verdicts[task] = line
             if line.word != "GO":
                 once_unsettled_tasks.add(task)
 
+    # Sort the tasks by their newest verdict. A GO or a person's override settles a task.
     for task, verdict in reversed(newest_verdicts.items()):
         overrides = [line for line in triage.overrides if line.project == verdict.project]
         override = find_newest_override(overrides, verdict.task_id, verdict.hashes)

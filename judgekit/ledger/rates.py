@@ -116,8 +116,8 @@ def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Int
 def bound_ratio(top: Interval, bottom: Interval) -> tuple[float, float]:
     """Return the lower and upper bound of the ratio of two independent non-negative figures.
 
-    Without an upper bound, it's `inf`. Computed by MOVER-R (Donner and Zou, Statistical Methods in Medical
-    Research 21, 2012, equation 9).
+    If there's no upper bound, returns `inf` for it. The method is MOVER-R (Donner and Zou, Statistical
+    Methods in Medical Research 21, 2012, equation 9).
     """
     product = top.value * bottom.value
 
@@ -128,11 +128,13 @@ def bound_ratio(top: Interval, bottom: Interval) -> tuple[float, float]:
         root = sqrt(max(0.0, product**2 - top_term * bottom_term))
         return top_term, bottom_term, root
 
+    # The ratio is lowest for the lowest top and the highest bottom.
     low = 0.0
     top_term, _, root = solve(top.low, bottom.high)
     if product + root > 0:
         low = top_term / (product + root)  # equal to (product - root) / bottom_term
 
+    # The ratio is highest for the highest top and the lowest bottom.
     high = inf
     _, bottom_term, root = solve(top.high, bottom.low)
     if bottom_term > 0:
@@ -250,10 +252,10 @@ def _convert_from_odds(odds: float) -> float:
 def _estimate_others(
     others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
 ) -> Interval:
-    """Estimate how much good (or bad) content has other verdict words, per verdict with the measured word.
+    """Estimate how much good (or bad) content has other words, per verdict with the measured word.
 
-    `odds` is the number of `others` per verdict with the measured word. Strata without labels are assumed to
-    have the share `unlabelled`.
+    `others` are the strata with other words, and `odds` is the number of their verdicts per verdict with the
+    measured word. Strata without labels are assumed to have the share `unlabelled`.
     """
     count = _count_verdicts(others)
     shares = []
@@ -261,6 +263,7 @@ def _estimate_others(
         share = stratum.share(quality) or unlabelled
         shares.append((stratum.verdicts / count, share))
     total_share = add_weighted(shares) if shares else unlabelled
+
     # Combine the intervals of the two factors as for a sum, with each factor weighted by the other.
     parts = [(total_share.value, odds), (odds.value, total_share)]
     return _make_interval(odds.value * total_share.value, parts)
@@ -269,15 +272,17 @@ def _estimate_others(
 def count_wanted_labels(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate how many more labels each word needs to settle whether a rate is below `bar`.
+    """Estimate how many more labels each verdict word needs to decide whether a rate is below `bar`.
 
-    Returns None if labelling all verdicts wouldn't settle it.
+    The rate is for verdicts with `word` on content of this quality. Returns None if even labels for all
+    verdicts wouldn't decide it.
     """
 
     def measure_gap(with_labels: Sequence[Stratum]) -> float:
         return _measure_gap(estimate_rate(with_labels, word, quality), bar)
 
-    # Add labels step by step, each time to the stratum where they help most.
+    # Add hypothetical labels step by step, each time to the stratum where they help most. The gap is how much
+    # narrower the rate's interval must get to decide.
     enlarged = list(strata)
     while measure_gap(enlarged) > 0:
         best_index = _find_best_stratum(enlarged, strata, measure_gap)
@@ -285,6 +290,7 @@ def count_wanted_labels(
             return None
         enlarged[best_index] = _add_labels(enlarged[best_index], strata[best_index])
 
+    # by verdict word: the number of labels added
     needed_labels = {}
     for stratum_before, stratum_after in zip(strata, enlarged, strict=True):
         if stratum_after.labels > stratum_before.labels:
@@ -299,18 +305,22 @@ def _find_best_stratum(
 ) -> int | None:
     """Find the index of the stratum where more labels reduce the gap most, or None if all are labelled.
 
-    `enlarged` are the strata with the hypothetical labels added so far, and `real` are those without.
+    `real` are the actual strata. `enlarged` are the same strata with the hypothetical labels added so far.
+    `measure_gap` returns the gap, which is what's missing until the labels are sufficient.
     """
     best_rank = None
     best_index = None
     for index, stratum in enumerate(enlarged):
         if stratum.decided or stratum.labels == stratum.verdicts:
             continue
+
+        # Try what labels in this stratum would achieve.
         trial_strata = [*enlarged]
         trial_strata[index] = _add_labels(stratum, real[index])
         gap = measure_gap(trial_strata)
-        # On a tie, which is usual before the first labels, prefer the stratum with the fewest labels. Choose
-        # UNDETERMINED last.
+
+        # Ties are common before the first labels. Then prefer GO and NO-GO to UNDETERMINED, and after that
+        # the stratum with the fewest labels.
         rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
         if best_rank is None or rank < best_rank:
             best_rank = rank

@@ -215,9 +215,10 @@ def hash_quote(quote: str, key: bytes) -> str:
 def mark_dismissed(
     verdict: Verdict, hashes: Sequence[str], ledger_records: Iterable[Record]
 ) -> Verdict:
-    """Mark the findings that people have dismissed. Returns a copy of the verdict.
+    """Return a copy of the verdict in which the findings that people have dismissed are marked.
 
-    A dismissal refers to a finding by the hash of its quote. `hashes` are those of the verdict's findings.
+    A dismissal refers to a finding by the hash of the finding's quote. `hashes` contains the quotes' hashes,
+    in the order of the verdict's findings.
     """
     dismissals = []
     for line in ledger_records:
@@ -246,9 +247,10 @@ def make_verdict_line(
     gate: PushRecord | None = None,
     of_task: bool = False,
 ) -> VerdictLine:
-    """Build a verdict's ledger line. `hashes` are the findings' quotes, hashed.
+    """Build a verdict's ledger line. `hashes` contains a hash of each finding's quote.
 
-    Unless `text`, the quotes themselves and anything else that can repeat the input are removed.
+    Unless `text`, quotes and anything else that can repeat the input are removed. `gate` describes the push,
+    and `of_task` marks a verdict on an agent's task.
     """
     fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     for finding, quote_hash in zip(fields["findings"], hashes, strict=False):
@@ -261,7 +263,7 @@ def make_verdict_line(
 
 
 def _drop_quoted_input(fields: dict[str, Any]) -> None:
-    """Remove everything that can quote the input or a model's output."""
+    """Remove everything that can quote the input or a model's output from `fields`, a verdict's fields."""
     fields["reasoning"] = ""
     findings = [*fields["findings"], *fields.get("review", ())]
     for round_ in fields["rounds"]:
@@ -271,7 +273,7 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
             opinion.pop("reasoning", None)
             findings += opinion.get("findings") or []
 
-        # Messages of some kinds of failure quote the model's output.
+        # Some kinds of failures have messages that quote the model's output.
         may_quote = failure and failure["kind"] in _QUOTING
         if may_quote and failure["message"]:
             # `degraded` can repeat the failure's message, so remove the message there as well.
@@ -307,9 +309,10 @@ def find_newest_override(
     *,
     without_terminal: bool = False,
 ) -> OverrideLine | None:
-    """Return a task's newest override, or None. `subjects` are its files' SHA-256 hashes.
+    """Return the newest override of a task's verdict, or None.
 
-    Only overrides typed at a terminal count, unless `without_terminal`.
+    `subjects` are the SHA-256 hashes of the task's files. Only overrides that a person typed at a terminal
+    count, unless `without_terminal`.
     """
     newest_line = None
     for record in records:

@@ -174,8 +174,11 @@ def read_entries(
     Lines with the same id and author are yielded only once. `on_damage` is called for each unreadable line or
     file.
     """
-    # Ids alone aren't enough: a team member could hide someone's line by sending another with its id.
+    # Compare authors as well as ids. Otherwise a team member could hide another person's line by sending a
+    # line with the same id.
     seen_ids_and_authors = set()
+
+    # Skip files for earlier days without reading them.
     first_day = None
     if wanted.since is not None:
         first_day = wanted.since.astimezone(UTC).date()
@@ -185,18 +188,20 @@ def read_entries(
         is_too_old = first_day is not None and day is not None and day < first_day
         if is_too_old:
             continue
+
         for number, raw in read_raw_lines(path, on_damage):
-            # Most lines are of other kinds, so skip these without parsing. But parse a line that was cut off,
-            # to report the damage.
+            # Skip a line of another kind without parsing it, which is faster. But parse a line that was cut
+            # off, to report the damage.
             may_be_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
             is_cut_off = not raw.endswith(b"}")
             if not may_be_wanted and not is_cut_off:
                 continue
 
             record = parse(raw)
-            if isinstance(record, str):  # the line can't be read, and this is the problem
+            if isinstance(record, str):  # The line can't be read, and this string is the reason.
                 on_damage(Damage(path, number, record))
                 continue
+
             id_and_author = (record.id, getattr(record, "who", ""))
             if id_and_author not in seen_ids_and_authors and wanted.takes(record):
                 seen_ids_and_authors.add(id_and_author)
@@ -204,7 +209,7 @@ def read_entries(
 
 
 def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and content of each line, except empty ones.
+    """Yield the number and content of each line in a file, except empty lines.
 
     `on_damage` is called for a line that's too long, or if the file can't be read.
     """
@@ -218,7 +223,8 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
                 is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
                 if is_too_long:
                     on_damage(Damage(path, number, f"longer than {MAX_LINE_BYTES} bytes"))
-                    while raw and not raw.endswith(b"\n"):  # skip the remainder
+                    # Skip the rest of the line.
+                    while raw and not raw.endswith(b"\n"):
                         raw = file.readline(MAX_LINE_BYTES)
                     continue
 
@@ -256,16 +262,16 @@ def _describe_problem(raw: bytes, error: ValidationError) -> str:
 def parse_accepted(
     lines: Iterable[bytes], find_problem: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
-    """Parse untrusted lines. Returns the accepted records and, by line index, why others are rejected.
+    """Parse untrusted lines. Returns the accepted records, and the reasons to reject the others.
 
     `find_problem` returns the reason to reject a record, or "".
     """
     accepted = []
-    reasons = {}
+    reasons = {}  # by the line's index in `lines`
 
     for index, raw in enumerate(lines):
         record = parse(raw)
-        if isinstance(record, str):  # the line can't be parsed, and this string is the reason
+        if isinstance(record, str):  # The line can't be parsed, and this string is the reason.
             reasons[index] = record
             continue
 
@@ -282,7 +288,8 @@ def list_files(
 ) -> dict[Path, date | None]:
     """Find the ledger files in the given files and folders. Maps each to the day in its name, oldest first.
 
-    Files without a day come first, with None. `on_damage` is called for each unreadable file or folder.
+    A file name without a day is mapped to None, and comes first. `on_damage` is called for each unreadable
+    file or folder.
     """
     paths: set[Path] = set()
     for place in places:
@@ -300,7 +307,10 @@ def list_files(
 
 
 def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
-    """Yield the ledger files in a folder tree; `on_damage` is called for unreadable files and folders."""
+    """Yield the ledger files in a folder and its subfolders.
+
+    `on_damage` is called for each file or folder that can't be read.
+    """
 
     def report_unreadable(error: OSError) -> None:
         problem = f"cannot be read ({error.strerror or error})"
@@ -317,7 +327,9 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
             else:
                 problem = "not a regular file (a folder, a broken link or a device)"
                 on_damage(Damage(path, 0, problem))
-        # Remove the folders just reported from the list in place, so that `os.walk` doesn't enter them.
+
+        # A folder with a ledger file's name was reported above. Remove it from the list in place, so that
+        # `os.walk` doesn't enter it.
         subfolders[:] = [name for name in subfolders if not name.endswith(_SUFFIX)]
 
 
@@ -354,15 +366,15 @@ def _sort_key(path: Path) -> tuple[date, int, str]:
 
 
 def _append(path: Path, raw: bytes, *, durable: bool) -> None:
-    """Append a line to a file, completely or not at all; raises `OSError`.
+    """Append a line to a file, completely or not at all. Raises `OSError` on failure.
 
     If `durable`, wait until the line is safely on the disk.
     """
     descriptor = outputs.open_to_append(str(path), private=True)
-    end_before = os.lseek(descriptor, 0, os.SEEK_END)
+    original_end = os.lseek(descriptor, 0, os.SEEK_END)
     try:
-        # If a killed writer left an incomplete line, start a new one.
-        os.lseek(descriptor, max(end_before - 1, 0), os.SEEK_SET)
+        # If a killed process has left an incomplete line at the file's end, start a new line.
+        os.lseek(descriptor, max(original_end - 1, 0), os.SEEK_SET)
         last_byte = os.read(descriptor, 1)
         if last_byte not in (b"", b"\n"):
             raw = b"\n" + raw
@@ -376,7 +388,7 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
         if durable:
             os.fsync(descriptor)
     except OSError:
-        os.ftruncate(descriptor, end_before)  # remove the incomplete line
+        os.ftruncate(descriptor, original_end)  # remove the incomplete line
         raise
     finally:
         os.close(descriptor)
@@ -407,18 +419,19 @@ def _make_name(path: str) -> str:
 def _find_address(checkout: Path) -> str:
     """Return the URL of a repository's remote `origin`, or of its only remote. Credentials are removed.
 
-    Without such a remote, returns "".
+    Returns "" if there's neither.
     """
-    addresses: dict[str, str] = {}
+    addresses: dict[str, str] = {}  # by the remote's name
     with suppress(GitError):
         output = Repository(checkout).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
-        # With -z, git ends each entry with a NUL, and its key with a newline.
+        # With -z, each entry is a key, a newline, the value and a NUL.
         for entry in os.fsdecode(output).split("\0"):
             if not entry:
                 continue
             key, _, address = entry.partition("\n")
             remote = key.removeprefix("remote.").removesuffix(".url")
-            if remote not in addresses:  # git fetches from a remote's first URL
+            # If a remote has multiple URLs, git fetches from the first one.
+            if remote not in addresses:
                 addresses[remote] = address
 
     if "origin" in addresses:
@@ -431,7 +444,10 @@ def _find_address(checkout: Path) -> str:
 
 
 def _move_lines(former: Path, folder: Path) -> None:
-    """Move a ledger's lines to another folder. A later call moves any that can't be moved now."""
+    """Move a ledger's lines from the folder `former` to another folder.
+
+    Errors are ignored, because the next call moves the remaining lines.
+    """
     if not former.is_dir() or former.is_symlink():
         return
 
@@ -481,10 +497,10 @@ class Ledger(NamedTuple):
 
     @classmethod
     def of(cls, start: Path) -> Ledger:
-        """Find the ledger of the project around a folder.
+        """Find the ledger of the project that contains the folder `start`.
 
-        All clones and worktrees of a repository share a ledger, identified by the URL of the remote. Without
-        a remote, it's identified by the project's path.
+        All clones and worktrees of a repository share a ledger, which is identified by the remote's URL. If
+        there's no remote, the ledger is identified by the project's path.
         """
         start = start.absolute()
         checkout = _find_checkout(start)
@@ -492,7 +508,7 @@ class Ledger(NamedTuple):
         name = _make_name(os.path.normcase(path))
         address = "" if checkout is None else _find_address(Path(path))
         if address:
-            # Before the repository had a remote, the ledger was named by the path.
+            # Before the repository had a remote, the ledger was named after the path. Move those lines.
             former_folder = home() / name
             name = _make_name(f"remote {address}")
             _move_lines(former_folder, home() / name)
@@ -501,18 +517,20 @@ class Ledger(NamedTuple):
     def add(self, *records: Record) -> None:
         """Append records to the ledger, each to the file for its UTC day.
 
-        Raises `LedgerError` with the number of records written; none is written partly.
+        Each record is written completely or not at all. Raises `LedgerError`, which contains the number of
+        records written.
         """
         if not records:
             return
 
+        # Serialise all records first, with this project's name.
         dated_lines = []
         for record in records:
             day = record.timestamp.astimezone(UTC).date()
             own_record = record.model_copy(update={"project": self.name})
             dated_lines.append((day, serialise_record(own_record)))
 
-        # Wait until records typed by people are on the disk, so that they can't be lost.
+        # If people typed any of the records, wait until these are on the disk, so that they can't be lost.
         has_typed_records = any(isinstance(record, _TYPED_RECORDS) for record in records)
         written_lines = 0
         try:
@@ -550,11 +568,12 @@ class Ledger(NamedTuple):
     ) -> Verdict:
         """Append a verdict to the ledger, and return it with its dismissed findings marked.
 
-        `ledger_records` contain people's dismissals. `gate` describes the push, or is None for a task. Quoted
-        input is only written if `text`. Raises `LedgerError`.
+        `ledger_records` contains people's dismissals. `gate` describes the push, or is None for a task.
+        Quoted input is only written if `text`. Raises `LedgerError` if the ledger can't be written.
         """
+        # Hash the quotes with the ledger's key. If there are no quotes, no key is needed.
         quotes = [finding.quote for finding in verdict.findings]
-        key = self._read_key() if any(quotes) else b""  # without quotes, there's nothing to hash
+        key = self._read_key() if any(quotes) else b""
         hashes = [records.hash_quote(quote, key) for quote in quotes]
         marked_verdict = records.mark_dismissed(verdict, hashes, ledger_records)
         is_task = gate is None
@@ -582,11 +601,11 @@ class Ledger(NamedTuple):
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     """Delete a ledger's files for days before `before` (UTC), and later labels of deleted verdicts.
 
-    Returns the number of lines by kind, with damaged ones as "damaged". If `preview`, nothing is deleted.
-    Raises `LedgerError`.
+    Returns the number of deleted lines by kind, including the kind "damaged". If `preview`, nothing is
+    deleted. Raises `LedgerError` if a file can't be read or written.
     """
-    counts: Counter[str] = Counter()
-    removed_verdicts: set[str] = set()
+    counts: Counter[str] = Counter()  # deleted lines, by kind
+    removed_verdicts: set[str] = set()  # ids
     try:
         with nullcontext() if preview else file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS):
             for path, day in list_files([folder]).items():
@@ -600,7 +619,8 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                         path.unlink()
                     continue
 
-                # The files are sorted by day, so all removed verdicts are known by now.
+                # Remove the labels of deleted verdicts. The files are sorted by day, so all deleted verdicts
+                # are known by now.
                 kept_lines = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
                 counts["label"] += len(lines) - len(kept_lines)
                 if len(kept_lines) < len(lines) and not preview:
