@@ -22,12 +22,13 @@ def at_most(errors: int, total: int, rate: float) -> float:
     if errors < 0 or rate >= 1:
         return 0.0
 
-    # The binomial sum's last term is the probability of exactly `errors`. Its logarithm can't underflow.
+    # Compute the probability of exactly `errors`, which is the last term of the binomial sum. As a logarithm,
+    # a tiny probability doesn't become 0.
     log_combinations = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
     log_last_term = log_combinations + errors * log(rate) + (total - errors) * log1p(-rate)
 
-    # Add the other terms in reverse order, relative to the last one. Below the mean, they get smaller and
-    # smaller, so stop when they're negligible.
+    # Add the other terms, from the last to the first, relative to the last one. Below the mean, the terms get
+    # smaller and smaller, so stop when a term is negligible.
     term = 1.0
     relative_sum = 1.0
     for error_count in range(errors, 0, -1):
@@ -41,14 +42,15 @@ def at_most(errors: int, total: int, rate: float) -> float:
 def upper(errors: int, total: int, level: float) -> float:
     """Return an upper confidence bound of an error rate. The true rate is higher with probability `level`.
 
-    Without data, the bound is 1.
+    For example, with 0 errors in 59 cases, the rate is at most 5 % (with a `level` of 0.05). Without data,
+    the bound is 1. Raises `ValueError` if there are more errors than cases.
     """
     if not 0 <= errors <= total:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
         return 1.0
 
-    # Bisect, because the probability of so few errors decreases with the rate.
+    # Bisect to find the rate: the higher the rate, the less probable are so few errors.
     too_low = errors / total
     high_enough = 1.0
     for _ in range(_HALVINGS):
@@ -69,8 +71,9 @@ def lower(errors: int, total: int, level: float) -> float:
 def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -> int | None:
     """Return the number of labels needed to show that an error rate is at most `rate`.
 
-    `expected_rate` is the error rate among these labels, and `level` the probability of a wrong conclusion.
-    Return None if no number is enough, or if more than a million labels are needed.
+    A label is a person's judgement of a case. `expected_rate` is the error rate expected among the labels,
+    and `level` is the probability of a wrong conclusion. Returns None if more than a million labels are
+    needed, or if no number is enough.
     """
     if expected_rate >= rate:
         return None

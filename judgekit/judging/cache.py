@@ -115,7 +115,10 @@ def _parse_reply(text: str) -> Reply | None:
 
 
 def hash_of_call(endpoint: Endpoint, request: Request) -> str:
-    """Hash a request and its recipient, without nonces and secrets, as the key of a stored reply."""
+    """Hash a request and its recipient, to use the hash as a stored reply's key.
+
+    Nonces (random parts of the prompt) and secrets don't count.
+    """
     messages = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile_fields = endpoint.profile.model_dump(mode="json", exclude=_FIELDS_NOT_HASHED)
     if not profile_fields.get("reads_reasoning"):
@@ -130,6 +133,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
         request.schema,
         request.top_logprobs,
     ]
+    # Add these only if they're present, so that other requests keep the hashes of older versions.
     if request.sample:
         options.append(request.sample)
     if request.questions:

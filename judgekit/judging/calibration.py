@@ -237,9 +237,10 @@ def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int
 
 
 def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in the class of opinions that a gate is for: its tier, outcome and previous outcome.
+    """Yield each flaw in a gate's class, as a key relative to the gate and a problem.
 
-    A gate is the calibration's rule for a class. Keys are relative to the gate.
+    A gate is a calibration's rule for a class of opinions. Opinions of a class have the same tier, outcome
+    and outcome before.
     """
     first_tier = _list_tiers(calibration)[0]
     allowed_tiers = _list_allowed_tiers(calibration, gate)
@@ -274,10 +275,10 @@ def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in the counts that support a gate. Keys are relative to the gate."""
+    """Yield each flaw in the counts that support a gate, as a key relative to the gate and a problem."""
     cases = calibration.cases
     promise = calibration.promise
-    # A case can only be in one gate of a tier. So all its gates together can't have more labels than there
+    # A case belongs to at most one gate of a tier. So the gates of a tier can't have more labels than there
     # are cases.
     tier_labels = 0
     for other_gate in calibration.gates:
@@ -286,7 +287,8 @@ def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterato
     if tier_labels > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {tier_labels}"
 
-    # The gates share the allowed error probability, which limits the level at which each can be tested.
+    # The promise allows a total probability of error, which the gates share equally. Each gate's labels must
+    # support the promised rate at this level.
     level = (1 - promise.confidence) / max(1, len(calibration.gates))
     least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
     if least_bound > promise.rate:

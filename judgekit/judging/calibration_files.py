@@ -38,9 +38,10 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # the number of texts that are scored for a comparison
 ) -> tuple[FinalityRules | None, str | None]:
-    """Return the rules of the newest calibration that fits the judge, and a warning about unusable ones.
+    """Find the newest calibration that fits the judge. Returns its rules, and a warning about unusable ones.
 
-    Either is None if there's none. The project's calibrations take precedence over the user's.
+    The rules are None if no calibration fits, and the warning is None if all is well. The project's
+    calibrations take precedence over the user's.
     """
     # A calibration decides which later tiers can be skipped, so a single tier doesn't need any.
     if len(settings.models_by_tier) <= 1:
@@ -56,11 +57,13 @@ def find(
         is_for_comparisons = calibration.subjects is not None
         if is_for_comparisons != (subjects > 0):
             continue
+
         misfit = next(misfits(calibration, settings.loaded, panel, subjects), None)
         if misfit is None:
             return calibration.rules(), "; ".join(warnings) or None
         misfit_warnings.append(f"calibration {calibration.id} not used: {misfit}; {AGAIN}")
-    # Only report the first one that doesn't fit.
+
+    # No calibration fits. Only report the first one, which is the newest.
     return None, "; ".join([*warnings, *misfit_warnings[:1]]) or None
 
 
@@ -84,16 +87,17 @@ def _read_folders(
 def _read_folder(
     folder: Path, settings: JudgeSettings, *, of_project: bool
 ) -> tuple[list[Calibration], list[str]]:
-    """Read a folder's calibrations for a judge's rubric and mode, newest first. Also return the problems.
+    """Read a folder's calibrations for a judge's rubric and mode.
 
-    An invalid file is only a problem if it mentions this rubric and this mode.
+    Returns the calibrations, newest first, and the problems. An invalid file is only a problem if it mentions
+    the rubric and the mode.
     """
     rubric_id = settings.loaded.rubric.rubric
     mode = settings.mode
     calibrations = []
     problems = []
 
-    # Only read the newest files.
+    # If there are very many files, only read the newest.
     paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric_id, mode)]
     paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
     if len(paths) > MAX_READ:
@@ -112,6 +116,7 @@ def _read_folder(
             continue
         if (calibration.rubric.id, calibration.mode) == (rubric_id, mode):
             calibrations.append(calibration)
+
     calibrations.sort(key=lambda calibration: calibration.made, reverse=True)
     return calibrations, problems
 
@@ -175,9 +180,10 @@ class Accepted(Strict):
 
 
 def accept(path: Path) -> None:
-    """Record that the user accepts a calibration file, as long as its content doesn't change.
+    """Record that the user accepts a calibration file. The record only applies to its current content.
 
-    Raises `ConfigError` if it isn't a valid calibration, and `InputError` if the record can't be written.
+    Raises `ConfigError` if the file isn't a valid calibration, and `InputError` if the record can't be
+    written.
     """
     calibration = read_calibration(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -38,8 +38,13 @@ class PanelFingerprint(NamedTuple):
 
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
-    """Describe a judge's models, how they're queried, and how their answers are read."""
+    """Describe a judge's models, how they're queried, and how their answers are read.
+
+    A calibration only fits a judge whose fingerprint is the same.
+    """
     has_scores = question_of(settings.loaded.rubric).has_scores
+
+    # Describe the models of each tier.
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
     profile_hashes: Asking = {}
@@ -84,8 +89,10 @@ def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
 
 
 def hash_profile(endpoint: Endpoint) -> str | None:
-    """Hash everything in a model's profile that affects its replies. Return None for a recording."""
+    """Hash everything in a model's profile that affects its replies. Returns None for a recording."""
     profile = endpoint.profile
+
+    # Collect the relevant fields of each kind of profile.
     relevant_fields: dict[str, object]
     if isinstance(profile, registry.LitellmProfile):
         relevant_fields = {
@@ -102,6 +109,7 @@ def hash_profile(endpoint: Endpoint) -> str | None:
         relevant_fields = profile.model_dump(include=keys)
     else:
         return None
+
     return sha256([relevant_fields, endpoint.output, profile.limits.context_chars])
 
 
@@ -110,7 +118,8 @@ def misfits(
 ) -> Iterator[str]:
     """Yield each reason why a calibration doesn't fit a judge.
 
-    `subjects` is the number of compared texts, if texts are compared by their scores.
+    `panel` describes the judge's models now. `subjects` is the number of texts if they're compared by their
+    scores, otherwise 0.
     """
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
@@ -118,7 +127,8 @@ def misfits(
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
 
-    # Some older calibrations have no hash. Others have one of the wording, which never matches.
+    # Some older calibrations have no hash, so they can't be checked. Others have a hash of the wording, which
+    # never matches.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
@@ -132,6 +142,7 @@ def misfits(
                 allowed_count = f"{least_texts} to {most_texts}"
             yield f"it was made for {allowed_count} texts, not for {subjects}"
 
+    # Compare the models and the options.
     for tier in calibration.models | panel.models:
         models_then = calibration.models.get(tier, "nobody")
         models_now = panel.models.get(tier, "nobody")
@@ -149,14 +160,15 @@ def misfits(
 def _list_relevant_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
-    """Yield the names of the options in `Asked` that affect the models of a panel."""
+    """Yield the names of the options in `Asked` that can change the answers of a panel's models."""
     all_sources: list[frozenset[ScoreSource]] = []
     for sources_by_model in panel.able.values():
         all_sources += sources_by_model.values()
-    # Models that don't write always give the same answer, so samples don't matter. They also get each
-    # question separately, except about pairs of texts.
+    # Models that don't write text always give the same answer, so the number of samples doesn't matter. Such
+    # models also get each question separately, except about pairs of texts.
     none_writes = all(sources in ({"points"}, {"decided"}) for sources in all_sources)
     is_always_separate = none_writes and not question_of(rubric).is_about_two
+
     if not none_writes:
         yield "samples"
     if len(rubric.questions) > 1 and not is_always_separate:
@@ -169,7 +181,7 @@ def _list_relevant_options(
 
 
 def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield a sentence for each model that's called, or whose answers are read, differently now."""
+    """Yield a message for each model that's called differently now, or whose answers are read differently."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
             # Compare how the answers are read.

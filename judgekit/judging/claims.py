@@ -63,11 +63,11 @@ class Claim(NamedTuple):
 def split_claims(text: str) -> list[Claim]:
     """Split a text into claims: its sentences and list items, in order and without losing any word.
 
-    A lead, such as a heading, belongs to all items of the list that follows, or to the next sentence. If
-    nothing follows, the lead is a claim itself.
+    A lead is text that introduces a claim, such as a heading. It belongs to all items of the list that
+    follows, or to the next sentence. If nothing follows, the lead is a claim itself.
     """
     claims: list[Claim] = []
-    lead = ""
+    lead = ""  # the lead of the next claim
     is_lead_unused = False
     is_in_list = False
     for block in _split_blocks(text):
@@ -90,6 +90,7 @@ def split_claims(text: str) -> list[Claim]:
 
     if is_lead_unused:
         claims.append(Claim(lead))
+    # Skip claims without any letter or digit, such as a line of dashes.
     return [claim for claim in claims if any(map(str.isalnum, claim.quote))]
 
 
@@ -171,18 +172,21 @@ def _without_mark(mark: re.Pattern[str], line: str) -> str:
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield lines as a block of the given kind, unless they're blank.
+    """Yield lines as a block of the given kind. Yields nothing if the lines are blank.
 
-    If prose ends with a colon, its last sentence introduces what follows, and becomes a separate block (a
-    lead).
+    If prose ends with a colon, its last sentence becomes a separate block, a lead, because it introduces the
+    next block.
     """
     text = "\n".join(lines).strip()
     if not text:
         return
+
+    # The second colon is the full-width one in Chinese and Japanese.
     introduces_more = kind == "prose" and text.endswith((":", "\uff1a"))
     if not introduces_more:
         yield _Block(kind, text)
         return
+
     *sentences, lead = _split_sentences(_Block(kind, text))
     if sentences:
         start_of_lead = text.rindex(lead)
@@ -207,7 +211,10 @@ def _split_sentences(block: _Block) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a punctuation mark ends a sentence. A dot after an abbreviation, initial or day doesn't."""
+    """Whether a punctuation mark ends a sentence.
+
+    A dot after an abbreviation ("etc."), an initial ("J.") or a day ("3.") doesn't.
+    """
     mark = match[0]
     if not mark.startswith("."):
         return True
@@ -220,6 +227,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     if mark != ".":  # an ellipsis, or a closing quotation mark
         return True
 
+    # Look at the word before the dot.
     start_of_word = max(0, match.start() - _LONGEST_ABBREVIATION)
     word_match = _LAST_WORD.search(text[start_of_word : match.start()])
     word = word_match[0].lower() if word_match else ""
@@ -285,11 +293,11 @@ def least_supported(
 def unsupported_claims(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
-    """Return a finding for each claim that's probably unsupported, in text order.
+    """Return a finding for each claim that the sources probably don't support, in text order.
 
-    If there are more than `MAX_FINDINGS`, only the least supported claims count.
+    If there are more than `MAX_FINDINGS` such claims, only the least supported ones get a finding.
     """
-    support_by_number = {}  # the probability that a claim is supported
+    support_by_number = {}  # by claim number, starting with 1: the probability that the claim is supported
     for number in range(1, len(claims) + 1):
         support = answers[_name_question(dimension, number)][YES]
         if support < EVEN:

@@ -172,7 +172,7 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 def _list_contestants(
     subject: ComparisonInput, scores: Mapping[str, SubjectScore]
 ) -> list[Contestant]:
-    """List the compared texts for the record. Texts that were scored have their score."""
+    """List the compared texts for the record, with the scores of those that were scored."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
@@ -206,7 +206,8 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         if tier != "tiebreaker":
             return question
 
-        # The tiebreaker also sees the other tiers' opinions.
+        # The tiebreaker also sees the reasons of the tiers that have answered, with the label of the
+        # preferred text.
         answered_tiers = [opinion for opinion in state.opinions.values() if opinion.votes]
         earlier_opinions: list[EarlierOpinion] = []
         for opinion in answered_tiers:
@@ -214,6 +215,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
                 label = None if vote.word == TIE else question.label(vote.word)
                 reasoning = redact.words(vote.reasoning)
                 earlier_opinions.append(EarlierOpinion(label, reasoning))
+
         # With only one opinion, there's nothing to settle, so use the deep tier's instructions.
         instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
@@ -255,9 +257,12 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._build_result(state, end), note)
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the result from the vote of the tier that decided, or without a vote if none did."""
-        # A win by the winner's own family alone doesn't count.
+        """Build the result from the vote of the tier that decided.
+
+        If no tier decided, the result has no vote.
+        """
         votes: dict[TierName, TierVote] = state.opinions
+        # A win doesn't count if only models of the winner's family voted for it.
         if end.because == OWN_FAMILY:
             refused_end = end.overruled
             was_cut = refused_end is not None and refused_end.tier in state.cut
@@ -283,7 +288,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Return each tier's texts that don't completely fit a model's context, such as "A and B".
+        """Return, by tier, the texts that are too long for one of the tier's models, such as "A and B".
 
         Tiers without such texts are omitted.
         """

@@ -82,8 +82,9 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def _build_questionnaire(
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
-        """Build the questionnaire about the two texts, in the order "AB" or "BA"."""
-        # Choose names for the texts: labels, or fixed names for models that can't repeat a label.
+        """Build the questionnaire about the two texts, which are shown in the order "AB" or "BA"."""
+        # Choose names for the texts. Labels are unpredictable; models that can't repeat a label get fixed
+        # names.
         if kind_of(endpoint).names_texts:
             name_by_letter = {letter: self.label(letter) for letter in order}
             hash_by_name = {label: sha256 for sha256, label in self._label_by_hash.items()}
@@ -124,7 +125,11 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return [f"better: {opinion.better or TIE}\n{opinion.reasoning}" for opinion in opinions]
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
-        """Convert a model's answer into a vote. It's a text's name, or a probability for each name."""
+        """Convert a model's answer into a vote.
+
+        The answer is either the name of the better text, or a probability for each name.
+        """
+        # Translate the names of the texts to their letters.
         letter_by_hash: dict[str, PairWord] = {}
         for letter in WINS:
             letter_by_hash[self.subject.file(letter).sha256] = letter
@@ -165,7 +170,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
-        """Build the record (a round) of each call, numbered from `first`."""
+        """Build a record, called a round, of each call. The first one has the number `first`."""
         rounds: list[CompareRound] = []
         calls_per_sample = len(self.rubrics_by_part) * len(ORDERS)
         for turn in turns:

@@ -74,7 +74,10 @@ class Decider:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask a decision model all questions at once. If the text would be truncated, fail without a call."""
+        """Ask a decision model all questions at once.
+
+        If the text is too long for the model, returns a failure without a call.
+        """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
@@ -83,6 +86,7 @@ class Decider:
             failure = make_failure(FailureKind.CONTEXT_WINDOW, problem)
             return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
 
+        # By question name: the text's claims, for questions that are asked about each claim.
         claims_by_name = _split_claims(questionnaire)
         answer = await ask_decisions(
             session,
@@ -115,8 +119,8 @@ def _make_questions(
 ) -> list[DecisionQuestion]:
     """Convert the questions to the form that decision models expect.
 
-    In a listing, repeat each question for each candidate. Otherwise, ask it once about the text, or once
-    about each of the text's claims.
+    In a listing of candidates, each question is repeated for each candidate. Otherwise, it's asked once about
+    the text, or once about each of the text's claims.
     """
     questions = []
     if questionnaire.is_listing:
@@ -129,6 +133,7 @@ def _make_questions(
         for name, question in questionnaire.questions.items():
             if name not in claims_by_name:
                 questions.append(_make_question(name, question))
+
     for name, text_claims in claims_by_name.items():
         questions += claims.claim_questions(name, text_claims, fence)
     return questions
@@ -165,7 +170,8 @@ def _read_distributions(
     """Convert a decision model's probabilities to the questionnaire's answers."""
     shares: dict[str, Mapping[str, float]] = {}  # probabilities by question
     findings: list[Finding] = []
-    # The answer about the least supported claim counts for the question, but only if all claims have answers.
+    # For a question about each claim, the answer about the least supported claim counts. If a claim has no
+    # answer, the question has none either.
     for name, text_claims in claims_by_name.items():
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)
@@ -234,10 +240,10 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Ask any number of questions, and return each question's probabilities, and the first failure.
+    """Ask any number of questions, and return the probabilities by question, and the first failure.
 
-    If multiple requests are needed, they run concurrently, within `timeout` seconds in total. If a scale is
-    too long for decision models, fail without a call.
+    If multiple requests are needed, they run concurrently, within `timeout` seconds in total. If a question's
+    scale is too long for decision models, returns a failure without a call.
     """
     started = time.monotonic()
     scale_problem = _find_scale_problem(questions)
@@ -246,6 +252,8 @@ async def ask_decisions(
         return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
 
     answers = await _ask_in_chunks(session, endpoint, state, questions, timeout)
+
+    # Merge the answers to all requests.
     first_failure = next((answer.failure for answer in answers if answer.failure), None)
     distributions: Distributions = {}
     usage = Usage()
@@ -269,12 +277,14 @@ async def _ask_in_chunks(
 
     If the server refuses a chunk and names its limit, remember the limit and ask all questions again.
     """
+    # Each round uses a smaller size than the last one, so the loop ends.
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions
     while True:
         size = configured_size or _most_by_server.get(server, MAX_QUESTIONS)
         starts = range(0, len(questions), size)
         chunks = [tuple(questions[start : start + size]) for start in starts]
+
         calls = []
         for number, chunk in enumerate(chunks, 1):
             key = state.call_key
@@ -292,11 +302,13 @@ async def _ask_in_chunks(
 
 
 def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
-    """Return the server's limit of questions per call if it refused `count` as too many, or None.
+    """Find the server's limit of questions per call in its failures. `count` questions were asked.
 
-    It's the largest smaller number in the server's message. If there's none, try half of `count`.
+    If a failure's message says that there were too many questions, the limit is the largest number in the
+    message that is below `count`, or half of `count` if there's no such number. Returns None if no message
+    says so.
     """
-    if count == 1:
+    if count == 1:  # a single question can't be too many
         return None
     for failure in failures:
         if failure is None or failure.kind is not FailureKind.BAD_REQUEST:

@@ -28,12 +28,13 @@ def choose(
     lines: int,
     signatures: Sequence[str] = (),
 ) -> Depth:
-    """Choose the depth for a file with `lines` changed lines.
+    """Choose the depth at which a changed file is judged, such as "quick".
 
-    `users_rules` are the user's own, and `rules` can come from a project. `signatures` are the change's
-    authors (`Name <address>`) and trailers.
+    `users_rules` are the user's rules, and `rules` are those in use, which can come from a project. `lines`
+    is the number of changed lines. `signatures` are the change's authors (`Name <address>`) and trailers.
     """
     depth = _apply_first_rule(rules, path, lines, signatures)
+    # If the project doesn't change the user's rules, there's nothing to limit.
     has_same_rules = (users_rules.depth, users_rules.review) == (rules.depth, rules.review)
     if has_same_rules:
         return depth

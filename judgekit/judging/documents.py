@@ -402,7 +402,7 @@ _SNIFFED_BYTES = 8192  # a NUL in these means that a file is binary, as in git
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths, replacing each folder with its text files that git doesn't ignore.
+    """Yield the paths. Instead of a folder, yield its text files, except for files that git ignores.
 
     Raises `UsageError` for an empty path.
     """
@@ -429,7 +429,7 @@ def is_folder(path: str) -> bool:
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:
-    """Read a file, or standard input for `-`; raises `InputError` with a one-line message."""
+    """Read a file, or standard input if the path is `-`. Raises `InputError` with a one-line message."""
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
     if is_folder(path):
@@ -452,7 +452,10 @@ def read_file(path: str, stdin: BinaryIO) -> File:
 
 
 def decode(path: str, data: bytes, name: str | None = None) -> File:
-    """Decode a file's `data`; raises `InputError` with a one-line message that mentions `name`."""
+    """Decode a file's `data`, and return the file, shortened to `CONTEXT_CHARS` characters.
+
+    Raises `InputError` with a one-line message that mentions `name`, or otherwise `path`.
+    """
     printable_name = encodable(name or path)
     if len(data) > MAX_BYTES:
         raise InputError(
@@ -462,6 +465,7 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
         raise InputError(f"{printable_name}: this is UTF-16; save it as UTF-8")
     if b"\0" in data[:_SNIFFED_BYTES]:
         raise InputError(f"{printable_name}: a binary file; judgekit judges only text")
+
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -479,9 +483,9 @@ def document(
     task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
-    """Build the document to judge from files, which were written by the model `family`.
+    """Build the document to judge from files.
 
-    The default `task_id` is `PATH@HASH` of the first file.
+    `family` is the model family that wrote the files. The default `task_id` is `PATH@HASH` of the first file.
     """
     name = encodable(task_id or "")
     if not name:
@@ -508,7 +512,7 @@ def _is_text(path: Path) -> bool:
 def _list_files(folder: Path) -> list[Path]:
     """List a folder's files, except for links and files ignored by git.
 
-    Without git, hidden files are skipped instead of ignored ones.
+    If git can't list the files, all files except for hidden ones and links are listed.
     """
     try:
         paths = _list_with_git(folder)

@@ -121,7 +121,7 @@ TABLE: list[Row] = [
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
     """Decide the next step from the rows of `TABLE`: which tier to ask, or the end of judging.
 
-    The first row that applies decides. If its step is an end, later rows can overrule it.
+    The first row that applies decides. If that row ends the judging, a later row can overrule the end.
     """
     situation = Situation(evidence_by_tier, rules)
     step: Step | None = None
@@ -147,7 +147,7 @@ def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
 
 
 def _rate_consensus(now: Situation, end: End) -> Consensus:
-    """Rate how far the models agree with a result (end). By default, keep the rating that it already has."""
+    """Rate how far the models agree with a result. By default, return the rating that `end` already has."""
     if end.tier is None:
         return end.consensus
 

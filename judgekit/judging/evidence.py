@@ -100,14 +100,15 @@ def read_document(
     sees_all: bool = True,
     speakers: Speakers = NOBODY,
 ) -> TierEvidence:
-    """Convert a tier's opinion about a document to evidence. None means that the tier failed.
+    """Convert a tier's opinion about a document to evidence. An opinion of None means that the tier failed.
 
-    `decides` means that its models are decision models, which give probabilities without reasons. `speakers`
-    are the models that answered.
+    `decides` means that the tier's models are decision models, which give probabilities without reasons.
+    `sees_all` means that they were shown the complete document. `speakers` are the models that answered.
     """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
-    leaning = None  # how far a decision model's scores are from the other outcome, with a sign
+    # How far a decision model's scores are above (or, if negative, below) the threshold for an acceptance
+    leaning = None
     if decides:
         leaning = measure_margin(rubric, opinion.scores, mode, signed=True)
     return TierEvidence(
@@ -128,7 +129,8 @@ def read_candidate(
 ) -> TierEvidence:
     """Convert a tier's mark on a candidate to evidence. A mark of None means that the tier failed.
 
-    `decides` means that it's a decision model's mark, so that it has a leaning (a distance from 50 %).
+    `decides` means that a decision model gave the mark. Such a mark has a leaning: the distance of its
+    probability from 50 %.
     """
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
@@ -151,9 +153,10 @@ def read_pair(
     cut: Collection[TierName] = (),
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Convert the tiers' votes on two texts to evidence. A vote for the text that won first is an acceptance.
+    """Convert the tiers' votes on two texts to evidence.
 
-    `favouring_families` gives, by letter, the model families that wrote only this text, and may favour it.
+    A vote for the text that won first counts as an acceptance. `favouring_families` contains, by letter, the
+    model families that wrote only this text, and may favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}
@@ -179,7 +182,11 @@ def read_ranking(
     margins: Margins,
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Convert the tiers' rankings of texts to evidence. A leading text counts as an acceptance."""
+    """Convert the tiers' rankings of texts to evidence. If a text leads, that counts as an acceptance.
+
+    `margins` contains, by tier, the distance within which a text counts as near the best.
+    `favouring_families` contains, by letter, the model families that wrote only this text, and may favour it.
+    """
     evidence = {}
     for ranked in tiers:
         if not ranked.means:
@@ -223,9 +230,9 @@ def _read_agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 -
 def measure_margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Return the number of points between the scores and another outcome.
+    """Return by how many points the scores would have to change for another outcome.
 
-    If `signed`, return their distance from acceptance instead, which is negative below the threshold.
+    If `signed`, return their distance from an acceptance instead, which is negative below the threshold.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
     # For an acceptance, the lowest score must be high enough, and so must the mean if it has a threshold.

@@ -137,7 +137,8 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     shown_in_capitals = shown.upper()
     labels: dict[str, str] = {}
     for name in sorted(ids, key=digests.__getitem__):
-        # Take the first label that no other candidate has and that isn't in `shown`.
+        # Take the first label that no other id has and that isn't in `shown`. If too many labels are in
+        # `shown`, take the next one that no other id has.
         drawn_labels = _draw_labels(digests[name])
         free_labels = (label for label in drawn_labels if label not in labels.values())
         unseen_labels = (

@@ -110,9 +110,10 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
-        """Whether the calibration has a rule that accepts this margin, for this class of opinions.
+        """Whether a rule of the calibration accepts this margin, for this class of opinions.
 
-        A class is a tier, its outcome, the outcome before it, and the tier whose win is upheld (`stands`).
+        A class consists of a tier, its outcome, the outcome before, and the tier whose win is upheld
+        (`stands`). `seen` contains the outcomes by tier.
         """
         if margin is None:
             return False
@@ -121,7 +122,7 @@ class FinalityRules:
         opinion_class = (tier, seen[tier], outcome_before, stands)
         for rule in self.rules:
             is_for_leanings = rule.leaning is not None
-            if is_for_leanings:  # rather than for margins
+            if is_for_leanings:  # such rules aren't about margins
                 continue
             rule_class = (rule.tier, rule.outcome, rule.after, rule.stands)
             if rule_class == opinion_class and margin >= rule.least_margin:

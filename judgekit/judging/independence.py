@@ -16,9 +16,9 @@ Independence: TypeAlias = Literal["prefer", "require"]
 def is_independent(
     author_families: Collection[str], judging_families: Collection[str]
 ) -> bool | None:
-    """Whether a model supports an outcome whose family differs from those of the models that wrote the text.
+    """Whether an outcome is supported by a model of a different family than those that wrote the text.
 
-    None means that it isn't known.
+    `judging_families` are the families of the supporting models. Returns None if the answer isn't known.
     """
     known_authors = set(author_families) - {UNKNOWN_FAMILY}
     if not known_authors or not judging_families:

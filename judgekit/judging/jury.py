@@ -78,7 +78,7 @@ def combine_opinions(
 ) -> Opinion:
     """Combine the opinions of a jury's models into one, with one vote per model family.
 
-    The reasoning comes from the model whose scores are nearest to the result, and the findings from all.
+    The result contains the reasoning of the model whose scores are nearest to it, and all models' findings.
     """
     if len(voices) == 1:
         _, only_opinion = voices[0]
@@ -107,8 +107,9 @@ def combine_opinions(
 def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine opinions into one outcome with mean scores.
 
-    If the outcomes differ, the `rule` decides. With "mean", the mean scores are decisive. Otherwise, it's the
-    majority and its mean scores, or `improve` without a majority.
+    If the outcomes differ, `rule` chooses the outcome. The rule "mean" derives it from the mean scores. The
+    other rule takes the outcome of the majority, with the mean of its scores, or "improve" if there's no
+    majority.
     """
     outcomes = [opinion.outcome for opinion in opinions]
     averaged_opinions = opinions
@@ -123,6 +124,7 @@ def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) 
         supporters = [opinion for opinion in opinions if opinion.outcome == outcome]
         if supporters:
             averaged_opinions = supporters
+
     scores = {name: round(score, 2) for name, score in mean_scores(averaged_opinions).items()}
     return Opinion(outcome, scores)
 
@@ -164,10 +166,10 @@ Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round br
 
 
 def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Combine a jury's marks (keep or drop) into one mark per candidate.
+    """Combine the marks of a jury's models into one mark per candidate. A mark means keep or drop.
 
-    `voices` contains the models that answered, out of `asked` models. Unless more than half of these have
-    marked a candidate, its mark is None.
+    `voices` contains the models that answered, and `asked` is the number of queried models. A candidate's
+    mark is None unless more than half of the queried models have marked it.
     """
     if asked == 1:
         if not voices:
@@ -205,7 +207,7 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
     else:
         outcome = leaning(_combine_chances(family_chances, rule))
 
-    # The mark only has a probability if every model gave one.
+    # The combined mark only has a probability if every model gave one.
     probability = None
     if all(mark.probability is not None for _, mark in marks):
         family_means = [fmean(chances) for chances in chances_by_family]
@@ -301,8 +303,8 @@ def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
 def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     """Combine a model's calls about two texts into a vote.
 
-    The answers must be sorted by sample, then criterion, then order of the texts. Return None unless more
-    than half of the samples are complete.
+    The answers must be sorted by sample, then criterion, then order of the texts. A sample is complete if all
+    its criteria have votes. Returns None unless more than half of the samples are complete.
     """
     votes = [combine_orders(both_orders) for both_orders in _cut_into_chunks(answers, len(ORDERS))]
     samples = _cut_into_chunks(votes, criteria)
@@ -315,10 +317,12 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
             wins = [vote for vote in criterion_votes if vote.word in WINS]
             deciding_vote = wins[0] if wins else criterion_votes[0]
             sample_votes.append(deciding_vote)
+
     if not has_quorum(len(sample_votes), len(samples)):
         return None
 
-    # The mean lean decides. If the samples split evenly, it's a tie that none of them voted for.
+    # The mean lean of the votes decides: 1 for A, -1 for B. If the samples split evenly, the result is a tie,
+    # although no sample voted for a tie.
     lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
     word = word_of(lean)
     reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
@@ -344,6 +348,7 @@ def combine_votes(
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
 
+    # Average the votes within each family, and then decide among the families.
     family_leans = []
     for family_votes in group_by_family(answered):
         family_lean = fmean(vote.lean for vote in family_votes)
