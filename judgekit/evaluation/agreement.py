@@ -137,17 +137,18 @@ NOTHING_FINAL = Settled(frozenset(), frozenset())
 def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
     """Choose the rates at which the strong judge checks samples of the first tier's opinions.
 
-    `opinions` are the first tier's opinions that can become final. There are `rows` rows in total.
+    `opinions` are the first tier's opinions that can become final. `rows` is the total number of rows, and
+    `promise` limits how many final opinions the strong judge would disagree with.
     """
     if rows < MIN_ROWS or not opinions:
         return Plan(promise, rows, groups=())
 
-    budget = promise.budget(rows)  # of disagreements
+    budget = promise.budget(rows)  # the number of disagreements that the promise allows
     if not promise.strict:
         group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
         return Plan(promise, rows, (group,))
 
-    # In strict mode, the acceptances must also keep the promise by themselves, so they get their own budget.
+    # In strict mode, the acceptances must also keep the promise by themselves, so they get a separate budget.
     accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
     other_opinions = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
     accepted_level = compute_level(is_strict=True, is_separate=True)
@@ -174,13 +175,13 @@ def compute_level(*, is_strict: bool, is_separate: bool) -> float:
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
-    """Find the rows whose first opinion is final, given the strong judge's verdicts on the sample.
+    """Find the rows whose first opinion becomes final, using the strong judge's verdicts on the sample.
 
-    A sampled row without a verdict counts as a disagreement. Other rows that already have a verdict of the
-    strong judge don't become final.
+    A sampled row without a verdict counts as a disagreement. Rows outside the sample that the strong judge
+    has also judged don't become final. Returns the final rows, and the sampled rows that prove them.
     """
     final: set[int] = set()
-    counted: set[int] = set()
+    counted: set[int] = set()  # sampled rows
     budget = plan.promise.budget(plan.rows)
     for group in plan.groups:
         walk = _Walk(group, plan.promise, strong_verdicts)
@@ -204,7 +205,10 @@ class _Walk:
         self._strong_verdicts = strong_verdicts
 
     def settle_within(self, budget: int) -> Settled:
-        """Make opinions final, one by one, until the sample shows too many disagreements for the budget."""
+        """Make opinions final, one by one, until the sample shows too many disagreements for the budget.
+
+        Returns the rows with final opinions, and the sampled rows that were counted.
+        """
         group = self._group
         allowed_disagreements = max_sampled_disagreements(budget, group.rate, group.level)
         if allowed_disagreements < 0:
@@ -217,11 +221,13 @@ class _Walk:
         while (opinion := queues.next()) is not None:
             is_sampled = opinion.draw < group.rate
             if not is_sampled:
-                if self._is_unknown(opinion):  # unless the strong judge has judged the row anyway
+                # If the strong judge has judged the row anyway, that verdict counts.
+                if self._is_unknown(opinion):
                     final.append(opinion.row)
                 continue
 
-            # The strong judge has judged this row, so it shows how well the queue's opinions agree.
+            # The strong judge has judged this sampled row. A disagreement makes it less likely that the next
+            # opinion is taken from the same queue.
             disagrees = self._disagrees(opinion)
             queues.note(opinion.outcome, disagrees=disagrees)
             disagreements += disagrees
@@ -231,12 +237,16 @@ class _Walk:
         return Settled(frozenset(final), frozenset(counted))
 
     def settle_separately(self) -> Settled:
-        """Find the largest part of the surest opinions that keeps the promise by itself."""
+        """Make as many of the surest opinions final as keep the promise by themselves.
+
+        Returns the rows with final opinions, and the sampled rows that were counted.
+        """
         group = self._group
         opinions = sorted(group.opinions, key=_rank_by_sureness)
         settled = NOTHING_FINAL
-        # Try the surest quarter, the surest half and so on. `group.level` takes that many attempts into
-        # account.
+
+        # Try the surest quarter, then the surest half, and so on. The largest part that passes counts. The
+        # level takes into account that there are multiple attempts.
         for part_number in range(1, _ACCEPTED_PARTS + 1):
             surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
             sampled = [opinion for opinion in surest if opinion.draw < group.rate]
@@ -303,16 +313,17 @@ def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
-    """Compute how many disagreements a sample can contain if at most `budget` are allowed outside the sample.
+    """Compute how many disagreements a sample can contain and still prove that the rest has at most `budget`.
 
-    Returns -1 if not even a sample without disagreements would prove that.
+    `rate` is the sampling rate. The proof is wrong with a probability of at most `level`. Returns -1 if not
+    even a sample without disagreements would be a proof.
     """
     if budget < 0:
         return -1
 
     # Suppose that `budget` + 1 disagreements are outside. Then the probability that the sample contains at
     # most c of them is P(X <= c), for a binomial X with c + `budget` + 1 trials. Find the largest c for which
-    # that is at most `level`: first double c, then bisect.
+    # this probability is at most `level`: first double c until it's too large, then bisect.
     too_many = 1
     while at_most(too_many, too_many + budget + 1, rate) <= level:
         too_many *= 2
@@ -337,17 +348,17 @@ def max_unsampled_disagreements(disagreements: int, rate: float, level: float) -
 
 @functools.lru_cache(maxsize=1024)
 def choose_rate(budget: int, level: float) -> float:
-    """Choose the sampling rate with which the strong judge will probably need to judge the fewest rows.
+    """Choose the sampling rate at which the strong judge will probably need to judge the fewest rows.
 
-    The choice doesn't depend on any verdict of the strong judge, because that would invalidate the test.
+    The choice doesn't depend on any of the strong judge's verdicts, because that would invalidate the test.
     """
 
     def estimate_gain(rate: float) -> float:
         allowed = max_sampled_disagreements(budget, rate, level)
         if allowed < 0:
             return 0.0
-        # Add half, because rows become final until somewhere between the last allowed disagreement and the
-        # next one.
+        # Rows become final until the sample has one disagreement too many. On average, that's halfway between
+        # the last allowed disagreement and the next one, so add a half.
         total_disagreements = (allowed + 0.5) / rate
         spared_fraction = 1 - rate
         return spared_fraction * math.pow(total_disagreements, _GROWTH)
@@ -369,6 +380,7 @@ def estimate_decided_fraction(
     """
     if not pilot:
         return 0.0
+
     rate = choose_rate(promise.budget(rows), LEVEL)
     allowed = max_sampled_disagreements(promise.budget(rows), rate, LEVEL)
     if allowed < 0:
@@ -376,6 +388,8 @@ def estimate_decided_fraction(
 
     # Compute the total number of allowed disagreements, as in `choose_rate`, and scale it down to the pilot.
     allowed_in_pilot = (allowed + 0.5) / rate * pilot_rows / rows + 1
+
+    # Pass opinions, in the order of a real run, until the pilot has too many disagreements.
     queues = _Queues(pilot)
     passed = 0
     disagreements = 0
@@ -387,6 +401,8 @@ def estimate_decided_fraction(
         if disagreements > allowed_in_pilot:
             break
         passed += 1
+
+    # The sampled rows don't become final, because the strong judge decides them.
     return (1 - rate) * passed / pilot_rows
 
 
@@ -397,6 +413,7 @@ def simulate_decided_fraction(
 
     Returns None if the strong tier judged fewer than `MIN_ROWS` of the samples.
     """
+    # Only these samples show if the tiers agree.
     judged_by_strong = []
     for sample in samples:
         if sample.outcome(strong) is not None:
@@ -404,6 +421,7 @@ def simulate_decided_fraction(
     if len(judged_by_strong) < MIN_ROWS:
         return None
 
+    # In each simulated run, draw rows from the samples, with repetition.
     rng = random.Random(_SEED)  # noqa: S311 - an estimate
     final_fractions = []
     for _ in range(_SIMULATED_RUNS):
@@ -415,6 +433,7 @@ def simulate_decided_fraction(
                 opinions.append(opinion)
             strong_verdicts[row] = sample.outcome(strong) or "undetermined"
 
+        # A real run would only have the strong judge's verdicts on the sampled rows.
         run_plan = plan(opinions, rows, promise)
         verdicts_on_sample = {row: strong_verdicts[row] for row in run_plan.sampled}
         settled = settle(run_plan, verdicts_on_sample)

@@ -48,16 +48,19 @@ class Bets:
         return sum(self._fortunes)
 
     def add(self, number: int) -> None:
-        """Bet that the next number is higher than claimed, then take the number and update `is_refuted`."""
+        """Bet that the next number is higher than claimed, then count the number and update `is_refuted`."""
         if self.is_refuted:
             return
-        if number > self._total_left:  # certain proof
+
+        # If the number exceeds the rest of the claimed total, the claim is certainly wrong.
+        if number > self._total_left:
             self.is_refuted = True
             return
 
         if self._total_left:
-            # A stake is multiplied by the number's ratio to the highest mean that the claim allows. If the
-            # claim is true, such bets gain nothing on average, so a large fortune refutes it.
+            # Each bet stakes a fraction of its fortune. The stake is multiplied by the number's ratio to the
+            # highest mean that the claim allows. If the claim is true, the bets gain nothing on average, so a
+            # large fortune refutes the claim.
             gain = number * self._numbers_left / self._total_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)
@@ -71,11 +74,13 @@ class Bets:
 def bound_total(
     known_numbers: Sequence[int], count: int, largest: int, level: float = LEVEL
 ) -> int:
-    """Compute a lower bound for the total of `count` numbers, of which the first ones drawn are known.
+    """Compute a lower bound for the total of `count` numbers, of which only `known_numbers` are known.
 
-    Each number is at most `largest`. The true total is lower with a probability of at most `level`.
+    The known numbers were drawn at random, in this order. Each number is at most `largest`. The true total is
+    lower than the bound with a probability of at most `level`.
     """
-    # Find the lowest total that isn't refuted, by bisection. If a total is refuted, so are all lower ones.
+    # Find the lowest total that the known numbers don't refute, by bisection. If a total is refuted, so are
+    # all lower totals.
     low = sum(known_numbers)
     high = low + largest * (count - len(known_numbers))
     while low < high:

@@ -185,17 +185,19 @@ def _test_chain(
 def _find_refusal_on_side(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
-    """Find the refusal to report for a decision model's chain, or None if there's nothing to report.
+    """Find the refused gate to report for a decision model's chain, or None if there's nothing to report.
 
-    Such a chain also contains opinions that lean to the other outcome, with margins below 0. They can't
-    become final. If no gate holds, report the widest gate that more labels could prove. Failing that, report
-    the gate for all opinions that lean to this outcome.
+    A gate makes a tier's opinions final if their margin is large enough. If no gate holds, the widest gate
+    that more labels could prove is reported. Failing that, it's the gate for all opinions that lean to this
+    outcome.
     """
+    # The chain also contains opinions that lean to the other outcome, with margins below 0. These can't
+    # become final, so a refused gate for them isn't reported.
     if test.widest is not None:
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
         return test.refused if is_on_side else None
 
-    # No gate holds, so look for a class that more labels could prove, the widest one first.
+    # No gate holds. Look for a gate that more labels could prove, starting with the widest.
     samples_on_side = [sample for sample in members if chain.margin(sample) >= 0]
     margins = sorted({chain.margin(sample) for sample in samples_on_side})
     widest_refused = None
@@ -204,7 +206,7 @@ def _find_refusal_on_side(
         gate = _test_gate(chain, margin, samples_in_class, level, promise)
         if not isinstance(gate, RefusedRule):
             continue
-        if gate.more is not None:  # the number of further labels that would prove it
+        if gate.more is not None:  # the number of further labels that would prove the gate
             return gate
         widest_refused = widest_refused or gate
     return widest_refused
@@ -278,9 +280,13 @@ def _select_open(
 def _group_by_chain(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
-    """Group samples by the chains that their opinions belong to. Chains of earlier tiers come first."""
+    """Group samples by the chains that their opinions belong to. Chains of earlier tiers come first.
+
+    A chain is a tier's outcome after the previous tier's outcome, such as "accept" after "improve".
+    """
     chains: Chains = {}
-    # The reference tier is the last one by default. It always decides, so it and later tiers need no gates.
+
+    # The reference tier always decides, so this tier and later ones need no gates. By default, it's the last.
     tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
     for tier_index, tier in enumerate(tiers_with_gates):
         previous_tier = tiers[tier_index - 1] if tier_index else None
@@ -304,22 +310,27 @@ def _group_by_chain(
 def _list_chains(
     sample: Sample, tier: TierName, previous_tier: TierName | None, reference: TierName | None
 ) -> list[Chain]:
-    """List the chains that a tier's opinion on a sample belongs to. The list is empty if it can't be used."""
+    """List the chains that a tier's opinion on a sample belongs to.
+
+    If no gate can be learned from the opinion, the list is empty.
+    """
     outcome = sample.combined_outcome(tier)
     if outcome is None or sample.margin(tier) is None:
         return []
     if reference is not None and not sample.is_measured_by(reference):
         return []
 
+    # the first tier
     if previous_tier is None:
-        if tier in sample.leanings:  # a decision model's opinion belongs to both chains
+        if tier in sample.leanings:  # A decision model's opinion belongs to both outcomes' chains.
             return [Chain(tier, side, None, leans=True) for side in _SIDES]
         return [Chain(tier, outcome, None)]
 
+    # a later tier
     previous_outcome = sample.combined_outcome(previous_tier)
     is_dispute = sample.wrong is not None or {outcome, previous_outcome} == {"accept", "reject"}
     if reference is None and not is_dispute:
-        # The judging ends here even without a gate, so testing one would only use up doubt.
+        # Without a dispute, the judging ends here even without a gate, so there's no need to test a gate.
         return []
     return [Chain(tier, outcome, previous_outcome)]
 
@@ -336,9 +347,10 @@ def _count_labels_for_promise(
 def _choose_margins(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> list[float]:
-    """Choose the margins to try, largest first, without looking at the labels.
+    """Choose the margins to try as gates, largest first, without looking at the labels.
 
-    Each margin includes more opinions than the previous one, and the last includes all.
+    A gate includes all opinions with at least its margin, so each gate includes more opinions than the
+    previous one. The last gate includes all.
     """
     margins = sorted(map(chain.margin, members), reverse=True)
     # If there are only a few different margins, many opinions share each, so start with the smallest gate
@@ -349,9 +361,9 @@ def _choose_margins(
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
 
+    # Let the number of opinions grow by a constant ratio, so that the last gate includes all.
     max_steps = LEANING_STEPS if chain.leans else STEPS
     min_ratio = 1.0 if chain.leans else WIDER
-    # Let the gates grow by a constant ratio, so that the last one includes all opinions.
     even_ratio = (len(margins) / first_size) ** (1 / (max_steps - 1))
     ratio = max(min_ratio, even_ratio)
     chosen: list[float] = []
@@ -363,6 +375,8 @@ def _choose_margins(
         count_inside = sum(other_margin >= margin for other_margin in margins)
         chosen.append(margin)
         size = max(count_inside * ratio, count_inside + 1)
+
+    # Add the gate for all opinions, unless the last one already includes them.
     if not chosen or chosen[-1] > margins[-1]:
         chosen.append(margins[-1])
     return chosen
@@ -427,7 +441,10 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    """Count the cases that were decided, decided wrongly, or decided by a gate, and each tier's calls."""
+    """Count the cases that were decided, decided wrongly, or decided by a gate, and each tier's calls.
+
+    `walks` are the replays of the cases, tier by tier.
+    """
     calls = dict.fromkeys(tiers, 0)
     decided = 0
     errors = 0
@@ -446,9 +463,9 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 
 def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Read the scores of cases that compare texts. Returns [] if none of the cases compares texts.
+    """Read the scores of cases that compare texts. Returns [] if no case compares texts.
 
-    Raises `InputError` if only some cases do, or if a label or score is invalid.
+    Raises `InputError` if only some cases compare texts, or if a label or score is invalid.
     """
     if not any(case.subjects for case in cases):
         return []
@@ -477,7 +494,7 @@ class Opinions(NamedTuple):
     unasked: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Add the tiers' combined result to each case, as the answer of a judge called `COURSE`.
+        """Return the cases with the tiers' combined result added, as the answer of a judge called `COURSE`.
 
         Cases that compare texts and cases with recorded answers are returned unchanged.
         """
@@ -629,9 +646,13 @@ def _count_deviating(
 def _build_default_rules(
     rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], readings: calibration.Readings
 ) -> EscalationRules:
-    """Build the default escalation rules, without any gates."""
+    """Build the default escalation rules, without any gates.
+
+    `models` maps each tier to the joined names of its models. `readings` contains the source that each
+    model's scores were read from.
+    """
     models_by_tier = {}
-    deciding = []
+    deciding = []  # tiers of decision models
     for tier in TIERS:
         if tier in models:
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
@@ -666,7 +687,11 @@ def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.
 def _estimate_saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
-    """Estimate how much the gates save per hundred subjects, by sparing calls to the second tier."""
+    """Estimate the money and time that the gates save per hundred subjects by sparing second-tier calls.
+
+    A figure is None if it's unknown for all cases.
+    """
+    # Collect the second tier's recorded costs, and its latencies in seconds.
     second_tier = tiers[1]
     costs = []
     waits = []
@@ -700,7 +725,7 @@ def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects 
 
 
 def _hash_contents(learned: Calibration) -> str:
-    """Hash the inputs of a calibration, such as the rubric, models and labels, and its gates."""
+    """Hash a calibration's gates and inputs, such as the rubric, models and labels, to 12 digits."""
     content = [
         learned.rubric.sha256,
         learned.mode,

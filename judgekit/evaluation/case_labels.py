@@ -26,6 +26,7 @@ def with_understood_labels(
 
     All other cases are omitted, and counted in `left_out`. Raises `InputError` if no case remains.
     """
+    # Omit the cases without a label.
     labelled = []
     for case in cases:
         if labels.is_no_label(case.right(mode)):
@@ -33,8 +34,9 @@ def with_understood_labels(
         else:
             labelled.append(case)
 
+    # Replace the labels by their meanings. Without a rubric, or if labels list candidates, there's no need.
     if rubric is None or choose_task(rubric, mode).label_kind == "candidates":
-        understood = labelled  # these labels need no translation
+        understood = labelled
     else:
         meanings = _Meanings.of(labelled, rubric, mode)
         understood = []
@@ -45,7 +47,7 @@ def with_understood_labels(
             else:
                 understood.append(case.model_copy(update={"label": label}))
 
-    # If no label is understood, report the first one.
+    # If no label is understood, report the first label.
     if labelled and not understood:
         raise labelled[0].label_error()
     if cases and not understood:
@@ -64,13 +66,15 @@ class _Meanings(NamedTuple):
 
     @classmethod
     def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Meanings:
-        """Find the meanings of all cases' labels. Raises `UsageError` if they're ambiguous."""
+        """Find the meanings of all cases' labels. Raises `UsageError` if the labels are ambiguous."""
+        # Count the labels that are outcomes, and those that name the better text. The same label, such as 1,
+        # can mean either.
         outcome_counts = Counter[str]()
         winner_counts = Counter[str]()
         text_count = MIN_TEXTS
         for case in cases:
             label = case.right(mode)
-            if isinstance(label, list):
+            if isinstance(label, list):  # candidate ids, which need no meaning
                 continue
             if choose_task(rubric, mode, case).label_kind == "winner":
                 winner_counts[labels.key_of(label)] += 1

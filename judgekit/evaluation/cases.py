@@ -194,7 +194,8 @@ class Case(Strict):
     def texts(self, candidate: str | None = None) -> dict[str, str]:
         """Collect the case's texts for a person to read, by heading.
 
-        If `candidate` is the id of a search result, that one's text is the answer.
+        If `candidate` is the id of a search result, the answer is this result's title and text. Empty texts
+        are omitted.
         """
         texts = {
             "question": self.description or self.prompt or self.query,
@@ -227,14 +228,17 @@ class Case(Strict):
 
     @classmethod
     def read(cls, line: str, place: str) -> Case:
-        """Parse a line of JSON. `place` is the line's position, for error messages. Raises `InputError`."""
-        # Look for repeated keys first, because the validation would silently use the last one.
+        """Parse a case from a line of JSON. `place` is the line's position, for error messages.
+
+        Raises `InputError` if the line is invalid.
+        """
+        # Look for repeated keys first, because the validation would silently use the last value.
         try:
             json.loads(line, object_pairs_hook=with_different_keys)
         except RepeatedKeyError as error:
             raise InputError(f"{place}: {error}; keep one") from None
         except (ValueError, RecursionError):
-            pass  # the validation below explains malformed JSON better
+            pass  # The validation below explains malformed JSON better.
 
         try:
             case = cls.model_validate_json(line)
@@ -243,7 +247,7 @@ class Case(Strict):
 
         case._place = place  # noqa: SLF001 - not a field, because files can't set it
 
-        # If both texts are the same, neither can be better, so the label must be wrong.
+        # If both texts are the same, neither is better, so a label that names a winner must be wrong.
         if case.a and case.a == case.b:
             winners = {labels.winner_of(case.right("strict"))}
             winners.add(labels.winner_of(case.right("lenient")))
@@ -343,7 +347,8 @@ class Collection(NamedTuple):
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     """Read the collection of documents, queries and grades in a folder.
 
-    If `scoped`, every id must start with a scope, as in `SCOPE/NAME`. Raises `InputError`.
+    If `scoped`, every id must start with a scope, as in `SCOPE/NAME`. Raises `InputError` if a file can't be
+    read or is invalid.
     """
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
@@ -378,11 +383,12 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
 def _read_items(
     path: Path, remedy: str, item_kind: str, read: Callable[[str, str], Item]
 ) -> list[Item]:
-    """Read one item from each line of a file. Raises `InputError`, also if an id is repeated.
+    """Read one item from each line of a file.
 
-    Error messages contain `remedy` if the file is unreadable, and `item_kind` if the file is empty.
+    Raises `InputError` if an id is repeated, or if the file is unreadable or empty. The message contains
+    `remedy` for an unreadable file, and `item_kind` for an empty one.
     """
-    items = {}
+    items = {}  # by id
     for place, line in lines(path, remedy):
         item = read(line, place)
         if item.id in items:
@@ -394,9 +400,14 @@ def _read_items(
 
 
 def _read_grades(path: Path) -> dict[str, dict[str, int]]:
-    """Read a file of grades, by query id and document id. Raises `InputError`."""
+    """Read a file of grades. Returns them by query id and document id.
+
+    Raises `InputError` if the file can't be read or is invalid.
+    """
     grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
+
+    # the header
     columns = f"{' '.join(HEADER)}, separated by tabs"
     place, first_line = next(rows, (f"{path}:1", ""))
     if tuple(first_line.split("\t")) != HEADER:

@@ -123,7 +123,10 @@ class Condition(NamedTuple):
 
 
 def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -> Condition:
-    """Parse a condition such as `accept >= 0.9` or `A > B`. Raises `UsageError`, which names the option."""
+    """Parse a condition such as `accept >= 0.9` or `A > B`, which was given for a command-line option.
+
+    Raises `UsageError`, which names the option, if the condition is invalid.
+    """
     words = _JUDGED if task == "judge" else _COMPARED
     match = _PARTS.fullmatch(text)
     if match is None:
@@ -140,6 +143,7 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
             expected = "A, B (or another letter), tie or undetermined"
         raise UsageError(f"{option}: unknown word {word!r}; expected {expected}")
 
+    # `A > B` compares two texts' shares.
     if task == "compare" and limit in LETTERS:
         if word not in LETTERS or word == limit:
             raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")

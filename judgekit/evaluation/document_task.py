@@ -119,9 +119,10 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return jury.combine_opinions(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Read one model's scores, either recorded or from its reply. Returns None if they can't be read.
+        """Read one model's scores by dimension, either as recorded or from the model's reply.
 
-        Raises `InputError` if they aren't scores for the rubric's dimensions.
+        Returns None if the reply can't be read. Raises `InputError` if the scores aren't for the rubric's
+        dimensions.
         """
         scores = recorded.scores
         dimensions = self.rubric.dimensions
@@ -137,7 +138,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
                 answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
             except InvalidReply:
                 return None
-            # Convert "yes" and "no" to scores. All other answers already are scores.
+
+            # Convert "yes" and "no" to scores. All other answers are already scores.
             scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
 
         if scores is not None and set(scores) != set(dimensions):
@@ -150,15 +152,17 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return OUTCOMES
 
     def read_score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's mean scores over a tier's models. Returns None if too few are readable.
+        """Average the mean scores that a tier's models gave a document.
 
-        Raises `InputError` if the label isn't a score on the rubric's scale.
+        Returns None if too few models gave readable scores. Raises `InputError` if the case's label isn't a
+        score on the rubric's scale.
         """
         scale = self.rubric.scale
         if case.score is not None and not scale.min <= case.score <= scale.max:
             expected = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
             raise case.wrong(f"label: expected {expected}, got {case.score:g}")
-        means = []
+
+        means = []  # each model's mean over the dimensions
         for juror in recorded.jurors:
             scores = self._read_scores(case, juror)
             if scores:

@@ -137,15 +137,16 @@ def _decode_one_hot(values: list[Any]) -> object:
 
 
 def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
-    """Map labels to outcomes, omitting those that aren't understood. `counts` contains the labels by key.
+    """Map labels to outcomes. Labels that aren't understood are omitted.
 
-    Raises `UsageError` if the labels are ambiguous.
+    `counts` contains how often each label's key occurs. Raises `UsageError` if the labels are ambiguous.
     """
     # If the labels are scores, the digits 0 and 1 don't mean reject and accept.
     has_scores = are_scores(counts) and not _are_nearly_digits(counts)
     outcome_by_digit = {} if has_scores else _DIGITS
 
-    # In a column with F, the letter P means pass, but in one with C and I it means partial. Try all readings.
+    # In a column with F, the letter P means pass. In a column with C and I, it means partial. A reading maps
+    # labels to outcomes, so try all readings.
     readings = []
     for outcome_by_letter in _OUTCOME_LETTERS:
         reading = {}
@@ -164,10 +165,12 @@ def _read_outcome_word(key: str) -> str | None:
 
 
 def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict[str, str]:
-    """Map labels that name the best of at least `text_count` texts to that text's letter or "tie".
+    """Map labels that name the best of multiple texts to its letter or "tie".
 
-    Raises `UsageError` if the labels are ambiguous.
+    There are at least `text_count` texts. `counts` contains how often each label's key occurs. Raises
+    `UsageError` if the labels are ambiguous.
     """
+    # Read the labels that are words or letters.
     numeric_keys = {key for key in counts if number_of(key) is not None}
     letter_by_word = {}
     for key in counts.keys() - numeric_keys:
@@ -247,12 +250,14 @@ def _choose_reading(
 ) -> dict[str, str]:
     """Choose the reading that explains the most labels. A reading maps label keys to meanings.
 
-    Raises `UsageError`, which names the `expected` labels, if different readings explain equally many.
+    Returns {} if even the best reading isn't trustworthy. Raises `UsageError`, which names the `expected`
+    labels, if different readings explain equally many labels.
     """
-    count_by_reading = {}
+    count_by_reading = {}  # how many labels each reading explains
     for reading in readings:
         explained = sum(counts[key] for key in reading)
-        count_by_reading[frozenset(reading.items())] = explained  # this removes duplicates
+        # The key is the reading's contents, so that equal readings count as one.
+        count_by_reading[frozenset(reading.items())] = explained
     most_explained = max(count_by_reading.values())
     best_readings = [
         dict(reading) for reading, count in count_by_reading.items() if count == most_explained
@@ -261,7 +266,7 @@ def _choose_reading(
         raise UsageError(f"{_describe_ambiguity(best_readings)}; write {expected} instead")
 
     # If a reading only understands one side, such as `helpful` but not `harmful`, a judge that accepts
-    # everything would seem to be right. So discard such a reading unless it explains nearly all labels.
+    # everything would seem to be right. So discard a one-sided reading unless it explains nearly all labels.
     [reading] = best_readings
     label_count = sum(counts.values()) - counts.get(BLANK, 0)
     unexplained = label_count - most_explained
@@ -337,6 +342,7 @@ def winner_of(
     if number is not None:
         return _find_letter_of_number(number, text_count)
 
+    # a name
     text = str(value)[:_ORDER_CHARS].strip()
     letter_by_name = {**_WINNER_WORDS, **(named or {})}
     name = plain(text[:_NAME_CHARS])
@@ -347,6 +353,7 @@ def winner_of(
     if len(names_and_signs) == 1:
         return _find_letter_of_side(text, text_count)
 
+    # An order names each text once. The names are at even positions, and the signs between them.
     letters = []
     for text_name in names_and_signs[::2]:
         letter = letter_by_name.get(plain(text_name[:_NAME_CHARS]))
@@ -462,11 +469,12 @@ class LeftOut:
 
 
 def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
-    """Count the labels that agree with their row's verdict, all labels compared, and those left out.
+    """Count the labels that agree with their row's verdict, all labels compared, and the labels left out.
 
-    `pairs` contains the number of rows with each pair of label (as returned by `key_of`) and verdict. Raises
-    `UsageError` if the labels are ambiguous.
+    `pairs` contains the number of rows with each label key (see `key_of`) and verdict. Raises `UsageError` if
+    the labels are ambiguous.
     """
+    # Find the meaning of each label.
     counts = Counter[str]()
     verdicts = set()
     for (key, verdict), count in pairs.items():
@@ -474,6 +482,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         verdicts.add(verdict)
     word_by_key = _read_labels(counts, verdicts)
 
+    # Count the rows again, by the label's meaning and the verdict.
     meaningful = Counter[tuple[str, str]]()
     for (key, verdict), count in pairs.items():
         label = word_by_key.get(key)
@@ -491,6 +500,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         if agrees(label, verdict, binary=binary):
             agreed += count
 
+    # Count the labels that are blank or aren't understood.
     left_out = LeftOut(blank=counts[BLANK])
     for key, count in counts.items():
         if key != BLANK and key not in word_by_key:

@@ -51,17 +51,17 @@ class _Steps(NamedTuple):
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
-    """Fit a curve from leaning to the probability of acceptance.
+    """Fit a curve that maps a leaning, a model's tendency to accept, to the probability of acceptance.
 
-    Two kinds are tried, and the better one is used. Returns None if there are too few accepted or rejected
-    labels.
+    Of a logistic curve and a step function, the better one is used. Returns None if there are too few
+    accepted or rejected labels.
     """
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
     if len(labelled) < MIN_LABELS or min(accepted, rejected) < _MIN_PER_SIDE:
         return None
-    ordered = sorted(labelled)
 
+    ordered = sorted(labelled)
     if _measure_loss(_fit_logistic, ordered) <= _measure_loss(_fit_steps, ordered):
         points = _sample_curve(_fit_logistic(ordered), ordered)
         return Likelihood(kind="platt", points=points)
@@ -105,7 +105,9 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
     """Fit a logistic curve with the least logarithmic loss, by Newton's method."""
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
-    # As Platt proposes, smooth the targets, and start from a flat curve at the acceptance rate.
+
+    # As Platt proposes, the targets are slightly above 0 and below 1. Start from a flat curve at the
+    # acceptance rate.
     targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (rejected + 2)}
     curve = _Logistic(slope=0.0, offset=log((accepted + 1) / (rejected + 1)))
 
@@ -133,6 +135,8 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
         slope_step = (offset_offset * slope_gradient - slope_offset * offset_gradient) / determinant
         offset_step = (slope_slope * offset_gradient - slope_offset * slope_gradient) / determinant
         curve = _Logistic(curve.slope - slope_step, curve.offset - offset_step)
+
+        # Stop when the curve hardly changes any more.
         if abs(slope_step) + abs(offset_step) < _EPSILON:
             break
     return curve
@@ -143,13 +147,17 @@ def _fit_steps(labelled: Labelled) -> _Steps:
 
     `labelled` must be sorted.
     """
+    # each step's start, number of accepted labels, and number of all labels
     starts = []
     sums = []
     counts = []
+
     for leaning, is_accepted in labelled:
+        # Start with a step for each label.
         starts.append(leaning)
         sums.append(float(is_accepted))
         counts.append(1)
+
         # Merge the last two steps while the earlier one's mean isn't lower. To compare the means without
         # division, multiply both by both counts.
         while len(sums) > 1 and sums[-2] * counts[-1] >= sums[-1] * counts[-2]:
@@ -158,6 +166,8 @@ def _fit_steps(labelled: Labelled) -> _Steps:
             last_count = counts.pop()
             counts[-1] += last_count
             starts.pop()
+
+    # A step's height is the fraction of accepted labels.
     fractions = [total / count for total, count in zip(sums, counts, strict=True)]
     return _Steps(starts, fractions)
 

@@ -155,13 +155,14 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
 
     `corner` is the heading above the row names.
     """
+    # The columns are all words that are counted in any row. Sort numbers by value, not by their digits.
     columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
     are_numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
     columns.sort(key=float if are_numbers else str)
 
     rows: list[Row] = []
     for name, row in counts.items():
-        total = max(1, sum(row.values()))
+        total = max(1, sum(row.values()))  # at least 1, because it's a divisor
         cells = []
         for word in columns:
             count = row.get(word, 0)
@@ -187,7 +188,10 @@ def page(
     rows: ShownRows | None = None,
     foot: Foot = Foot(),  # noqa: B008 - a value that never changes
 ) -> str:
-    """Render an HTML page. `about` describes the data, and `rows` are shown in a searchable list."""
+    """Render an HTML page with a title, a description of the data, and sections.
+
+    If there are `rows`, the page shows them in a searchable list.
+    """
     template = _load_templates().get_template("page.html.jinja")
     html = template.render(
         title=short_line(title, _NAME),

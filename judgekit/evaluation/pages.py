@@ -44,7 +44,8 @@ _EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 
 
 def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
-    """Render the page about judges on labelled cases. `cases` contains the texts to show."""
+    """Render the page that compares judges on labelled cases. `cases` contains the texts to show."""
+    # the description and the tables of figures
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
@@ -53,6 +54,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
     for name, intervals in _collect_intervals(judges).items():
         sections.append(Section(name.capitalize(), [_build_figures(judges, intervals)]))
 
+    # curves that compare the judges' probabilities with the labels
     curves = []
     for judge in judges:
         if judge.probabilities:
@@ -60,6 +62,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
 
+    # tables of how often each label got each answer
     for judge in judges:
         if len(judge.classes) > MAX_WORDS:
             note = f"{len(judge.classes)} different words are too many for a table."
@@ -101,7 +104,10 @@ def _explain_figures(table: Table, report: JudgingReport) -> list[str]:
 
 
 def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
-    """List each item with its texts and each judge's answer."""
+    """List each judged item with its texts and each judge's answer, for the searchable list on the page.
+
+    An item is a case, or a candidate of a case.
+    """
     columns = [Column("item", "id")]
     for judge_number, judge in enumerate(report.judges):
         columns.append(Column(short_line(judge.title, _NAME_CHARS), f"said {judge_number}"))
@@ -112,7 +118,7 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
     for outcome in report.outcomes:
         case = case_by_id.get(outcome.id)
         candidate = None
-        if case is None:  # then the item is a candidate, whose id is CASE/CANDIDATE
+        if case is None:  # The item is a candidate, with an id such as CASE/CANDIDATE.
             case_id, _, candidate = outcome.id.partition("/")
             case = case_by_id.get(case_id)
 
@@ -179,7 +185,7 @@ def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval
 
 
 def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
-    """Map the titles of figures to a judge's intervals. An interval is None if the judge lacks the figure."""
+    """Map each figure's title to the judge's interval, or to None if the judge lacks that figure."""
     spread = None
     if judge.spread:
         spread = judge.spread.distance
@@ -208,7 +214,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
 
 
 def judges_table(report: JudgingReport) -> Table:
-    """Build a table with a row for each judge: its figures, and a case's mean calls, cost and latency."""
+    """Build a table with a row for each judge: its figures, calls and cost per case, and median latency."""
     figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):
@@ -289,9 +295,9 @@ def _build_kpi_table(evidence: Evidence) -> Table:
 
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
-    """Measure the KPIs over seven days, for each day on which such a week can end.
+    """Measure the KPIs for each day, over the seven days that end with it.
 
-    The days go from the first verdict's day to the latest one's.
+    The days are in UTC, from the day of the first verdict to the day of the latest.
     """
     days: dict[date, list[Kpi]] = {}
     if not evidence.verdicts:
@@ -326,7 +332,10 @@ def kpi_charts(evidence: Evidence) -> list[Chart]:
 
 
 def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
-    """Draw a chart of a KPI by day. A day without a value interrupts the line."""
+    """Draw a chart of a KPI by day. A day without a value interrupts the line.
+
+    `kpis` contains a measure for each day, and `ends` are the labels at the ends of the time axis.
+    """
     top = 1.0  # the value at full height
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
@@ -341,10 +350,12 @@ def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) ->
             height = _scale_to_height(measure.value, measure.interval, top)
             points.append((position, height))
 
+    # lines across the chart that show the limits
     guides = []
     for edge in (limit.low, limit.high):
         if edge is not None:
             guides.append((edge / top, limit.text(edge)))
+
     note = ""
     if kpis and kpis[-1].value is not None:
         note = f"last {limit.text(kpis[-1].value)}"

@@ -89,15 +89,16 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the pair as a sample.
+        """Yield the pair as a sample. Margins are removed from the opinions of `deviating_tiers`.
 
-        Its label says whether the text preferred by the tiers is the better one.
+        The sample's label says if the text that the tiers prefer is really better.
         """
         votes = {
             tier: _read_tier_vote(case, answer) for tier, answer in answers_by_tier(case).items()
         }
         evidence = read_pair(votes, cut=find_cut_tiers(case))
-        # In lenient mode, missing a winner is the costly error, so a tie doesn't count as right after a win.
+
+        # In lenient mode, missing a winner is the costly error, so a tie after a win doesn't count as right.
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,
@@ -137,20 +138,26 @@ def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
-    """Read one model's vote. Returns None if it gave no readable answer. Raises `InputError`."""
+    """Read one model's vote on a pair of texts. Returns None if the model gave no readable answer.
+
+    Raises `InputError` if the recorded answer is invalid.
+    """
+    # the answers for both orders of the texts
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.combine_orders(votes)
 
+    # the probabilities that each text is better
     probabilities = recorded.probabilities
     if probabilities is not None:
         if set(probabilities) != set(jury.WINS):
             shown_letters = ", ".join(sorted(probabilities)) or "nothing"
             raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
         lean = probabilities["A"] - probabilities["B"]
-        weight = abs(lean) or 1.0  # for a tie, the weight is 1 rather than 0
+        weight = abs(lean) or 1.0  # A tie must not have a weight of 0.
         return Vote(jury.word_of(lean), share=weight)
 
+    # a choice
     if recorded.choice in _PAIR_WORDS:
         return Vote(cast("Better", recorded.choice))
     if recorded.failure is None:

@@ -59,12 +59,12 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         case: Case,
         state: JudgingState[ComparisonInput],
     ) -> None:
-        """Call every tier for all texts.
+        """Call every tier for all texts, and add the tiers' turns to `state`.
 
-        A normal ranking only passes the best texts to the next tier. But the rules for that are to be learned
-        here, from scores of all texts.
+        A normal ranking only passes the best texts to the next tier. The rules for that are learned from
+        these scores, so every tier must score all texts.
         """
-        del case  # other tasks use it
+        del case  # Only other tasks use this parameter.
         cut_tiers = []
         ranking_judge = judge.as_judge(RankingJudge)
         for tier, models in judge.models_by_tier.items():
@@ -153,7 +153,7 @@ def ranking_rules(
     mode: ModeName,
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
-    """Build the escalation rules for replaying a ranking. Its tiers and models are those with scores."""
+    """Build the escalation rules for replaying a ranking, with the tiers and models that have scores."""
     return EscalationRules(
         confirm="accept" if mode == "strict" else "reject",
         tiers=tuple(scores_by_tier),
@@ -173,7 +173,11 @@ def walk_ranking(
     cut: Collection[TierName] = (),
     deviating_tiers: Collection[TierName] = (),
 ) -> list[Turn]:
-    """Replay a ranking tier by tier, using recorded scores instead of calling models."""
+    """Replay a ranking tier by tier, using recorded scores instead of calling models.
+
+    Returns a turn for each tier that the rules call. Tiers in `cut` saw a shortened text, and
+    `deviating_tiers` answered in an uncommon way.
+    """
     turns: list[Turn] = []
     ranked_tiers: list[RankedTier] = []
     step = decide({}, rules)
@@ -231,7 +235,7 @@ class RankedCase(NamedTuple):
         return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 
     def sample(self) -> Sample:
-        """Build a sample to learn gates from, with each tier's result if there were no gates."""
+        """Build a sample to learn gates from, with the opinion that each tier has if there are no gates."""
         labelled_best = None if self.best == TIE else self.best
         opinions = {}
         ties = set()
@@ -244,6 +248,7 @@ class RankedCase(NamedTuple):
                 evidence = evidence.without_margin()
             opinions[tier] = evidence
 
+            # Note if the tier sees a tie among all texts, and if its best text isn't the labelled one.
             standing = evidence.standing
             if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
                 ties.add(tier)
@@ -260,7 +265,7 @@ class RankedCase(NamedTuple):
 
 
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
-    """Read the scores of all texts, by model and letter. A model that failed has no scores.
+    """Read the scores of all texts, by model and the text's letter. A model that failed has no scores.
 
     Raises `InputError` if a model that didn't fail lacks scores, or has scores for unknown letters.
     """
@@ -269,8 +274,9 @@ def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
         is_valid = juror.points is not None and set(juror.points) <= set(case.letters)
         if juror.failure is None and not is_valid:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
+
+        # The same model can appear more than once in a jury, so add its scores to any earlier ones.
         voter = Voter(juror.model, juror.endpoint.family)
-        # The same model can appear more than once in a jury.
         scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
         for letter, scores in (juror.points or {}).items():
             scores_by_letter[letter].extend(scores)

@@ -263,6 +263,7 @@ def _compare_with_best(
     if judge is best or best.accuracy is None:
         return None
 
+    # Collect the labels and both answers of each item that both judges answered.
     labels = []
     answers = []
     for outcome in outcomes:
@@ -274,7 +275,7 @@ def _compare_with_best(
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
 
-    # If these labels are only accept and reject, "improve" is a rejection.
+    # Compare the answers with the labels. If the labels are only accept and reject, "improve" is a rejection.
     binary = is_binary(labels)
     best_agreements = []
     agreements = []
@@ -371,9 +372,9 @@ def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
 
 
 def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    """Measure how much more often texts with injected instructions get the wanted answer than the originals.
+    """Measure how much more often a text gets `wanted_answer` after instructions were injected into it.
 
-    Returns None if there are no readable answers about such texts.
+    Returns None if there are no readable answers about injected texts and their originals.
     """
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
@@ -450,9 +451,10 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
 def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None) -> Iterator[Item]:
     """Yield a judge's answer about a case. If the case has candidates, yield the answer about each of them.
 
-    Without a `task`, the answer is a word that the judge chose. Raises `InputError`.
+    Without a `task`, the answer is a word that the judge chose. Raises `InputError` if the answer is invalid.
     """
-    score_pair = None  # a person's score and the judge's
+    # Read the label and the answer about the entire case or, by id, about each candidate.
+    score_pair = None  # a person's score and the judge's score
     rated = None
     if task is None:
         labels = {WHOLE: _read_choice_label(case, judge, recorded)}
@@ -467,6 +469,7 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
         answers = task.read_answers(case, recorded)
         labels = task.labels(case)
 
+    # A changed case, such as a rerun, names the original case in `pair`.
     probabilities = recorded.probabilities or {}
     cost = recorded.cost_usd
     calls = recorded.calls
@@ -484,7 +487,8 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
             score_pair=score_pair,
             rated=rated,
         )
-        # One call answers for all candidates, so only count its cost for the first candidate.
+
+        # One call answers for all candidates, so only count the calls and costs for the first candidate.
         cost = None if cost is None else 0.0
         calls = 0
 
@@ -515,7 +519,7 @@ def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
 
 
 def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    """Measure how much scores vary when a case is judged again. A group contains one case's answers.
+    """Measure how much scores vary when a case is judged again. A group contains all answers about a case.
 
     Returns None if no case was judged more than once.
     """
@@ -533,6 +537,7 @@ def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread |
         if spread:
             spreads[name] = spread
 
+    # `DISTANCE` isn't a dimension, so report it separately.
     distance = spreads.pop(DISTANCE)
     return Spread(
         cases=len(repeated_groups),

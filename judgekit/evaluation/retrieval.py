@@ -47,15 +47,20 @@ class SearchableCollection:
                 "this Python's SQLite has no full-text search (FTS5); use one that has"
             )
         self._profile = profile
-        # For rankings, which also contain matches that are too weak for a search.
+
+        # A ranking also contains matches that are too weak for a search, so its profile has no noise floor.
         self._profile_without_floor = copy(profile)
         self._profile_without_floor.noise_floor = 0.0
+
+        # Create an index in memory with this single profile.
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
         category = next(iter(profile.categories))  # the same for all documents
 
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
+
+        # Add the documents.
         with update.transaction(self.index) as writer:
             for number, document in enumerate(documents, 1):
                 body = document.text[: profile.max_bytes]
@@ -250,7 +255,7 @@ def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval 
 
 
 def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    """Compare the hits' confidence with their actual relevance."""
+    """Compare the confidence of each query's first hits with their actual relevance."""
     probabilities = []
     outcomes = []
     confidence_labels = []
@@ -270,11 +275,13 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
 
 
 def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
-    """Measure how much the prompt hook would add to the queries, and how much of that is relevant."""
-    injected = []
-    relevant = []
-    has_relevant = []
+    """Measure how many hits the prompt hook would add to the queries, and how many of these are relevant."""
+    # for each query
+    injected = []  # the number of added hits
+    relevant = []  # the number of relevant hits among these
+    has_relevant = []  # whether there's a relevant hit among these
     answerable = []  # whether any document is relevant
+
     for answer in seen:
         judgements = grades.get(answer.query, {})
         hits, _ = shown_by_hook(answer.candidates)

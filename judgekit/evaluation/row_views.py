@@ -65,6 +65,8 @@ def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
             words = quote_part.strip(" \n\t\"'\u201c\u201d").split()
             if len(" ".join(words)) < _MIN_QUOTE_CHARS:
                 continue
+
+            # Any whitespace can be between the words.
             pattern = r"\s+".join(map(re.escape, words))
             match = re.search(pattern, text, re.IGNORECASE)
             if match:

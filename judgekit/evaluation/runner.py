@@ -101,8 +101,8 @@ def ask(
             # Build all judges first, so that a missing model is noticed before any call costs something.
             judges = [build_judge(gateway, model) for model in models]
             asked_cases = list(cases)
-            unasked: dict[str, UnaskedError] = {}
-            count = 0
+            unasked: dict[str, UnaskedError] = {}  # by case id
+            count = 0  # cases done, over all models
 
             for model, judge in zip(models, judges, strict=True):
                 tier_judge = _build_judge_of_all_tiers(judge, model)
@@ -115,15 +115,16 @@ def ask(
                         progress(count)
                         if isinstance(answers_or_error, UnaskedError):
                             unasked.setdefault(answers_or_error.case_id, answers_or_error)
-                        elif model:  # which was asked as the quick tier
+                        elif model:  # A single model was called as the quick tier.
                             answer = answers_or_error["quick"]
                             answered_cases.append(case.with_judges({model: answer}))
                         else:
                             answered_cases.append(case.with_judges(answers_or_error))
-                asked_cases = answered_cases  # the next model adds its answers
+                # The next model adds its answers to these cases.
+                asked_cases = answered_cases
 
             if unasked and not asked_cases:
-                raise next(iter(unasked.values()))  # of all errors, report the first
+                raise next(iter(unasked.values()))  # the first error
 
             panel = fingerprint(judges[0].settings)
             reasons = [error.why for error in unasked.values()]
@@ -158,11 +159,11 @@ def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> Docume
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
-    """Describe in one line how many cases lack an answer from some tier, and why.
+    """Describe in one line how many cases lack a tier's answer, and for which reasons.
 
     Returns None if all cases have all answers.
     """
-    omitted_by_judge = Counter[str]()
+    omitted_by_judge = Counter[str]()  # by tier: the number of cases without an answer
     reasons = set[str]()
     incomplete_cases = 0
     has_answer = False
@@ -198,13 +199,15 @@ def unanswered(cases: Sequence[Case]) -> str | None:
 async def ask_about_case(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded]:
-    """Call every tier for a case, and record the answers.
+    """Call every tier for a case, and record the answers. Returns a record for each tier.
 
     Raises `UnaskedError` if no model may see the case.
     """
-    if case.variant == "rerun":  # from the cache, a rerun would get the same reply again
+    # A rerun tests if the answer changes, so it must not get the same reply from the cache again.
+    if case.variant == "rerun":
         judge = replace(judge, cache=None)
 
+    # Remove secrets from the case before any model sees it.
     task = choose_task(judge.rubric, judge.settings.mode, case)
     task_judge = task.judge(judge)
     subject, secrets = task_judge.redacted(task.subject(case, inputs))
@@ -214,8 +217,10 @@ async def ask_about_case(
         refused=task_judge.settings.refusal(secrets),
         secrets=secrets,
     )
+
     await task.ask_tiers(task_judge, case, state)
 
+    # A tier can have multiple models. Join their answers.
     recorded_by_tier = {}
     for tier, turns in state.turns.items():
         answers = [task.record(case, turn, task_judge.settings) for turn in turns]
@@ -268,7 +273,8 @@ def judge_cases(
 ) -> list[Tried]:
     """Judge each case in each mode, and compare the results with the labels.
 
-    `progress` is called with each comparison. Raises `UsageError` if no model is configured.
+    `progress` is called with each comparison. Returns all comparisons. Raises `UsageError` if no model is
+    configured.
     """
     config = configuration.load(project)
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
@@ -334,6 +340,7 @@ def leniency(
     if opinions.unasked:
         raise InputError(f"{loaded.path}: a wrong text is not judged: {opinions.unasked[0]}")
 
+    # Collect each tier's answers by kind of text, and count the acceptances.
     kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():
@@ -344,8 +351,9 @@ def leniency(
                 words = task.read_answers(case, case.judges[tier])
                 words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
 
-        for kind in dict.fromkeys(kind_by_id.values()):  # unlike a set, this keeps the order
-            if kind in words_by_kind:  # unless the tier wasn't asked about this kind
+        # List the kinds in their original order, without those that the tier wasn't asked about.
+        for kind in dict.fromkeys(kind_by_id.values()):
+            if kind in words_by_kind:
                 accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
                 accepted_by_kind[kind] = _count_accepted(words_by_kind[kind])
     return accepted

@@ -35,9 +35,9 @@ WHOLE = ""
 
 
 def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Find each tier's model. If a tier has a jury, its models' names are joined.
+    """Find the model that gave each tier's answers. If a tier has a jury, its models' names are joined.
 
-    Raises `InputError` if a tier's answers name different models or none.
+    Raises `InputError` if a tier's answers name different models, or if an answer names none.
     """
     models = {}
     for tier in TIERS:
@@ -58,9 +58,9 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def find_options(cases: Sequence[Case]) -> Asked:
-    """Find the options with which all tiers were asked. If no case has answers, return the default options.
+    """Find the options with which all tiers were called. If no case has answers, return the default options.
 
-    Raises `InputError` if answers have different options.
+    Raises `InputError` if answers were given with different options.
     """
     option_sets = set()
     for case in cases:
@@ -75,6 +75,7 @@ def find_options(cases: Sequence[Case]) -> Asked:
         )
     if not option_sets:
         return DEFAULT_OPTIONS
+
     samples, criteria, rule, redact = option_sets.pop()
     return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
 
@@ -143,16 +144,18 @@ class Ways(NamedTuple):
 def find_common_ways(cases: Sequence[Case]) -> Ways:
     """Find each model's most common way of answering, and the tiers that deviate from it in each case.
 
-    A way consists of the source from which scores were read, such as probabilities, and the model that
-    answered in place of the requested one.
+    A way has two parts: the source from which scores were read, such as probabilities, and the model that
+    actually answered, which can differ from the requested one.
     """
     answers = _list_answers(cases)
-    with_fractions = {answer.voter for answer in answers if answer.has_fractions}
+    with_fractions = {
+        answer.voter for answer in answers if answer.has_fractions
+    }  # tiers and models
 
     # Count how often each way occurs, by tier and requested model.
     source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     model_counts: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
-    sources = []
+    sources = []  # each answer's source
     for answer in answers:
         source = answer.source(gives_fractions=answer.voter in with_fractions)
         source_counts[answer.voter][source] += 1
@@ -168,7 +171,7 @@ def find_common_ways(cases: Sequence[Case]) -> Ways:
         common_model, _ = model_counts[tier, model].most_common(1)[0]
         common_models.setdefault(tier, {})[model] = common_model
 
-    # Find the answers that were read in another way, or given by another model.
+    # Find the answers that were read from another source, or given by another model.
     deviating_tiers_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
         common_source = common_sources[answer.tier][answer.recorded.model]

@@ -50,7 +50,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Candidates(documents.Query(case.query), tuple(candidates))
 
     def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
-        """Return a model's answer for recording: probabilities by candidate id, or the ids that it keeps."""
+        """Return a model's answer for recording: probabilities by candidate id, or the ids that it keeps.
+
+        Returns {} if the model gave no answer.
+        """
         marks = turn.answer.value
         if not marks:
             return {}
@@ -90,9 +93,9 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Read one model's mark on each candidate. Returns {} if the answer is unreadable.
+        """Read one model's mark on each candidate, by id. Returns {} if the answer is unreadable.
 
-        Raises `InputError` for an unknown id.
+        Raises `InputError` if the answer contains an unknown id.
         """
         ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
@@ -120,7 +123,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Read the ids that a reply keeps. Returns None if it's unreadable."""
+        """Read the ids of the candidates that a reply keeps. Returns None if the reply is unreadable."""
         criteria = list(self.rubric.criteria)
         try:
             ids_by_key = extract.read_answer(
@@ -130,9 +133,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
             return None
 
         ids_by_criterion = ids_by_key
-        if len(criteria) == 1:  # then the reply doesn't contain the criterion's name
+        if len(criteria) == 1:  # In this case, the reply doesn't contain the criterion's name.
             ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
 
+        # The reply lists the candidates that fulfil each criterion. The rubric decides which of them to keep.
         kept_ids = []
         for candidate_id in ids:
             holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}
@@ -180,8 +184,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 def shown_ids(case: Case) -> dict[str, str]:
     """Map candidate ids to names, which determine the order in which candidates are shown.
 
-    Models don't see the names. They're the ids themselves, except in a swapped case, which needs another
-    order.
+    Models don't see the names. A name is the id itself, except in a swapped case, which needs another order.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
@@ -197,6 +200,7 @@ def shown_ids(case: Case) -> dict[str, str]:
         positions = [position_by_name[names[candidate_id]] for candidate_id in original_order]
         return sum(first > second for first, second in combinations(positions, 2))
 
+    # In each set, the names have an additional apostrophe: "a'", "a''" and so on.
     choices = []
     for mark_count in range(1, 9):
         choices.append({candidate_id: candidate_id + "'" * mark_count for candidate_id in ids})

@@ -75,7 +75,7 @@ def bootstrap(
 ) -> Interval | None:
     """Compute a figure of `size` items, with a bootstrap interval. Returns None if the figure is undefined.
 
-    `compute_figure` gets the positions of the items to use, which can repeat.
+    `compute_figure` gets the positions of the items to use. In a resample, positions can repeat.
     """
     value = compute_figure(range(size))
     if value is None:
@@ -87,6 +87,8 @@ def bootstrap(
         resampled_value = compute_figure(generator.choices(range(size), k=size))
         if resampled_value is not None:
             values.append(resampled_value)
+
+    # The interval's bounds cut off the same fraction of the values at both ends.
     values.sort()
     tail = (1 - LEVEL) / 2
     last_position = len(values) - 1
@@ -180,15 +182,17 @@ def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[flo
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
         """Estimate the mean and its variance from labelled rows and `others`."""
+        # Choose the weight of the judge's values, from 0 to 1. It's called lambda in PPI++.
         judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
-        # The weight of the judge's values, from 0 to 1, which is called lambda in PPI++.
         tuning = 0.0
         if others and spread:
             slope = covariance(judged, labels) / spread
             tuning = slope / (1 + len(rows) / len(others))
         tuning = min(1.0, max(0.0, tuning))
 
+        # The mean consists of the weighted mean of the judge's values for the other rows, and a correction:
+        # how far people's labels differ from the weighted values.
         residuals = [label - tuning * verdict for verdict, label in rows]
         value = fmean(residuals)
         noise = variance(residuals) / len(rows)
@@ -198,6 +202,7 @@ def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[flo
         return value, noise
 
     value, _ = estimate(labelled)
+
     # For the interval, add each pair of 0 and 1 once, similar to Agresti and Coull. Otherwise an interval
     # from 30 labels contains the truth in only 84 to 94 % of cases, instead of 95 %.
     middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
@@ -262,15 +267,18 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
     `counts` contains the pairs of label and answer. Returns None if chance would lead to no disagreement.
     """
+    # how often each word is a label, and how often it's an answer
     labels = Counter[str]()
     answers = Counter[str]()
     for (label, answer), count in counts.items():
         labels[label] += count
         answers[answer] += count
 
-    if distance is None:  # all disagreements count equally
+    if distance is None:  # All disagreements count equally.
         words = {*labels, *answers}
         distance = {(a, b): float(a != b) for a, b in product(words, repeat=2)}
+
+    # Compare the observed disagreement with the one expected by chance.
     observed = sum(distance[pair] * count for pair, count in counts.items())
     expected = 0.0
     for label, answer in product(labels, answers):
@@ -330,11 +338,12 @@ def _list_words(pairs: Sequence[Pair]) -> list[str]:
 def measure_words(pairs: Sequence[Pair]) -> list[Class]:
     """Measure how often each word is a label and an answer, with precision and recall.
 
-    The words are in the order of their scale or, if they have none, of the alphabet.
+    The words are in the order of their scale. Words without a scale are in alphabetical order.
     """
     words = _list_words(pairs)
     classes = []
     for word in sort_on_scale(words) or sorted(set(words)):
+        # flags for each pair: the word is both label and answer, is the label, is the answer
         hits = []
         labelled = []
         uses = []
@@ -434,6 +443,7 @@ def _group_hits(
     members = defaultdict[Key, list[tuple[float, bool]]](list)
     for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
         members[key].append((probability, is_true))
+
     groups = {}
     for key, hits in members.items():
         confidences, truths = zip(*hits, strict=True)

@@ -277,7 +277,10 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
     def record_course(
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded:
-        """Record the tiers' combined result on a case."""
+        """Record the tiers' combined result on a case, by replaying the escalation rules.
+
+        Margins are removed from the opinions of `deviating_tiers`, so that no gate makes these final.
+        """
         evidence_by_tier = {}
         for tier in rules.tiers:
             if tier in case.judges:
@@ -285,9 +288,11 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
 
         # The rules would wait for all tiers, so remove those without an answer.
         asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
+
+        # Replay each part of the case: the entire case (WHOLE), or each candidate by id. All tiers have the
+        # same parts.
         ends = {}
         asked_tiers = set[TierName]()
-        # WHOLE or candidate ids, as in all tiers.
         part_names = next(iter(evidence_by_tier.values()))
         for part_name in part_names:
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
@@ -306,7 +311,11 @@ def gives_decisions(recorded: Recorded) -> bool:
 
 
 def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut: bool) -> Recorded:
-    """Combine the answers of a tier's models into one record, which adds up their tokens, calls and costs."""
+    """Combine the answers of a tier's models into one record, with the total tokens, calls and costs.
+
+    The record also contains the settings that the models were called with. `is_cut` means that they saw a
+    shortened text.
+    """
     if len(answers) == 1:
         joined = answers[0]
     else:
@@ -318,7 +327,7 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
             input_tokens=sum(answer.input_tokens for answer in answers),
             output_tokens=sum(answer.output_tokens for answer in answers),
             cost_usd=_sum_costs([answer.cost_usd for answer in answers]),
-            # The models are called concurrently.
+            # The models are called concurrently, so the slowest one determines the latency.
             latency_ms=max(known_waits) if len(known_waits) == len(waits) else None,
         )
 

@@ -49,10 +49,10 @@ class Answer:
             self._count_row(self._pending_words.pop(self.count))
 
     def _count_row(self, word: str) -> None:
-        """Count the next row, and check whether it settles the condition.
+        """Count the next row, and check whether the condition is settled.
 
-        `_bets_for` bets against the claim that the total is too low; refuting it means that there's enough.
-        `_bets_against` does the same for the claim that there's enough.
+        `_bets_for` bets against the claim that the total is too low. If the bets refute this claim, the total
+        is high enough. `_bets_against` bets against the claim that the total is high enough.
         """
         value = self.condition.count_row(word)
         self._row_values.append(value)
@@ -62,6 +62,8 @@ class Answer:
         if self._settled_answer is not None:
             return
 
+        # The value of a row without a verdict is only known to be in a range. Bet with the range's less
+        # favourable end.
         self._bets_for.add(value.minimum)
         # To bet on a low total, add how far the value is below the largest one.
         self._bets_against.add(self.condition.largest - value.maximum)
@@ -106,7 +108,7 @@ class Answer:
         )
 
     def describe(self) -> str:
-        """Describe whether the condition holds, how certain that is, and after how many rows it was known."""
+        """Describe whether the condition holds, how certain that is, and after how many rows it's known."""
         verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
         totals = self.bounds()
         range_text = self.condition.describe_range(totals, self.rows)
@@ -123,6 +125,7 @@ class Answer:
             after = f"with {CONFIDENCE} confidence after {self.count:,} of {rows}"
             answer = f"{self.condition} {verb} {after} ({range_text})"
 
+        # If rows without a verdict remain, add their number.
         if self.is_complete and totals.minimum != totals.maximum:
             open_rows = (totals.maximum - totals.minimum) // self.condition.largest
             answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
