@@ -651,8 +651,8 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
     """Reduce a project's `judge` settings to what the user allows, by changing `judge` in place."""
-    # A score within the margin of a threshold is judged again. A project may not set the margin: a larger one
-    # costs calls, and a smaller one makes close verdicts final.
+    # Scores within the margin of a threshold aren't final, and need more calls. A project may not set the
+    # margin: a larger one costs calls, and a smaller one makes close verdicts final.
     judge.pop("margin", None)
 
     # A project can't relax a strict requirement, or choose a more expensive way of asking.

@@ -74,9 +74,10 @@ def _end_process() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one event, or print a report for a person. Always returns 0, even after a failure.
+    """Answer one event from a coding agent, or print a report for a person.
 
-    `arguments` are the arguments after `judgekit hook`, by default this process's own.
+    Returns the exit code, which is always 0. `arguments` are the command line's arguments after
+    `judgekit hook`, by default those of this process.
     """
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
@@ -95,6 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         if text:
             _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
+        # With an unknown option, the input isn't the real problem.
         _warn(option_warning or str(error))
     except KeyboardInterrupt:
         _warn("interrupted; nothing added to the prompt")
@@ -105,7 +107,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _respond(arguments: list[str]) -> tuple[str, list[str]]:
-    """Write a report for a person, or answer an event. Returns output, and lines for stderr."""
+    """Build a report for a person, or answer the event on stdin.
+
+    Returns the text for stdout, and the lines for stderr.
+    """
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
@@ -115,15 +120,20 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
             words = [first_word, *words]
         prompt = " ".join(words)
         return explain.explain_prompt(prompt, os.getcwd(), silent=is_silent(prompt)), []
+
     if "--stats" in arguments:
         from judgekit.hooks import stats  # noqa: PLC0415 - for people, not for the client
 
         return stats.report_use(os.getcwd(), as_json="--json" in arguments), []
+
     return _answer_event(_read_input())
 
 
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Handle an event. Returns the hook's output, which can be "", and lines for stderr."""
+    """Handle an event. Returns the hook's output, which can be "", and lines for stderr.
+
+    Forgetting a session means that memories can be shown in it again, because the agent no longer has them.
+    """
     event = payload.get("hook_event_name")
     if event in (None, PROMPT, GEMINI_PROMPT):
         return answer_prompt(payload)
@@ -253,7 +263,7 @@ def is_silent(prompt: str) -> bool:
 
 
 def _start_engine(project: str) -> None:
-    """Start the engine for later prompts, if this project needs it."""
+    """Start the engine, the background process that judges, for later prompts if this project needs it."""
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
 
     configured, _ = settings.load(project)  # the first prompt reports any problem
@@ -278,14 +288,14 @@ def _forget_session(payload: Mapping[str, Any]) -> None:
 
 
 def _refresh_indexes(payload: Mapping[str, Any]) -> None:
-    """Update the indexes that contain the file that a tool just wrote."""
+    """Update the search indexes that contain the file that a tool just wrote."""
     path = _find_written_file(payload)
     if path is None:
         return
 
     from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools don't write files
 
-    if not path.lower().endswith(ENDINGS):
+    if not path.lower().endswith(ENDINGS):  # such a file can't be a memory
         return
 
     from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
@@ -312,10 +322,12 @@ def _find_written_file(payload: Mapping[str, Any]) -> str | None:
 def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Judge the work when an agent stops, if that's enabled. Returns output, and lines for stderr.
 
-    If the output is "", the agent may stop.
+    If the output is "", the agent may stop. Otherwise it has to go on.
     """
-    if payload.get("stop_hook_active"):  # the agent just went on because of a hook: let it stop now
+    # The agent only went on because a hook stopped it before. Let it stop now, to avoid an endless loop.
+    if payload.get("stop_hook_active"):
         return "", []
+
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
     project = _find_project(payload)
@@ -323,9 +335,11 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
+
     from judgekit import programs  # noqa: PLC0415 - only if judging is enabled
     from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is enabled
 
+    # Judging takes longer than the watchdog, which ends a slow hook, allows otherwise.
     watchdog.extend(configured["deadline"] + STOP_GRACE_SECONDS)
     programs.make_importable()
     from judgekit.hooks import stop  # noqa: PLC0415 - its packages can only be imported now
@@ -334,7 +348,7 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _read_input() -> dict[str, Any]:
-    """Read the client's JSON object from stdin; raises `BadInputError` for anything else."""
+    """Read the JSON object that a coding agent writes to stdin. Raises `BadInputError` for other input."""
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError(
             "stdin: nothing to read; a coding agent runs this command with JSON on stdin"

@@ -47,7 +47,10 @@ _MAX_NOTICES = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
-    """Find the pinned memories and the matches for a prompt, in stores or with the user's program."""
+    """Find the pinned memories, and the memories that match a prompt.
+
+    Searches the configured stores, or runs the user's search program if there is one.
+    """
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
@@ -80,16 +83,18 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
 
 
 def open_session(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
-    """Open the record of this conversation's recent answers.
+    """Open the record of the memories that this conversation was shown, to avoid repeating them.
 
     Returns None if memories may be repeated, or if the client doesn't identify the conversation.
     """
     session_id = payload.get("session_id")
-    prompt_count = configured["repeat_after"]
-    # `top_k` promises the first memories with every prompt.
+    prompt_count = configured["repeat_after"]  # repeat a memory after this many prompts; 0: always
+
+    # In the mode "top_k", the best memories are injected with every prompt, even if they were shown before.
     may_repeat = not prompt_count or configured["inject"] == "top_k"
     if may_repeat or not isinstance(session_id, str) or not session_id:
         return None
+
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
     return repeats.HookSession(
@@ -123,19 +128,24 @@ def render_context(
     project: str,
     descriptions: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
+    """Render a prompt's context: an element for each pinned or injected memory, and a hint at mentioned ones.
 
-    `descriptions` are the categories' descriptions by store. Memories beyond `MAX_CONTEXT_CHARS` are dropped.
+    `descriptions` describes the categories of memories, by store and category. Memories that don't fit into
+    `MAX_CONTEXT_CHARS` are dropped.
     """
     injected, mentioned = shown
+
     # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
     labelled = [(candidate, PINNED) for candidate in pinned]
     labelled += [(candidate, candidate.confidence_label) for candidate in injected]
-    nudge = _render_nudge(mentioned, project, is_more=bool(labelled))
+    nudge = _render_nudge(mentioned, project, is_more=bool(labelled))  # the hint
+
+    # By store: its memories, each with the label.
     pairs_by_root: dict[str, list[tuple[Candidate, str]]] = {}
     for candidate, label in labelled:
         pairs_by_root.setdefault(candidate.root, []).append((candidate, label))
 
+    # Fill the room that the hint leaves, store by store.
     line_break = 1
     room = MAX_CONTEXT_CHARS - len(nudge) - line_break  # characters left for memories
     blocks = []
@@ -157,7 +167,10 @@ def _render_head(
     project: str,
     descriptions: Mapping[str, str],
 ) -> str:
-    """Render a store's opening tag with its path and the descriptions of its categories."""
+    """Render a store's opening tag, with the store's path and descriptions of the memories' categories.
+
+    `descriptions` maps categories to descriptions. Categories without one are omitted.
+    """
     # A dict drops duplicates and keeps the order.
     categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])
     described_categories = []
@@ -169,12 +182,16 @@ def _render_head(
     name = escape(short_line(name_store(root, project), _MAX_PATH_CHARS))
     if not described_categories:
         return f'<memory-context source="{name}">'
+
     joined = escape("; ".join(described_categories))
     return f'<memory-context source="{name}" descriptions="{joined}">'
 
 
 def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
-    """Render as many of a store's memories as fit into `room` characters; "" if none does."""
+    """Render a store's first memories, as many as fit into `room` characters. Returns "" if none fits.
+
+    `head` is the store's opening tag, and each pair is a memory and its label.
+    """
     foot = "</memory-context>"
     line_break = 1
     room -= len(head) + len(foot) + line_break
@@ -183,7 +200,7 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
     for candidate, label in store_pairs:
         line = _render_memory(candidate, label)
         room -= len(line) + line_break
-        if room < 0:  # this one doesn't fit
+        if room < 0:  # this memory doesn't fit
             break
         lines.append(line)
 
@@ -193,7 +210,11 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
 
 
 def _render_memory(candidate: Candidate, confidence: str) -> str:
-    """Render a memory as an XML element with its title, path, status, age and tags."""
+    """Render a memory as an XML element with its title, path, status, age and tags.
+
+    `confidence` is a label such as "high". If the memory is a section of a file, its heading is added to the
+    title.
+    """
     category = escape(short_line(candidate.category, _MAX_TAG_CHARS).upper())
     title = short_line(candidate.title, _MAX_TITLE_CHARS)
     section = candidate.name_section()
@@ -290,12 +311,14 @@ def _is_program(path: str) -> bool:
 
 
 def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> str:
-    """Format a prompt's context for the client; "" stays "".
+    """Format a prompt's context for the client. An empty context stays "".
 
-    Gemini takes JSON. Other clients take plain text, or JSON if the user is shown the `titles`.
+    `titles` are the memories' titles to show to the user, possibly none. Gemini takes JSON. Other clients
+    take plain text, or JSON if there are titles.
     """
     if not text:
         return ""
+
     if is_gemini:
         # Gemini escapes `<` as `&lt;`, but not `&`. So our tags and a `&lt;` in a title would look the same.
         # With `&` escaped here, the title's becomes `&amp;lt;`.
@@ -324,20 +347,23 @@ def escape(text: str) -> str:
 
 
 def name_store(root: str, project: str) -> str:
-    """Shorten a store's path: make it relative to the project or the home folder if possible.
+    """Shorten a store's path for display, such as `~/notes/` for a folder in the home folder.
 
-    If `root` is a file, it's the user's search program.
+    Paths in the project become relative to it. If `root` is a file, it's the user's search program.
     """
     is_program = os.path.isfile(root)
     suffix = "" if is_program else "/"
-    # Try each base folder, with the prefix for paths in it and the name of the folder itself.
+
+    # For each base folder, there's a prefix to show for paths in it, and a name for the folder itself.
     for base, shown_prefix, shown_base in ((project, "", "./"), ("~", "~/", "~/")):
         real_base = os.path.realpath(os.path.expanduser(base))
         if root == real_base:
             return shown_base
+
         base_prefix = real_base.rstrip(os.sep) + os.sep
         if root.startswith(base_prefix):
             return f"{shown_prefix}{root.removeprefix(base_prefix)}{suffix}"
+
     return root + suffix
 
 
@@ -354,6 +380,7 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
     try:
         name = environment.file_name_for(project) + ".json"
         path = os.path.join(environment.NOTICES.make(), name)
+        # By note: the time of its report, within the last day.
         recent_times = _read_recent_times(path, now)
         due_notes = [note for note in dict.fromkeys(notes) if note not in recent_times]
 
@@ -363,6 +390,7 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
             outputs.write_atomically(path, quickjson.dumps(dict(latest_items)), private=True)
     except OSError:
         return notes
+
     return due_notes
 
 

@@ -91,8 +91,8 @@ def is_ours(hook: object) -> bool:
 def get_argument_vector(hook: object) -> list[str]:
     """Split a hook's command into the program and its arguments.
 
-    Returns [] if it isn't a single command, or too long to be ours. Our portable command counts as `judgekit
-    hook`.
+    Returns [] if it isn't a single command, or if it's too long to be ours. Our portable command, a longer
+    shell script, counts as `judgekit hook`.
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
@@ -101,6 +101,8 @@ def get_argument_vector(hook: object) -> list[str]:
     arguments = hook.get("args")
     if not isinstance(line, str) or len(line) > _MAX_COMMAND_CHARS:
         return []
+
+    # With separate arguments, the command is only the program.
     if isinstance(arguments, list):
         return [line, *map(str, arguments)]
     if line == PORTABLE:
@@ -149,15 +151,15 @@ def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
-    """Add `hook` to each event that we handle in a client's settings. Returns the new settings text.
+    """Add `hook` for each event that we handle to a client's settings. Returns the new settings text.
 
-    Our earlier entries are replaced. Raises `ConfigError` if the `hooks` in the settings aren't lists of
-    groups by event.
+    Our earlier entries are replaced. In the settings, `hooks` must map each event to a list of groups,
+    otherwise `ConfigError` is raised.
     """
-    new_entries = []
+    new_entries = []  # tuples of the event, the tools it's limited to or None, and the hook
     for event, tools in client.events.items():
         seconds = TIMEOUTS.get(event, TIMEOUT)
-        timed_hook = hook | {"timeout": seconds * client.per_second}
+        timed_hook = hook | {"timeout": seconds * client.per_second}  # in the client's unit
         new_entries.append((event, tools, timed_hook))
 
     settings = parse_settings(text, path)
@@ -172,7 +174,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
     if not isinstance(hooks, dict):
         raise _build_shape_error(path, "hooks", "an object of events")
 
-    # Each event has a list of groups, and a group has a list of hooks.
+    # A group has a list of hooks, and possibly a matcher for tools. Add a group for each event.
     for event, tools, timed_hook in new_entries:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)
@@ -245,12 +247,15 @@ def _find_indent(text: str) -> str | None:
 
 
 def parse_settings(text: str, path: str) -> dict[str, Any]:
-    """Parse a settings file; raises `ConfigError` if it isn't a JSON object."""
+    """Parse the text of the settings file at `path`. A blank file is {}.
+
+    Raises `ConfigError` if it isn't a JSON object.
+    """
     if not text.strip(_BLANKS):
         return {}
 
     try:
-        settings = json.loads(text.removeprefix("\ufeff"))
+        settings = json.loads(text.removeprefix("\ufeff"))  # without a byte order mark
     except json.JSONDecodeError as error:
         problem = f"not valid JSON, column {error.colno}: {error.msg}; {_REMEDY}"
         raise ConfigError(problem, path=path, line=error.lineno) from None

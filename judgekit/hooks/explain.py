@@ -45,10 +45,16 @@ _JUDGE = "on: in the hook, a model decides about these; without its answer, the 
 
 
 def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
-    """Report what the hook does with a prompt in `folder`: the stores, the words, and each candidate."""
+    """Report what the hook would do with a prompt in `folder`, for a person.
+
+    The report lists the stores, the prompt's words, and each matching memory with its outcome. `silent` means
+    that the hook ignores this prompt.
+    """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
+
+    # Without a search, there's only a reason to report.
     if not configured["enabled"]:
         return "\n".join([*lines, settings.describe_off(project)])
     if silent:
@@ -61,7 +67,7 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
     lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _list_judge_warning(project)]
 
-    # List the searched words, each once.
+    # List the searched words, each once. A long prompt is cut into parts.
     prompt_parts = _cut_into_parts(prompt, configured)
     words: dict[str, None] = {}  # like a set, but ordered
     for part in prompt_parts:
@@ -75,6 +81,7 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
         lines.append(f"parts: {len(prompt_parts)}; each is searched by itself")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
+
     lines.append("")
     lines += _explain_candidates(prompt, ranked, configured, has_several_parts=has_several_parts)
     return "\n".join([*lines, "", *_describe_log(prompt, configured)])
@@ -83,13 +90,16 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
 def _explain_candidates(
     prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
 ) -> list[str]:
-    """Describe each candidate's outcome with the reason. The first line is a summary.
+    """Describe each candidate's outcome and the reason for it. The first line is a summary.
 
-    To find repeats, the prompt is treated as the next one in the project's latest session.
+    Memories that a session was shown recently are held back. To find these, the prompt is treated as the next
+    one in the project's latest session.
     """
     session = _find_latest_session(configured)
     if session is not None:
         session.hold_back(ranked, prompt)  # moves repeats from `candidates` to `repeated`
+
+    # `shown` is the pair of injected and mentioned memories.
     shown = context.choose_without_judge(ranked, configured)
     without_repeats = context.drop_repeats(shown, session, prompt)
     _, mentioned = shown
@@ -122,7 +132,7 @@ def _explain_candidates(
 
 
 def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
-    """Summarise what the hook adds to the prompt, or why it adds nothing."""
+    """Summarise what the hook adds to the prompt, such as "added: 2 memories", or why it adds nothing."""
     injected, mentioned = shown
     injected_count = len(ranked.pinned) + len(injected)
 
@@ -184,7 +194,10 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
 
 
 def _list_judge_warning(project: str) -> list[str]:
-    """Return a warning, in a list, if the project wants a judge that the user hasn't allowed."""
+    """Return a warning if the project wants a judge that the user hasn't allowed.
+
+    The list contains one warning, or none.
+    """
     from judgekit import programs  # noqa: PLC0415 - imported lazily to keep the hook fast
 
     programs.make_importable()
@@ -193,7 +206,7 @@ def _list_judge_warning(project: str) -> list[str]:
 
         from judgekit.config.settings import describe_judge_without_effect  # noqa: PLC0415 - pydantic
         from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only for people
-    except ImportError:  # the plugin by itself, without packages
+    except ImportError:  # only the plugin is installed, without the packages that are needed here
         return []
 
     try:
@@ -204,7 +217,7 @@ def _list_judge_warning(project: str) -> list[str]:
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
-    """Describe the log's latest answers to this prompt."""
+    """Describe how the hook has answered this prompt before, from the latest lines of the log."""
     if not configured["log"]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
@@ -212,7 +225,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
     lines = [f"log: {get_log_path()}"]
 
-    beginning = short_line(prompt, PROMPT_CHARS)
+    beginning = short_line(prompt, PROMPT_CHARS)  # the log contains shortened prompts
     logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
     for line in logged[:_MAX_LOGGED_LINES]:
         injected = _list_titles(line, "pinned", "injected")
@@ -315,7 +328,7 @@ def _name_place(candidate: Candidate, project: str) -> str:
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
     """List a candidate's matching words, and the numbers that docs/hook.md explains."""
-    if not candidate.features:  # only a pin found it
+    if not candidate.features:  # the memory is pinned, and no search found it
         return []
 
     lines = []
@@ -335,7 +348,11 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
 
 
 def _describe_words(candidate: Candidate, part: Part) -> str:
-    """Describe which of the prompt's words a candidate has, and how many rivals match as well."""
+    """Describe which of the prompt's words a candidate has, and how many others match about as well.
+
+    `part` is the part of the prompt that found the candidate.
+    """
+    # `matched` and `titled` are indexes in `part.terms`.
     words = [part.terms[number].text for number in sorted(candidate.matched)]
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
@@ -344,6 +361,7 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
         text += ", in its title or tags"
     elif title_words:
         text += f"; in its title or tags: {', '.join(title_words)}"
+
     # The feature `alone` is 1 divided by the number of equally good hits, including this one. For a hit with
     # a single matching word, that number is one too high.
     rivals = round(1 / candidate.features["alone"]) - 1
@@ -367,9 +385,10 @@ def add_to_log(
     cost: tuple[int, int],
     session: object = None,
 ) -> None:
-    """Add the answer to a prompt to the log. If that fails, the line is lost.
+    """Add a line about the hook's answer to a prompt to the log. If writing fails, the line is lost.
 
-    `cost` is the number of characters added to the prompt, and the time in milliseconds.
+    `cost` is a pair: the number of characters added to the prompt, and the time in milliseconds. `session` is
+    the conversation's id from the client, if it's a string.
     """
     injected, mentioned = shown
     line: dict[str, Any] = {
@@ -416,9 +435,9 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
 
 
 def read_log(project: str) -> list[dict[str, Any]]:
-    """Read a project's log, newest line first."""
+    """Read a project's log entries, newest first. Unreadable files and lines are skipped."""
     entries: list[dict[str, Any]] = []
-    for path in (get_log_path(), f"{get_log_path()}.1"):
+    for path in (get_log_path(), f"{get_log_path()}.1"):  # `.1` is the older, full log
         try:
             with open(path, "rb") as stream:
                 # The last line can exceed the limit, so read more than that.

@@ -53,13 +53,14 @@ class Record(NamedTuple):
 def install(change: FileChange, *, program: bool = False) -> None:
     """Carry out a planned installation. If `program`, make the file executable.
 
-    If that fails, the file is restored, and `InputError` or `OSError` is raised.
+    Another program's file is first moved to `change.backup`. On failure, it's moved back, and `InputError` or
+    `OSError` is raised.
     """
     if not change.changes or change.after is None:
         return
 
     if change.backup:
-        _move(change.path, change.backup, is_users=change.is_users)  # another program's file
+        _move(change.path, change.backup, is_users=change.is_users)
     try:
         # After the move, there's no file at the path.
         before = None if change.backup else change.before
@@ -73,6 +74,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
             _move(change.backup, change.path, is_users=change.is_users)
         raise
 
+    # Record the original content and the new folders, so that uninstalling can restore everything.
     folders, records = _read_records()
     records[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
     _write_records(sorted({*folders, *map(str, new_folders)}), records)
@@ -81,16 +83,18 @@ def install(change: FileChange, *, program: bool = False) -> None:
 def uninstall(change: FileChange) -> None:
     """Carry out a planned removal, and remove any empty folders that were made for the file.
 
-    If that fails, `InputError` or `OSError` is raised.
+    Raises `InputError` or `OSError` if the file can't be changed.
     """
     if not change.changes:
         return
 
+    # Restore another program's file, or write the content without our part.
     if change.backup:
         _move(change.backup, change.path, is_users=change.is_users)
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
 
+    # Remove the folders that an installation created above the file, if they're empty now.
     folders, records = _read_records()
     parent = change.path.parent
     folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
@@ -99,6 +103,7 @@ def uninstall(change: FileChange) -> None:
         folders_above.append(parent)
     remove_folders(folders_above)
 
+    # Keep records of all folders that still exist.
     remaining_folders = []
     for folder in folders:
         is_removed = Path(folder) in folders_above and not Path(folder).exists()
@@ -148,13 +153,14 @@ def read_content(path: Path) -> bytes | None:
 def replace(
     path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False
 ) -> list[Path]:
-    """Replace a file's content. If `after` is None, delete the file. Returns the folders that were created.
+    """Replace a file's content `before` by `after`. If `after` is None, delete the file.
 
-    The user's own files can be links. Raises `InputError` without changing anything if the content is no
-    longer `before`, or if it can't be written.
+    Returns the folders that were created. If `is_users`, the file can be a link. Raises `InputError` without
+    changing anything if the content is no longer `before`, or if it can't be written.
     """
     new_folders: list[Path] = []
     try:
+        # Find the file to write, which is a link's target.
         real_path = os.path.realpath(path) if is_users else outputs.resolve_output_path(str(path))
         target = Path(real_path)
         _check_writable(path, target)
@@ -246,7 +252,10 @@ def _read_records() -> tuple[list[str], dict[str, Record]]:
 
 
 def _write_records(folders: list[str], records: dict[str, Record]) -> None:
-    """Write the installation records, or delete the file if there are none. Failures are ignored."""
+    """Write the installation records, or delete their file if there are none. Failures are ignored.
+
+    `folders` were created by installations, and `records` describe the changed files by path.
+    """
     path = get_records_path()
     files = {}
     for name, (before, sha256) in records.items():
@@ -257,7 +266,8 @@ def _write_records(folders: list[str], records: dict[str, Record]) -> None:
         if not folders and not records:
             path.unlink(missing_ok=True)
             return
+
         environment.private_folder(str(path.parent))
         data = json.dumps({"folders": folders, "files": files}, indent=2)
-        # Clients' settings can contain API keys.
+        # The records contain clients' settings, which can include API keys. So make the file private.
         outputs.write_atomically(str(path), data, private=True)

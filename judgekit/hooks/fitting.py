@@ -72,15 +72,18 @@ def fit_store(
     labels: Mapping[str, dict[str, float]],
     limit: int,
 ) -> Fit:
-    """Fit the thresholds for stores of a `kind`: cover as many prompts as possible at a precision of `BAR`.
+    """Fit the thresholds for stores of a `kind` to people's answers, and return the old and new values.
 
-    `labels` are the current thresholds by kind, and `limit` is the most memories per prompt.
+    The best threshold covers the most prompts (injects a relevant memory for them) at a precision of at least
+    `BAR`. `labels` are the current thresholds by kind, and `limit` is the maximum number of memories per
+    prompt.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, limit)
     unchanged = Fit(kind=kind, before=before, after=before)
     fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
-    # HIGH is the highest threshold, so lower any others that exceed it now.
+
+    # HIGH must remain the highest threshold, so lower any others that exceed it now.
     highest = fitted.after[HIGH]
     lowered = {name: min(value, highest) for name, value in fitted.after.items()}
     return fitted.model_copy(update={"after": lowered})
@@ -93,22 +96,26 @@ def fit_model(
     present: float | None,
     limit: int,
 ) -> Fit:
-    """Fit the threshold for a model's probability of keeping a memory, by the same rule as `fit_store`.
+    """Fit the probability at which a memory is injected that `model` judged, by the same rule as `fit_store`.
 
-    `present` is the current threshold, if any, and `limit` is the most memories per prompt.
+    `present` is the current threshold or None, and `limit` is the maximum number of memories per prompt.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
+
     judged_trials = [trial for trial in trials if trial.model == model]
     probabilities: list[float] = []
     for trial in judged_trials:
         probabilities += trial.sureness.values()
-    # Try the probabilities that occurred. A threshold is skipped if an injected memory has no answer.
+
+    # Try the probabilities that occurred. Skip a threshold if people gave no answer about a memory that would
+    # be injected.
     thresholds = []
     for value in _make_thresholds(probabilities):
         injections = [_choose_surest(trial, value, limit) for trial in judged_trials]
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
+
     unchanged = Fit(kind=model, is_model=True, before=before, after=before)
     return _choose_threshold(
         unchanged, INJECT_ABOVE, thresholds, present=present or MIN_YES_PROBABILITY
@@ -125,7 +132,10 @@ def _choose_surest(trial: PromptTrial, threshold: float, limit: int) -> _Injecti
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Set the threshold `name` to its best value. If that isn't justified, set the reason instead."""
+    """Return a copy of `unchanged` with the best value for the threshold `name`.
+
+    If the answers don't justify a change, the copy has the reason instead. `present` is the current value.
+    """
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
@@ -155,12 +165,17 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     limit: int,
 ) -> list[_Threshold]:
-    """Measure possible thresholds for `kind`, lowest first, if all memories that they inject have answers."""
+    """Measure each possible threshold for stores of a `kind`, lowest first.
+
+    Skips a threshold if people gave no answer about a memory that would be injected.
+    """
     # Try each confidence that occurred, and the current threshold.
     confidences = []
     for trial in trials:
         confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
     values = _make_thresholds(confidences, extra=labels[kind][HIGH])
+
+    # The thresholds for all other kinds of stores stay as they are.
     high_by_kind = {name: kind_labels[HIGH] for name, kind_labels in labels.items()}
 
     thresholds = []
@@ -172,6 +187,7 @@ def _try_thresholds(
             injected = _choose_injected(trial, high_by_kind)[:limit]
             counted = [hit for hit in injected if hit.kind == kind]
             injections.append(_Injections(trial, injected, counted))
+
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
@@ -202,14 +218,17 @@ def _measure_threshold(
 ) -> _Threshold | None:
     """Measure the precision and coverage of a threshold from people's answers about the injected memories.
 
+    Precision is the fraction of relevant memories, and coverage the fraction of prompts with a relevant one.
     Returns None if an answer about a memory is missing, or if no answer is clear.
     """
     relevant = 0
     irrelevant = 0
     covered_prompts = 0
+
     for trial, injected, counted in injections:
         if any(answers.get(trial.make_pair(hit)) for hit in injected):
             covered_prompts += 1
+
         for hit in counted:
             pair = trial.make_pair(hit)
             if pair not in answers:
@@ -225,6 +244,7 @@ def _measure_threshold(
     coverage = measure_share(covered_prompts, len(injections))
     if precision is None or coverage is None:
         return None
+
     return _Threshold(value, precision, coverage)
 
 
@@ -237,7 +257,8 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
     if not precise:
         return max(thresholds, key=lambda threshold: threshold.precision.value)
 
-    # On a tie, prefer the more precise threshold, and then the one nearest to the present value.
+    # If thresholds cover equally many prompts, prefer the most precise one, and then the one nearest to the
+    # present value.
     def rank(threshold: _Threshold) -> tuple[int, float, float]:
         covered_prompts = threshold.coverage.count
         distance = abs(threshold.value - present)
@@ -262,10 +283,11 @@ def estimate_more_labels(precision: Share | None) -> int | None:
 
 
 def write_labels(fitted: Fit, project: Path) -> Fit:
-    """Write thresholds into the user's profile, and record the paths of the written files.
+    """Write the fitted thresholds into the user's profile for this kind of store.
 
-    An existing profile is backed up. Raises `ConfigError` if a file can't be written, or if the project's own
-    profile takes precedence.
+    Returns a copy of `fitted` with the paths of the written files. An existing profile is backed up first.
+    Raises `ConfigError` if a file can't be written, or if the project has a profile, which would take
+    precedence.
     """
     source = profiles.find(fitted.kind, project)
     users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
@@ -275,10 +297,12 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         raise ConfigError(problem, path=source, key="labels")
 
     written = [str(users_file)]
-    copy = users_file  # without a user's file, start from a copy of the bundled one
+
+    # Copy the profile: as a backup, or if the user has none, as the start of the user's profile.
+    copy = users_file
     if users_file.exists():
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        copy = users_file.with_name(f"{users_file.name}.{moment}")  # the backup
+        copy = users_file.with_name(f"{users_file.name}.{moment}")
         written.append(str(copy))
 
     try:
@@ -287,16 +311,16 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=users_file) from None
 
-    # `mention` and `medium` can only fall. Write them first, so that they're never above `high`.
+    # `mention` and `medium` can only have been lowered. Write them first, so that they never exceed `high`.
     for name in ("mention", "medium", "high"):
         yaml_text.put_value(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
     return fitted.model_copy(update={"written": written})
 
 
 def write_model_threshold(fitted: Fit) -> Fit:
-    """Write a model's threshold into the user's configuration, and record its path.
+    """Write a model's fitted threshold into the user's configuration.
 
-    Raises `ConfigError` if the file can't be changed.
+    Returns a copy of `fitted` with the path of the written file. Raises `ConfigError` if it can't be changed.
     """
     path = settings.user_file()
     threshold = fitted.after[INJECT_ABOVE]

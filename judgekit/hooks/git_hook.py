@@ -58,7 +58,10 @@ class HooksFolder(NamedTuple):
 
 
 def find_hooks(folder: Path) -> HooksFolder:
-    """Find the hooks folder of the repository that contains `folder`; raises `UsageError` outside any."""
+    """Find the folder with the git hooks of the repository that contains `folder`.
+
+    Raises `UsageError` if there's no repository.
+    """
     try:
         tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
@@ -70,10 +73,14 @@ def find_hooks(folder: Path) -> HooksFolder:
     # Relative paths in git's configuration are relative to the folder where hooks run.
     hooks = _ask_for_path(repository, repository.folder, "--git-path", "hooks")
     common = _ask_for_path(repository, repository.folder, "--git-common-dir")
+
+    # A folder outside the repository is probably shared with other repositories.
     real_hooks = hooks.resolve()
     is_in_git_folder = real_hooks.is_relative_to(common.resolve())
     is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
     is_elsewhere = not is_in_git_folder and not is_in_tree
+
+    # Find out if the configuration switches hooks off.
     is_no_folder = hooks.exists() and not hooks.is_dir()  # e.g. /dev/null
     # git takes an empty path as the root folder, which contains no hooks.
     is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
@@ -97,6 +104,7 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
+
     if scope == "local":
         repository_folder = find_hooks(folder)
         _refuse_if_off(repository_folder, folder)
@@ -105,11 +113,13 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
             raise UsageError(f"other repositories share {repository_folder.hooks}: {remedy}")
         return repository_folder
 
-    # The user's own hooks folder is set globally.
+    # For the scope "user", git's global configuration names the folder.
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
-    # The path may be relative, or set for this repository or machine, so let git resolve it here.
+
+    # The path can be relative, or be set for this repository or machine. Use the folder that git uses here,
+    # if other repositories share it.
     with contextlib.suppress(UsageError):
         repository_folder = find_hooks(folder)
         _refuse_if_off(repository_folder, folder)
@@ -145,7 +155,10 @@ def _read_setting(folder: Path, key: str, *options: str) -> str | None:
 
 
 def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
-    """Render the hook that runs judgekit from the folder `root`, by default with this Python."""
+    """Render the git hook, a shell script that runs judgekit from the folder `root`.
+
+    `python` is the path of the interpreter, by default the current one.
+    """
     template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
@@ -160,7 +173,7 @@ def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
 
-    # The checksum of the remaining lines shows later whether anyone edited the hook.
+    # Insert the checksum of the lines below it. It shows later whether anyone edited the hook.
     head, _, body = os.fsencode(template).partition(b"@SUM@\n")
     return head + _compute_checksum(body) + b"\n" + body
 
@@ -212,7 +225,7 @@ def _find_our_file(hooks: Path) -> Path:
 
 
 def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileChange:
-    """Plan the installation of the hook. Another program's hook becomes a backup that still runs first.
+    """Plan the installation of our hook. Another program's hook is renamed, and ours runs it first.
 
     Raises `UsageError` if our hook was edited, if there's already another backup, or if husky manages the
     folder.
@@ -227,7 +240,9 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
-    # Git LFS can overwrite our hook with its own, which then equals the backup. Otherwise, they conflict.
+
+    # Git LFS can overwrite our hook with its hook, which then equals the backup. If they differ, there are
+    # two hooks of other programs, and only one can be renamed.
     if is_foreign and os.path.lexists(backup) and files.read_content(backup) != before:
         conflict = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
@@ -258,37 +273,42 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
-    """Plan the removal of our hooks from all folders in which this repository may have them.
+    """Plan the removal of our hooks from all folders in which this repository can have them.
 
-    Without any hook of ours, return a change that does nothing. Raises `UsageError` outside a repository, and
+    If there's no hook of ours, the only change does nothing. Raises `UsageError` outside a repository, and
     for the same reasons as `plan_uninstall`.
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
+
     # Since the installation, another program can have renamed our hook, or the hooks folder can have changed.
     hooks_folder = find_hooks(folder)
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
-        backup: Path | None = hooks / KEPT  # a replaced hook, if it exists
+        backup: Path | None = hooks / KEPT  # where another program's hook was moved to
         for path in _list_our_hooks(hooks):
             changes.append(_plan_removal(path, backup, is_users=False))
-            backup = None  # restore it only once, in place of our first hook
+            backup = None  # restore the backup only once, in place of our first hook
+
         # If our hook is gone but its backup remains, restore the backup.
         is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
         if is_backup_alone and not os.path.lexists(hooks / HOOK):
             changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
+
     if changes:
         return changes
 
+    # Don't remove a hook that other repositories use.
     if hooks_folder.shared and any(_list_our_hooks(hooks_folder.hooks)):
         remedy = "judgekit uninstall git --scope user removes it"
         raise UsageError(
             f"judgekit's hook is in {hooks_folder.hooks}, for all repositories; {remedy}"
         )
+
+    # There's nothing to remove. Name the place where the hook would be.
     usual_hooks = hooks_folder.hooks
     if hooks_folder.is_off and hooks_folder.usual is not None:
         usual_hooks = hooks_folder.usual
-    # There's nothing to remove.
     return [FileChange(usual_hooks / HOOK, None, after=None)]
 
 
@@ -324,9 +344,12 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:
-    """Yield a remark about each other program in a repository that still runs the gate."""
+    """Yield a remark about each other program that runs the gate before a push, such as husky or pre-commit.
+
+    The gate is the check of pushed files that our git hook runs.
+    """
     hooks_folder = find_hooks(folder)
-    if hooks_folder.is_off:
+    if hooks_folder.is_off:  # git runs no hooks at all
         return
 
     husky_file = husky.find_hook_file(hooks_folder.hooks)
@@ -377,7 +400,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 
 def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
-    """Yield remarks about a hooks folder, such as when the hook could be committed."""
+    """Yield remarks on what to know about a hooks folder, for example that the hook could be committed."""
     tree = hooks_folder.tree
     hook = str(hooks_folder.hooks / HOOK)
     may_be_in_tree = not hooks_folder.shared and ".git" not in hooks_folder.hooks.parts
@@ -390,6 +413,7 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
     if hooks_folder.shared:
         yield f"all repositories with this core.hooksPath use {hooks_folder.hooks}"
 
+    # lefthook, another hook manager, would replace our hook.
     configuration = _find_lefthook(tree)
     if configuration is not None and not files.mentions_in_code(
         files.read_content(configuration), "judgekit"
@@ -418,7 +442,7 @@ def check_git_hook(folder: Path) -> Iterator[Finding]:
 
 
 def _describe_hook(folder: Path) -> Iterator[Remark]:
-    """Yield remarks on the hook that git runs before a push; none outside a repository."""
+    """Yield remarks on the hook that git runs before a push. Yields nothing outside a repository."""
     try:
         hooks_folder = find_hooks(folder)
         if hooks_folder.is_off:
@@ -475,13 +499,18 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
 def _describe_foreign(
     hooks_folder: HooksFolder, path: Path, content: bytes | None
 ) -> Iterator[Remark]:
-    """Yield remarks about another program's hook at `path`. `content` is None if there's no hook."""
+    """Yield remarks about another program's hook at `path`, such as whether it runs our gate.
+
+    `content` is None if there's no hook.
+    """
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
         runs_gate = files.mentions_in_code(content, "judgekit")
         if not runs_gate and hooks_folder.tree is not None:
-            with contextlib.suppress(InputError):  # not a regular file: its owner will report that
+            # The hook can belong to a hook manager, whose configuration lists the gate. Ignore an unreadable
+            # configuration: its manager will report that.
+            with contextlib.suppress(InputError):
                 runs_gate = _manager_runs_gate(content, hooks_folder.tree)
 
         if runs_gate:
@@ -493,6 +522,7 @@ def _describe_foreign(
         if not os.access(path, os.X_OK):
             yield "note", f"{path} is not executable: git skips it"
 
+    # Our hook once moved another program's hook here, and is gone now.
     earlier_hook = path.with_name(KEPT)
     if os.path.lexists(earlier_hook):
         reason = "it ran before judgekit's hook, but another program replaced that"
@@ -522,7 +552,11 @@ def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
 
 
 def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
-    """Yield remarks about our hook: whether git runs it, a missing Python, and the hook that it replaced."""
+    """Yield remarks about our hook at `path`.
+
+    They say whether git runs the hook, whether its Python is missing, and whether the hook that it replaced
+    still runs.
+    """
     python, root = read_installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
@@ -537,6 +571,7 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
     if not python or not os.access(python, os.X_OK):
         yield _describe_missing_python(path, python)
 
+    # When our hook was installed, another program's hook was renamed to this.
     earlier_hook = path.with_name(KEPT)
     if os.access(earlier_hook, os.X_OK):
         yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"

@@ -59,19 +59,20 @@ def load_settings(path: Path) -> dict[str, Any]:
 
 
 def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Plan the installation of the hook in a client's settings file.
+    """Plan the installation of the hook in the settings file of a client (a coding agent).
 
-    Raises `ConfigError` or `InputError` if the file can't be read, and `UsageError` if the project's file is
-    the user's own, as in the home folder.
+    Raises `ConfigError` or `InputError` if the file can't be read. Raises `UsageError` if the project is the
+    home folder, because the project's settings file is then the user's.
     """
     path = get_settings_path(scope, project, client)
     if scope != "user" and path.resolve() == get_settings_path("user", project, client).resolve():
         raise UsageError(
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
-    # `before` is the current content, and `after` the content without our entries.
+
+    # In `removal`, `before` is the current content, and `after` the content without our entries.
     removal = plan_uninstall(scope, project, client)
-    if scope == "project":
+    if scope == "project":  # the file is shared with other machines
         hook = entries.build_portable_entry(client)
     else:
         hook = entries.build_fastest_entry(client=client)
@@ -83,10 +84,10 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Plan the removal of the hook from a client's settings file, which is deleted if nothing else remains.
+    """Plan the removal of the hook from a client's settings file.
 
-    If the file is unchanged since the installation, its former content is restored exactly. Raises
-    `ConfigError` or `InputError` if the file can't be read.
+    If nothing else remains in the file, it's deleted. If it's unchanged since the installation, the earlier
+    content is restored exactly. Raises `ConfigError` or `InputError` if the file can't be read.
     """
     path = get_settings_path(scope, project, client)
     before = files.read_content(path)
@@ -145,7 +146,7 @@ def _list_managed_switches() -> Iterator[str]:
 
 
 def list_obstacles(project: Path, client: Client) -> Iterator[str]:
-    """Yield remarks about the client's settings that prevent our hooks from running."""
+    """Yield a remark for each setting of the client that prevents our hooks from running."""
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = load_settings(path)
@@ -157,6 +158,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
 
         prompt_hooks += file_hooks
 
+        # `alone` marks clients that ignore a file of hooks if it contains anything else.
         if client.alone:
             yield from _list_flaws(path, data, client)
         if client is CODEX:
@@ -217,13 +219,18 @@ def _is_group(group: object) -> bool:
 
 
 def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
-    """Yield remarks if Codex doesn't trust our hook in `path` yet, or has disabled it."""
+    """Yield a remark if Codex won't run our hook in the settings file `path`.
+
+    Codex must trust the hook and, unless it's the user's, the project. The user can also switch the hook off.
+    """
     file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
     states = _get_value(general, "hooks.state")
     if not isinstance(states, dict):
         states = {}
+
+    # Select the states of all hooks in `path`. Their keys start with the path.
     prefixes = (f"{path}:", f"{path.resolve()}:")
-    hook_states = {}  # of any hooks in `path`, including earlier ones
+    hook_states = {}
     for key, state in states.items():
         if key.startswith(prefixes):
             hook_states[key] = state
@@ -333,11 +340,14 @@ def is_plugin_enabled(project: Path) -> bool:
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
-    """Yield findings on the prompt hook. Hooks that are safe to run are tried, for at most 10 s each."""
+    """Check the prompt hook in all clients' settings. Yields problems first, then a summary and details.
+
+    Hooks that are safe to run are tried, for at most 10 s each.
+    """
     problems: list[Finding] = []
     details: list[Finding] = []
     notes: list[Finding] = []
-    places: list[str] = []
+    places: list[str] = []  # where the hook is set up, such as "the user settings"
 
     for client in CLIENTS:
         findings = _check_client(client, project)
@@ -367,7 +377,10 @@ class _ClientFindings(NamedTuple):
 
 
 def _check_client(client: Client, project: Path) -> _ClientFindings:
-    """Check a client's settings files and hooks. Collects anything that prevents the hooks from running."""
+    """Check a client's settings files and our hooks in them.
+
+    Returns the places where hooks are set up, with problems, details and notes about them.
+    """
     of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
     findings = _ClientFindings(places=[], problems=[], details=[], notes=[])
     for scope, path in _list_places(project, client):
@@ -381,11 +394,13 @@ def _check_client(client: Client, project: Path) -> _ClientFindings:
         hooks = _map_first_hooks(path)
         if not hooks:
             continue
+
         findings.places.append(f"the {scope} settings{of_client}")
         for state, text in _describe_hooks(client, scope, hooks):
             detail: Finding = (state, f"prompt hook, {scope}{of_client}", f"{path}: {text}")
             findings.details.append(detail)
 
+    # Skip notes about clients that the user doesn't seem to use.
     if findings.places or client is CLAUDE_CODE:
         for note in list_notes(project, client):
             findings.notes.append(("note", f"prompt hook{of_client}", note))
@@ -401,8 +416,10 @@ def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def check_agent_command() -> Finding:
-    """Check that a fresh login shell can run the command that our hints tell agents to search with."""
+    """Check that a fresh login shell can run judgekit, because our hints tell agents to search with it."""
     subject = "an agent's search"
+
+    # Start the shell without this process's variables, especially its PATH.
     shell = os.environ.get("SHELL") or "/bin/sh"
     bare_environ = {"PATH": os.defpath, "SHELL": shell}
     for name in ("HOME", "USER", "LOGNAME"):
@@ -413,6 +430,7 @@ def check_agent_command() -> Finding:
     if _runs_without_error([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
 
+    # Otherwise the hints name the program in this Python's folder, if it works.
     path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
     if _runs_without_error([path, "--version"], bare_environ):
         hint = f"hints to an agent may name {path}"
@@ -436,10 +454,12 @@ def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
 def _describe_hooks(
     client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[State, str]]:
-    """Yield findings about our hooks in a settings file: their form, whether they answer, and any missing.
+    """Yield findings about our hooks in a settings file.
 
-    `hooks` maps events to our hooks.
+    They describe the form of the command, whether it answers, and which events lack our hook. `hooks` maps
+    events to our hooks.
     """
+    # We install the same command for all events, so check only one, if possible the hook for prompts.
     hook = hooks.get(client.prompt) or next(iter(hooks.values()))
     program, *arguments = entries.get_argument_vector(hook)
     is_portable = hook == entries.build_portable_entry(client)
@@ -450,7 +470,7 @@ def _describe_hooks(
     else:
         form = f"another form, {program}"
 
-    # A project's settings may come from a stranger, so only run a command that we would have written.
+    # A project's settings can come from a stranger, so only run a command that we would have written.
     is_run = scope == "user" or is_portable or hook == entries.build_fastest_entry(client=client)
     problem = find_problem(hook) if is_run else _describe_absence(program)
     again = f"run judgekit install {client.command} --scope {scope} again"
@@ -462,14 +482,19 @@ def _describe_hooks(
         yield "ok", f"{form}; it answers"
     else:
         yield "ok", f"{form}; not run: decide yourself whether to trust this command"
-    # Some events may lack our hook, if an earlier version installed it.
+
+    # An earlier version, which handled fewer events, can have installed the hooks.
     missing_events = [event for event in client.events if event not in hooks]
     if missing_events:
         yield "note", f"not called on {', '.join(missing_events)}; {again}"
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Try our hook with a prompt in a temporary project. Returns the problem, or None."""
+    """Run our hook with a prompt in a temporary project. Returns the problem, or None if it answers.
+
+    `deadline` is in seconds.
+    """
+    # If the program is missing, there's nothing to run.
     words = entries.get_argument_vector(hook)
     absence = _describe_absence(words[0])
     if absence:
@@ -477,7 +502,9 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
 
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-    environ = {}  # without the user's judgekit settings
+
+    # Omit the user's judgekit settings from the environment.
+    environ = {}
     for name, value in os.environ.items():
         if not name.startswith("JUDGEKIT_"):
             environ[name] = value

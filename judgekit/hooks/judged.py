@@ -43,9 +43,10 @@ def choose_by_judge(
     configured: Settings,
     notes: list[str],
 ) -> Shown | None:
-    """Choose the candidates to show by asking models.
+    """Choose the memories to show by asking models. Returns the injected and the mentioned ones.
 
-    If no model can be called, add the reason to `notes` and return None.
+    Returns None if there's nothing to judge, or if no model can be called. The reason is added to `notes`.
+    Also fills `ranked.judged` and `ranked.dropped`, the numbers of memories.
     """
     candidates = list_judged(ranked)
     if not candidates:
@@ -56,7 +57,7 @@ def choose_by_judge(
     except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
         judged = f"not judged ({type(error).__name__}: {error}); {_BM25}"
 
-    if isinstance(judged, str):
+    if isinstance(judged, str):  # the reason why no model was called
         notes.append(judged)
         return None
 
@@ -65,6 +66,8 @@ def choose_by_judge(
     ranked.dropped = len(candidates) - len(kept) - len(undecided)
     if why_undecided is not None:
         notes.append(why_undecided)
+
+    # An uncalibrated decision model may only drop memories.
     if only_drops:
         notes += context.take_due_notes(configured.project, [ONLY_DROPS])
         return drop_only(ranked, [*kept, *undecided], configured)
@@ -85,9 +88,9 @@ def list_judged(ranked: RankedCandidates) -> list[Candidate]:
 def drop_only(
     ranked: RankedCandidates, not_dropped: Sequence[Candidate], configured: Settings
 ) -> Shown:
-    """Choose what would be shown without a judge, and remove the memories that models dropped.
+    """Choose what would be shown without a judge, except for the memories that models dropped.
 
-    Models judged all undamaged candidates, and didn't drop those in `not_dropped`.
+    Models judged all undamaged candidates, and dropped those that aren't in `not_dropped`.
     """
     # An uncalibrated decision model can't be trusted to add memories, but it can still remove some.
     kept_ids = {id(hit) for hit in not_dropped}
@@ -95,6 +98,7 @@ def drop_only(
     for hit in confidence.select_in_force(ranked.candidates):
         if not hit.damaged and id(hit) not in kept_ids:
             dropped_ids.add(id(hit))
+
     injected, mentioned = context.choose_without_judge(ranked, configured)
     kept_injected = [hit for hit in injected if id(hit) not in dropped_ids]
     kept_mentioned = [hit for hit in mentioned if id(hit) not in dropped_ids]
@@ -108,9 +112,10 @@ def choose_decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Choose the candidates to show from those that models kept or left undecided.
+    """Choose the memories to inject and to mention, from those that models kept or left undecided.
 
-    `labels` maps Python's `id` of a kept candidate to a label for it, by default "judged".
+    `kept` can contain undecided ones, too. Injected memories that models decided on get a label in place of
+    the confidence. `labels` maps a candidate's `id` (Python's) to its label, by default "judged".
     """
     # An undecided hit without a confidence has only a rank, which isn't enough for injection.
     injectable = [hit for hit in kept if hit.rated or hit not in undecided]
@@ -118,9 +123,11 @@ def choose_decided(
     for candidate in injected:
         if candidate not in undecided:
             candidate.confidence_label = labels.get(id(candidate), JUDGED)
+
     if configured["inject"] == "top_k":
         return injected, []
 
+    # Only mention memories that models didn't decide on.
     mentioned = []
     for hit in confidence.select_in_force(ranked.candidates):
         is_still_undecided = hit in undecided and hit not in injected
@@ -139,9 +146,9 @@ def list_parts(candidates: Sequence[Candidate]) -> list[str]:
 def _judge(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
-    """Let the engine judge the candidates. If it can't, judge them in this process.
+    """Let the engine, a background process, judge the candidates. If it can't, judge them in this process.
 
-    If no model can be called, return the reason as a string.
+    If no model can be called, the result is the reason, a string.
     """
     seconds = min(configured["deadline"], MAX_SECONDS)
 
@@ -149,10 +156,12 @@ def _judge(
         obstacle = _explain_obstacle(reason)
         if obstacle:
             return obstacle
+
         watchdog.extend(seconds + _IMPORT_SECONDS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    # The call below ends first: its limit is half a slack shorter.
+    # The watchdog ends this process when its time is up. Allow it half a slack more than the call below, so
+    # that the call ends first.
     watchdog.extend(seconds + _SLACK_SECONDS + _SLACK_SECONDS / 2)
     return client.call(
         "select",
@@ -168,11 +177,12 @@ def _judge(
 def _write_request(
     prompt: str, candidates: Sequence[Candidate], payload: Mapping[str, Any], project: str
 ) -> bytes:
-    """Build the request body for the engine, as JSON."""
+    """Build the JSON request that asks the engine to judge the candidates."""
     sent_candidates = []
     for candidate in candidates:
         fields = {name: getattr(candidate, name) for name in _SENT}
         fields["tags"] = list(candidate.tags)
+        # The engine reads other memories' text from their files.
         if candidate.kind == confidence.COMMAND:
             fields["text"] = candidate.text
         sent_candidates.append(fields)
@@ -202,9 +212,10 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
 
 
 def _explain_obstacle(reason: client.NoEngine) -> str:
-    """Explain why this process can't judge in place of the engine; "" if it can.
+    """Explain why this process shouldn't judge in place of the engine. Returns "" if it should.
 
-    While an engine is busy or just starting, judging here would take too long.
+    `reason` is the reason why the engine didn't judge. While an engine is busy or just starting, judging here
+    would take too long. If no engine is running, one is started for later prompts.
     """
     if isinstance(reason, client.EngineBusy):
         return f"not judged (the engine is busy: {reason}); {_BM25}"

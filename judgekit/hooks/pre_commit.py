@@ -51,26 +51,27 @@ verbose = true"""
 def plan_install(project: Path) -> FileChange:
     """Plan the addition of our hook to a project's pre-commit configuration.
 
-    Raises `ConfigError` or `InputError` if the file can't be read or edited, and `UsageError` if the project
-    only has prek's own file.
+    Raises `ConfigError` or `InputError` if the file can't be read or edited. Raises `UsageError` if the
+    project only has the TOML file of prek, another program that runs pre-commit's hooks.
     """
     toml = project / PREK_FILE
     if is_for_prek(project):
         content = files.read_content(toml)
-        if files.mentions_in_code(content, ID):
+        if files.mentions_in_code(content, ID):  # the hook is already there
             return FileChange(toml, content, after=content)
+
         raise UsageError(
             f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
             "judgekit install pre-commit --print shows the lines to add to it"
         )
 
-    # Removing our hook gives the content without it, which is the original to go back to. In `removal`,
-    # `before` is the current content, and `after` the content without our hook.
+    # In `removal`, `before` is the current content, and `after` the content without our hook. Uninstalling
+    # will restore the latter, so it's recorded as the original.
     removal = plan_uninstall(project, only_ours=False)
     path = removal.path
     text = (removal.before or b"").decode()
     changed = _apply_edit(path, text, _add_ours)
-    if changed is None:
+    if changed is None:  # the hook is already there
         return removal._replace(after=removal.before)
     return removal._replace(after=changed.encode(), original=removal.after)
 
@@ -78,8 +79,9 @@ def plan_install(project: Path) -> FileChange:
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     """Plan the removal of our hook from a project's configuration.
 
-    If the file is unchanged since the installation, its former content is restored exactly. If our entry also
-    lists other hooks, raise `ConfigError` with `only_ours`, otherwise leave it alone.
+    If the file is unchanged since the installation, its earlier content is restored exactly. If our entry
+    also lists other hooks, it isn't changed. With `only_ours`, that raises `ConfigError`, and a hook that
+    only prek's file lists raises `UsageError`.
     """
     path = get_config_path(project)
     before = files.read_content(path)
@@ -99,6 +101,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
         if only_ours and files.mentions_in_code(files.read_content(project / PREK_FILE), ID):
             raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
         return no_change
+
     if not _is_alone(repos[index]):
         if only_ours:
             problem = f"{ID} is listed among other hooks; remove it by hand"
@@ -107,6 +110,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
 
     # If the text is what we write into a new file, delete the file.
     was_made_by_us = text == _apply_edit(path, "", _add_ours)
+
     # Prefer removing lines, which keeps the layout of all others. The parser might change it.
     text_without_ours = _remove_lines(text) or _apply_edit(path, text, _remove_ours)
     after = None if was_made_by_us else (text_without_ours or "").encode()
@@ -171,19 +175,20 @@ def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
 
 
 def _add_ours(text: str) -> str | None:
-    """Add our hook to the text; None if it's there already."""
+    """Add our hook to the text of a pre-commit configuration. Returns None if it's already there."""
     (our_repo,) = yaml_text.parse_yaml(ITEM)
     repos = _list_repos(yaml_text.parse_yaml(text))
     index = _find_our_repo(repos)
     if index is not None:
         is_up_to_date = repos[index] == our_repo
-        if is_up_to_date or not _is_alone(repos[index]):  # leave other people's entries alone
+        # Also leave an entry alone in which someone added other hooks.
+        if is_up_to_date or not _is_alone(repos[index]):
             return None
 
     def put_ours(data: dict[str, Any]) -> None:
         repos = data.get("repos") or []  # the key can be there without a value
         data["repos"] = repos
-        if index is not None:  # an older form of our hook: replace it
+        if index is not None:  # replace an older form of our hook
             del repos[index]
         repos.append(our_repo)
 
@@ -202,13 +207,16 @@ def _remove_ours(text: str) -> str:
 
 
 def _remove_lines(text: str) -> str | None:
-    """Remove our hook's lines, leaving all others unchanged.
+    """Remove our hook's lines from the text of a configuration, and leave all other lines unchanged.
 
     Returns None if the layout doesn't allow that.
     """
+    # Find our item in the list of repositories.
     data = yaml_text.parse_yaml(text)
     repos = data["repos"]
-    index = _find_our_repo(repos) or 0  # the caller made sure that there is one
+    index = (
+        _find_our_repo(repos) or 0
+    )  # never None, because the caller made sure that the item exists
     start, _ = repos.lc.item(index)  # the item's line and column
     lines = text.split("\n")
     if not lines[start].lstrip().startswith("- "):
@@ -216,6 +224,7 @@ def _remove_lines(text: str) -> str | None:
 
     end = _find_end(lines, start)
     other_lines = [*lines[:start], *lines[end:]]
+
     # Remove the item from the parsed data as well, to compare both results.
     del repos[index]
     if not repos:

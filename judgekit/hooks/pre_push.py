@@ -59,10 +59,10 @@ def find_skip_variable() -> str | None:
 
 
 def finish_early(words: Sequence[str]) -> int | None:
-    """Try to finish `judgekit gate WORDS` here. Returns the exit code, or None to run the command.
+    """Try to finish the command `judgekit gate WORDS` quickly, without loading all of it.
 
-    The process forks. The child does the work, and the parent enforces its time limit. The child only returns
-    an exit code if there's certainly nothing to judge.
+    Returns the exit code, or None if the command has to run. The process forks: the child does the work, and
+    the parent enforces its time limit. The child only returns a code if there's certainly nothing to judge.
     """
     if "--pre-push" not in words:
         return None
@@ -72,7 +72,8 @@ def finish_early(words: Sequence[str]) -> int | None:
         code, noted_code = ended_child
         if code is not None:  # the child ended in time
             return code
-        # Before it runs out of time, the child can note the code to use in that case.
+
+        # The child can note an exit code that applies if it runs out of time.
         warn_of_fault(JudgekitError("out of time"), _warn)
         return noted_code or Exit.ACCEPTED
 
@@ -80,6 +81,7 @@ def finish_early(words: Sequence[str]) -> int | None:
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
     if has_other_options or find_skip_variable():
         return None
+
     return _accept_if_none_is_judged(words[1:3])  # REMOTE and URL
 
 
@@ -116,8 +118,9 @@ def check(
 ) -> Report | None:
     """Judge the commits since `base`. Without a base, judge the push that git describes on stdin.
 
-    Returns None if the gate is skipped or the push is empty. Raises `UnknownCommit` if `base` isn't a commit.
-    Any other error is reported, and blocks the push only if the rules demand it.
+    Returns None if the gate is skipped or the push is empty. A skip is recorded in the ledger. Raises
+    `UnknownCommit` if `base` isn't a commit. Any other error is reported, and blocks the push only if the
+    rules demand it.
     """
     updates: list[RefUpdate] = []
     try:
@@ -141,9 +144,9 @@ def check(
 
 
 def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
-    """Warn about a failure, and build the report of a run without any verdicts.
+    """Warn about a failure, and build a report without verdicts.
 
-    `name` is the commits' base, or the remote that they're pushed to.
+    `name` says what wasn't examined: the base of the commits, or the remote that they're pushed to.
     """
     warn_of_fault(error, warn)
     mode = run.mode or "advisory"
@@ -226,7 +229,10 @@ def _judge(
 
 
 def _read_report(response: client.Response, run: Run) -> Report:
-    """Pass the engine's events to `run`, and return the report that ends them."""
+    """Pass the engine's events to `run`, and return the report, which is the last event.
+
+    Raises `EngineOff` for an error that the engine reports, and `EngineLost` if the report is missing.
+    """
     from judgekit.engine import answers, client  # noqa: PLC0415 - only needed to ask an engine
 
     try:
@@ -238,7 +244,8 @@ def _read_report(response: client.Response, run: Run) -> Report:
                 run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
             elif kind == "end":
                 return Report(**event)
-    except JudgekitError as error:  # judging in this process will meet and report the same problem
+    except JudgekitError as error:
+        # Let the caller judge in this process instead, which will report the same problem.
         raise client.EngineOff(str(error)) from None
 
     raise client.EngineLost("lost the engine: its response ended too early")
@@ -261,17 +268,23 @@ def _read_updates() -> list[RefUpdate]:
 
 
 def _read_update_of_pre_commit() -> RefUpdate | None:
-    """Read the update from the pre-commit framework's variables; None if there's none."""
+    """Read the pushed ref's update from the variables that the pre-commit framework sets.
+
+    Returns None if they aren't set, or if the commit doesn't exist.
+    """
     local_ref = os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
     remote_ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
     if not local_ref or not remote_ref:
         return None
-    # pre-commit gives the first ref with new commits, and no commits for a completely new history.
+
+    # pre-commit only gives the first ref with new commits. For a completely new history, it gives no commits,
+    # so resolve the branch.
     repository = Repository(Path.cwd())
     tip = repository.resolve_commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
         return None
 
+    # The old state of the remote's ref.
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
     sources = {ref.source for ref in remote.pushed_refs}
@@ -280,13 +293,14 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
         # For a new ref, pre-commit gives the commit where the branch forked from the remote's commits. That
         # isn't an earlier state of this ref.
         before = ""
+
     # In git, an id of zeros means that the remote doesn't have the ref.
     no_commit = "0" * len(tip)
     return RefUpdate(local_ref, tip, remote_ref, before or no_commit)
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
-    """Record in the ledger that the gate was skipped, by whom and by which variable."""
+    """Record in the ledger that the gate was skipped, by whom and by which variable. Warns about it."""
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
@@ -298,8 +312,9 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
     refs = [update.remote_ref for update in updates]
     skip = Skip(variable=variable, who=user, terminal=has_terminal, remote=remote, refs=refs)
     outcome = _add_to_ledger(skip)
-    if variable == SILENCE:  # this one silences warnings as well
+    if variable == SILENCE:  # this variable also silences warnings
         return
+
     warn(f"{variable} is set: this push is not judged ({outcome})")
 
 
@@ -316,9 +331,10 @@ def warn_of_fault(error: Exception, warn: Warn) -> None:
 
 
 def _add_to_ledger(record: Record) -> str:
-    """Add a record to the ledger, and send the team's server any lines it lacks.
+    """Add a record to the ledger, and send new ledger lines to the team's server.
 
-    Returns the outcome: "recorded in the ledger", and any problems.
+    Returns a message: "recorded in the ledger", followed by problems with the server, or "not recorded" with
+    the reason.
     """
     from judgekit.config import settings  # noqa: PLC0415 - pydantic
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic

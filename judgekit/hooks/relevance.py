@@ -44,9 +44,10 @@ class _Line(BaseModel, strict=True):
 
 
 def read_answers(path: Path, project: str) -> Answers:
-    """Read the answers in a file. Later answers about a pair replace earlier ones.
+    """Read people's answers to whether a memory is relevant to a prompt, from a JSON Lines file.
 
-    Raises `InputError` for a malformed line.
+    The result maps pairs of prompt and memory to the answers. The last answer about a pair counts. Raises
+    `InputError` for a malformed line.
     """
     answers: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):

@@ -50,10 +50,14 @@ def find_remains() -> list[Remain]:
 
 
 def purge(remains: list[Remain]) -> None:
-    """Delete caches and logs, and any folders that become empty. Raises `OSError`."""
+    """Delete the caches and logs in `remains`, and any of our folders that become empty.
+
+    Raises `OSError` if a file can't be deleted.
+    """
     for remain in remains:
         if not remain.is_purged:
             continue
+
         for part in _list_parts(remain.path):
             if part.is_dir() and not part.is_symlink():
                 shutil.rmtree(part)
@@ -61,7 +65,7 @@ def purge(remains: list[Remain]) -> None:
                 part.unlink(missing_ok=True)
 
     for home in (environment.cache_home(), environment.state_home()):
-        with suppress(OSError):  # it isn't empty
+        with suppress(OSError):  # a folder that isn't empty stays
             Path(home, "logs").rmdir()
         with suppress(OSError):
             Path(home).rmdir()

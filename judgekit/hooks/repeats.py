@@ -29,12 +29,16 @@ class HookSession:
     """The answers in a session's latest `prompts`."""
 
     def __init__(self, path: str, project: str, prompts: int) -> None:
-        """Read which memories the session's last `prompts` prompts were shown."""
+        """Read which memories were shown with the session's last `prompts` prompts.
+
+        `path` is the session's file.
+        """
         self._path = path
         self._project = environment.digest(project)
-        self._prompts_ago = dict[str, int]()  # for each mark, which stands for a shown memory
+        # By mark, a string that stands for a shown memory: how many prompts ago it was shown.
+        self._prompts_ago = dict[str, int]()
         self.prompts = prompts
-        self._is_new = False
+        self._is_new = False  # whether the session has no file yet
 
         lines: list[str] = []
         try:
@@ -42,6 +46,7 @@ class HookSession:
         except OSError:
             self._is_new = True
 
+        # Each line contains the marks of one prompt.
         latest_lines = lines[-prompts:] if prompts else []
         for ago, line in enumerate(reversed(latest_lines), start=1):
             for mark in line.split(" "):
@@ -82,16 +87,22 @@ class HookSession:
         return remaining
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
-        """Record the memories that a prompt got. On failure, the next prompt may get them again."""
+        """Record the memories that were shown with a prompt.
+
+        If that fails, the next prompt can get them again. Also deletes the records of old sessions.
+        """
+        # Write one line of marks. A new file starts with a line that identifies the project.
         marks = [_build_mark(hit, INJECTED) for hit in injected]
         marks += [_build_mark(hit, MENTIONED) for hit in mentioned]
         text = " ".join(marks) + "\n"
         if self._is_new:
             text = f"{self._project}\n{text}"
+
         from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
         try:
             outputs.append(self._path, text)
+
             # Once there are too many sessions, delete the oldest.
             if (
                 self._is_new

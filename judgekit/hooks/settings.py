@@ -56,18 +56,20 @@ class Settings:
 def load(project: str) -> tuple[Settings, list[str]]:
     """Load the settings for `project`. Also returns messages about problems in the files.
 
-    Settings are only validated again if a file, a variable or this program has changed.
+    Validated settings are stored, because validation is slow. They are used until a file, a variable or this
+    program changes.
     """
     stamps = _stamp_sources(project)
     variables = []
     for name, value in environment.environ().items():
         if name.startswith(_VARIABLES):
             variables.append((name, value))
+
     if not variables and not stamps:  # nothing is configured
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
 
-    # Use the stored settings unless a file has changed.
+    # Use the stored settings if they have the same key, which contains everything that they depend on.
     key = repr([_FORMAT_VERSION, environment.__version__, project, sorted(variables), stamps])
     path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
     data = _read_stored(path, key)
@@ -75,11 +77,15 @@ def load(project: str) -> tuple[Settings, list[str]]:
         data, is_validated = _validate(project)
         if is_validated:
             _store(path, {"key": key, **data})
+
     return Settings(data, project), data["notes"]
 
 
 def _stamp_sources(project: str) -> list[tuple[str, Any]]:
-    """List the files and folders that configure the hooks, with stamps that show changes."""
+    """List the files and folders that configure the hooks, each with a stamp that differs after a change.
+
+    Missing files are omitted.
+    """
     sources = environment.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -137,7 +143,10 @@ def is_engine_wanted(configured: Settings | None = None) -> bool:
 
 
 def read_descriptions(root: str) -> dict[str, str]:
-    """Return the descriptions of a store's categories in memory-config.json; empty if it can't be read."""
+    """Read the descriptions of a store's categories from its memory-config.json, by category.
+
+    Returns {} if the file is missing, unreadable or outside the store.
+    """
     path = os.path.join(root, environment.MEMORY_CONFIG)
     real_root = os.path.realpath(root).rstrip(os.sep) + os.sep
     is_inside = os.path.realpath(path).startswith(real_root)
@@ -149,6 +158,7 @@ def read_descriptions(root: str) -> dict[str, str]:
         for name, category in quickjson.load(path)["categories"].items():
             if not isinstance(category, dict):
                 continue
+
             text = category.get("description")
             if isinstance(text, str) and text.strip():
                 text_by_category[name] = text
@@ -173,7 +183,10 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
 
 
 def _read_files(project: str) -> dict[str, Any]:
-    """Load settings from the user's and project's files; raises `ImportError` if packages are missing."""
+    """Load the settings from the user's and the project's files, as the data to store.
+
+    Problems with a file are in `notes`. Raises `ImportError` if packages are missing.
+    """
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
     from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
@@ -186,15 +199,18 @@ def _read_files(project: str) -> dict[str, Any]:
         # Even in an invalid file, respect a setting that switches the hook off.
         if is_hook_off(project):
             values = values | {"enabled": False}
+
+    # The profiles describe the kinds of stores. None stands for the bundled profiles.
     profiles = None
     try:
         compiled_profiles = compile_profiles(Path(project))
         bundled = compiled.bundled()
-        # Store profiles only if they differ from the bundled ones.
+        # Include the profiles only if they differ from the bundled ones.
         if any(compiled_profiles[part] != bundled[part] for part in ("languages", "profiles")):
             profiles = compiled_profiles
     except ConfigError as error:
         notes.append(f"{error}; using the bundled profiles")
+
     return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}
 
 
@@ -209,10 +225,10 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Load the current settings. Also returns the user's own roots, and the problem with a file, or "".
+    """Load the current settings. Also returns the user's own folders of memories, and a message or "".
 
-    If the project's file is invalid, only the user's settings apply. If the user's file is invalid as well,
-    the defaults apply.
+    The message describes a problem with a file. If the project's file is invalid, only the user's settings
+    apply. If the user's file is invalid as well, the defaults apply.
     """
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
@@ -223,7 +239,8 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     trusted: list[str] = []
     problem = ""
 
-    for folder in (Path(project), None):  # None loads only the user's settings
+    # Try the project's settings first, which include the user's. None loads only the user's settings.
+    for folder in (Path(project), None):
         try:
             loaded = config.load(folder)
             dumped = loaded.model_dump(mode="json")
@@ -232,7 +249,8 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
             values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
             trusted = config.user_roots() or []
         except ConfigError as error:
-            problem = problem or str(error).replace("\n", "; ")  # keep the project's problem
+            # If both files are invalid, only report the first problem.
+            problem = problem or str(error).replace("\n", "; ")
             continue
 
         if problem:  # the project's file was invalid
@@ -243,7 +261,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
 
 def describe_off(project: str) -> str:
-    """Describe which file or variable switches the hook off in a project."""
+    """Describe which file or variable switches the hook off in a project, for a person."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
@@ -252,7 +270,7 @@ def describe_off(project: str) -> str:
     try:
         from judgekit.config.settings import describe_disabling_setting  # noqa: PLC0415 - needs our packages
         from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
-    except ImportError:  # it's the plugin, without packages
+    except ImportError:  # only the plugin is installed, without the packages that are needed here
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
 
     try:
@@ -277,7 +295,10 @@ def is_hook_off(project: str) -> bool:
 
 
 def _may_switch_off(source: str) -> bool:
-    """Whether a configuration file switches the hook off, or might do so."""
+    """Whether a configuration file switches the hook off, or might do so.
+
+    The file can be invalid, so its text is only searched for keys. In case of doubt, the answer is True.
+    """
     import re  # noqa: PLC0415 - only for a wrong configuration
 
     if not os.path.isfile(source):  # reading a device might never end
@@ -299,7 +320,9 @@ def _may_switch_off(source: str) -> bool:
             switches = [str(quickjson.loads(text)["retrieval"]["enabled"])]
         except (KeyError, TypeError):
             switches = []
-        except ValueError:  # it isn't clear which section each `enabled` belongs to
+        except (
+            ValueError
+        ):  # in malformed JSON, any `enabled` could be the hook's, so check them all
             pass
 
     return not all(switch.lower() in _TRUE for switch in switches)

@@ -34,12 +34,13 @@ class _DistinctiveTerms:
     """The distinctive terms of each memory in the project's stores, by the memory's file."""
 
     def __init__(self, configured: settings.Settings) -> None:
-        """Find the word stems that only few memories contain."""
+        """Find the distinctive word stems: those that only few memories contain."""
         self._languages: dict[str, Language] = {}
         stems_by_file = self._read_stems(configured)
         memories_by_stem = Counter[str]()
         for stems in stems_by_file.values():
             memories_by_stem.update(stems)
+
         # A stem is distinctive if at most this many memories contain it.
         most_memories = max(1, len(stems_by_file) // RARE)
 
@@ -55,7 +56,7 @@ class _DistinctiveTerms:
                     self._files_by_stem[stem].append(file)
 
     def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
-        """Read each memory's stems by file, and collect the stores' languages."""
+        """Return each memory's word stems, by file. Also fills `_languages`, by kind of store."""
         stems_by_file = {}
         project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
@@ -64,12 +65,14 @@ class _DistinctiveTerms:
             if not is_searched or not os.path.isdir(folder):
                 continue
 
+            # The profile of a store's kind contains its language, which decides how words are stemmed.
             profile, entries, _ = scan.read_entries(folder, configured.profiles)
             self._languages[profile.kind] = profile.language
             for place, entry in entries:
                 text = " ".join([entry.title, *entry.tags, entry.body])
                 file = os.path.join(folder, place)
                 stems_by_file[file] = set(terms.stem_text(text, profile.language))
+
         return stems_by_file
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
@@ -91,7 +94,10 @@ class _DistinctiveTerms:
 
 
 def report_use(folder: str, *, as_json: bool = False) -> str:
-    """Report on the use of injected memories in the project around `folder`, as text or JSON."""
+    """Report how often agents used injected memories in the project around `folder`, as text or JSON.
+
+    Without a log, the figures come from the hook's session records, and contain less.
+    """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     logged = explain.read_log(project)[::-1]  # oldest first, like the transcripts
@@ -108,6 +114,7 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
         title = short_line(memory["title"], _MAX_TITLE_CHARS)
         descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
 
+    # Fill the template for the source of the figures.
     if configured["log"]:
         log_state = "on"
     else:
@@ -119,6 +126,7 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
     has_enough_prompts = figures.get("judged_prompts", 0) >= _MIN_JUDGED_PROMPTS
     if has_enough_prompts and figures["judged"] == figures["dropped"]:
         text += _TEXTS["drops_all"].format(**figures)
+
     note_lines = [f"note: {note}" for note in notes]
     return "\n".join([f"project: {project}", *note_lines, text])
 
@@ -204,7 +212,10 @@ def _round_mean(total: int, count: int) -> int:
 
 
 def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
-    """Add the cost of a prompt's answer, and the dropped memories. Older log lines lack both."""
+    """Add a log line's characters, time, and numbers of judged and dropped memories to `counts`.
+
+    Older log lines lack these.
+    """
     characters = line.get("characters")
     milliseconds = line.get("ms")
     if isinstance(characters, int) and isinstance(milliseconds, int):
@@ -229,10 +240,10 @@ def _count_use(
     exchange: transcript.Exchange,
     words: _DistinctiveTerms,
 ) -> set[str]:
-    """Count an answer's use of the injected memories, and return the files of the used ones.
+    """Count which injected memories an agent's answer used. Adds to `counts`, and returns the used files.
 
-    A memory counts as used if its file was opened, or if its distinctive words came back in the answer.
-    `others` weren't injected, so they show how often words come back by chance.
+    A memory counts as used if its file was opened, or if its distinctive words appear in the answer. `others`
+    are files that weren't injected. They show how often words appear by chance.
     """
     opened = _find_opened(injected, exchange)
     in_answer = words.find_in_answer(exchange)
@@ -247,19 +258,26 @@ def _count_use(
 
 
 def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
-    """Compute figures from the hook's session records and the transcripts of the sessions."""
+    """Compute figures on the use of memories without a log.
+
+    They come from the hook's session records, and from the transcripts that the client keeps of the sessions.
+    """
     counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
     lines_by_session = _read_sessions(configured.project)
     exchanges = transcript.read_sessions(lines_by_session.keys())
+
+    # The records contain digests of the memories' files.
     file_by_digest = {
         environment.digest(file): file for file in _DistinctiveTerms(configured).files
     }
 
     for session, lines in lines_by_session.items():
-        digests = []  # of the injected memories
+        # Collect the injected memories. A mark is a character, which says how the memory was shown, and the
+        # digest of its file.
+        digests = []
         for line in lines:
             for mark in line.split():
-                if mark[0] == repeats.INJECTED:  # before the digest of the memory's file
+                if mark[0] == repeats.INJECTED:
                     digests.append(mark[1:])
 
         counts["prompts"] += len(lines)
@@ -268,6 +286,7 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
         if session not in exchanges:  # the session has no transcript
             continue
 
+        # Count the injected memories that the agent opened. Deleted memories are ignored.
         files = {file_by_digest[digest] for digest in digests if digest in file_by_digest}
         opened_files: set[str] = set()
         for exchange in exchanges[session]:

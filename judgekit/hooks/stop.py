@@ -99,10 +99,16 @@ def _name_session(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, limit: int
 ) -> Document | None:
-    """Read up to `limit` files that changed during the conversation as a document, or return None."""
+    """Read the files that changed during the conversation, at most `limit`, as a document to judge.
+
+    Returns None if no file changed. The task's file can name the paths to judge, by default those that the
+    gate judges.
+    """
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
+
+    # The transcript shows when the conversation started.
     path = payload.get("transcript_path")
     since = transcript.read_start_time(path) if isinstance(path, str) else None
 
@@ -162,6 +168,7 @@ def explain_verdict(verdict: Verdict) -> str:
     head = (
         f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
     )
+
     override = verdict.human_override
     if override is not None:
         return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON_CHARS]

@@ -21,14 +21,16 @@ _COUNT_SECONDS = 2.0  # seconds to count the memories of a folder, or most of th
 
 
 def describe_stores(project: str) -> Iterator[str]:
-    """Yield a line about each folder that the hook reads, with its number of memories.
+    """Yield a line about each folder that the hook is configured to read, with its number of memories.
 
-    If there are no memories at all, a last line proposes a setting that adds a folder.
+    If there are no memories at all, a last line proposes a setting that adds a folder. If the hook is off or
+    uses a search program, there's only a line about that.
     """
     configured, _ = settings.load(project)
     if not configured["enabled"]:
         yield settings.describe_off(project)
         return
+
     if configured["command"]:
         yield f"it asks {configured['command'][0]} for memories (retrieval.command)"
         return

@@ -159,18 +159,20 @@ def choose_distinct(prompts: Iterable[str], limit: int) -> list[str]:
 def try_prompts(
     prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]
 ) -> TriedPrompts:
-    """Try the hook on prompts, and call `progress` with the number of prompts done after each.
+    """Find out which memories the hook would show for each prompt.
 
-    If judging is on, models are called for each prompt.
+    If judging is on, models are called as well, to compare the results with and without a judge. Calls
+    `progress` after each prompt, with the number of finished prompts.
     """
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done_count, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
         new_notes = [note for note in ranked.notes if note not in tried.notes]
         tried.notes.extend(dict.fromkeys(new_notes))
+
         without_judge = context.choose_without_judge(ranked, configured)
-        shown_plainly = context.drop_repeats(without_judge, None, prompt)
-        trial = PromptTrial(prompt, ranked.candidates, shown_plainly)
+        shown_without_judge = context.drop_repeats(without_judge, None, prompt)
+        trial = PromptTrial(prompt, ranked.candidates, shown_without_judge)
 
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
@@ -190,8 +192,8 @@ def try_prompts(
 
 
 def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Count how people answered about the memories that the judge dropped or added. Includes its cost."""
-    # These lists contain the answers about the memories.
+    """Report how many of the memories that the judge dropped or added are relevant, and the judge's cost."""
+    # These lists contain people's answers about the memories, or None for a memory without an answer.
     dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
@@ -214,7 +216,7 @@ def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
 
 
 def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
-    """Add up the cost of the models' decisions, with the same keys as in a verdict."""
+    """Add up the cost of the models' decisions. The result has the same keys as a verdict's JSON."""
     usages = []
     rounds = []
     for selection in selections:
@@ -255,17 +257,22 @@ class _Choice(NamedTuple):
 def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> _Choice:
-    """Choose the hits to show by asking models, as the hook does. Adds their decisions to `tried`."""
+    """Choose the memories to show by asking models, as the hook does.
+
+    Adds the models' decisions to `tried.selections`, or the reason why there are none to `tried.unjudged`.
+    """
     candidates = judged.list_judged(ranked)
     if not candidates:
         return _Choice()
-    if ranked.fallback is not None:  # without full-text search, the hook doesn't ask models
+
+    # Without full-text search, the hook doesn't ask models.
+    if ranked.fallback is not None:
         tried.unjudged.append(search.NO_FULL_TEXT)
         return _Choice()
 
     parts = judged.list_parts(candidates)
     reply = search.judged_hook(prompt, candidates, parts, payload={}, project=configured.project)
-    if isinstance(reply, str):
+    if isinstance(reply, str):  # the reason why no model was called
         tried.unjudged.append(reply)
         return _Choice()
 
@@ -278,6 +285,7 @@ def _choose_by_judge(
     because = {}
     for hit, decision in zip(candidates, selection.decisions, strict=True):
         because[hit.path] = decision.because
+
     sureness = {}
     for index, probability in search.probabilities_of(selection).items():
         sureness[candidates[index].path] = probability
@@ -301,14 +309,15 @@ def measure_share(count: int, of: int) -> Share | None:
 def report_on_hook(
     trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
 ) -> HookReport:
-    """Summarise what the hook adds to the prompts. If `judged`, use the memories chosen by the judge.
+    """Summarise what the hook adds to the prompts. If `judged`, use the memories that the judge chose.
 
-    A prompt is covered if people found any of its injected memories relevant.
+    Precision is the fraction of injected memories that people found relevant. Coverage is the fraction of
+    prompts with such a memory.
     """
     injections = 0
     mentions = 0
     prompts_with_mentions = 0
-    labels: list[bool] = []
+    labels: list[bool] = []  # people's answers about the injected memories
     covered_prompts = 0
 
     # Count what's shown for each prompt.
@@ -316,12 +325,14 @@ def report_on_hook(
         shown = trial.plain
         if judged and trial.judged is not None:
             shown = trial.judged
+
         injected, mentioned = shown
         injections += len(injected)
         mentions += len(mentioned)
         if mentioned:
             prompts_with_mentions += 1
 
+        # The answer is None if there's none, or if the person couldn't tell.
         prompt_answers = [answers.get(trial.make_pair(hit)) for hit in injected]
         labels += [answer for answer in prompt_answers if answer is not None]
         if True in prompt_answers:
@@ -341,8 +352,9 @@ def collect_pairs(
 ) -> list[TriedPair]:
     """List the pairs of a prompt and a memory to ask a person about.
 
-    These are the injected memories, the mentioned ones if `mentions`, and the `surest` hits that a model is
-    most likely to keep. If there are none, list each prompt's best hit: it may have deserved injection.
+    For each prompt, the memories are the injected ones, the mentioned ones if `mentions`, and as many as
+    `surest` of those that a model is most likely to keep. If no prompt has any, each prompt's best match is
+    listed, because it could have deserved injection.
     """
     pairs = []
     for trial in trials:
@@ -350,23 +362,26 @@ def collect_pairs(
         pairs += [(trial, hit) for hit in hits]
     if pairs:
         return pairs
+
     for trial in trials:
         pairs += [(trial, hit) for hit in trial.list_best_hit()]
     return pairs
 
 
 def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
-    """Find the prompts that no memory is injected for, because too many match equally well.
+    """Find the prompts for which no memory is injected because too many match equally well.
 
-    Usually, these memories have nearly the same content.
+    Usually, such memories have nearly the same content. They are listed with the prompt.
     """
     crowded = []
 
     for trial in trials:
         if not trial.hits or trial.list_injected():
             continue
+
+        # A memory that matches a single word isn't injected in any case.
         best_hit = trial.hits[0]
-        if len(best_hit.matched) < SEVERAL_TERMS:  # a single word isn't enough evidence in any case
+        if len(best_hit.matched) < SEVERAL_TERMS:
             continue
 
         rivals = []  # memories that match about equally well, including the best one
@@ -374,8 +389,10 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
             is_of_same_part = hit.part is best_hit.part
             if is_of_same_part and not hit.status and _fits_as_well(hit, best_hit):
                 rivals.append(hit.path)
+
         if len(rivals) >= MIN_CROWD:
             crowded.append(CrowdedPrompt(trial.prompt, rivals))
+
     return crowded
 
 
@@ -387,10 +404,13 @@ def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
 
 
 def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Build a row for each pair to ask about. It starts with the keys of an answer line."""
+    """Build a JSON row for each pair of a prompt and a memory that a person should answer about.
+
+    A row starts with the same keys as a line in a file of answers, so that it can be used as one.
+    """
     pair_rows = []
     for trial, hit in tried_pairs:
-        is_injected_by_judge = None  # without a judge
+        is_injected_by_judge = None  # None: no judge was called
         if trial.judged is not None:
             is_injected_by_judge = hit in trial.injected_by_judge
 
@@ -409,6 +429,7 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
             row["because"] = because
         if hit.path in trial.sureness:
             row["probability"] = trial.sureness[hit.path]
+
         pair_rows.append(row)
 
     return pair_rows

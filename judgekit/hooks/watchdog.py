@@ -64,13 +64,12 @@ def limit(seconds: float, end: Callable[[], None]) -> None:
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
-    """Fork a child to work for up to `seconds`, and wait for it.
+    """Fork a child that works for up to `seconds`. The parent waits for it.
 
-    Returns None in the child, which should do the work. In the parent, returns the child's exit code (None if
-    its time was up) and the last note that it sent. If forking fails, returns None without a child, and the
-    caller should do the work.
+    If this returns None, the caller should do the work: it's the child, or forking isn't possible. In the
+    parent, returns the child's exit code, which is None if its time was up, and the last note that it sent.
     """
-    if not hasattr(os, "fork"):
+    if not hasattr(os, "fork"):  # on Windows
         return None
 
     read_fd, write_fd = os.pipe()
@@ -81,33 +80,37 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
         os.close(write_fd)
         return None
 
-    if child == 0:
+    if child == 0:  # this is the child
         os.close(read_fd)
-        _pipes.append(write_fd)
+        _pipes.append(write_fd)  # for notes to the parent
         _set_alarm(seconds)
         return None
+
     os.close(write_fd)
     return _wait(child, read_fd)
 
 
 def _wait(child: int, read_fd: int) -> tuple[int | None, int | None]:
-    """Wait for a child to end. Returns its exit code and the last byte it wrote to the pipe.
+    """Wait for a child to end. Returns its exit code and the last byte that it wrote to the pipe.
 
-    The code is None if the child's time was up, and the byte None if it wrote nothing.
+    The code is None if the child's time was up. The byte is None if the child wrote nothing.
     """
     signals = _import_signals()
+
     # Forward signals to the child, except SIGINT, which the terminal sends to both processes.
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, lambda number, _: os.kill(child, number))
     signals.signal(signals.SIGINT, signals.SIG_IGN)
+
     _, status = os.waitpid(child, 0)
 
-    # A negative code is the signal that ended the child.
+    # A negative code is the number of the signal that ended the child.
     code: int | None = os.waitstatus_to_exitcode(status)
     if code == -signals.SIGALRM:  # the child's time was up
         code = None
     elif code is not None and code < 0:
-        code = 128 - code  # 128 + the signal's number, as shells do
+        code = 128 - code  # 128 plus the signal's number, as shells report it
+
     return code, _read_last_byte(read_fd)
 
 
