@@ -330,7 +330,8 @@ def _list_chains(
     previous_outcome = sample.combined_outcome(previous_tier)
     is_dispute = sample.wrong is not None or {outcome, previous_outcome} == {"accept", "reject"}
     if reference is None and not is_dispute:
-        # Without a dispute, the judging ends here even without a gate, so there's no need to test a gate.
+        # Without a dispute, the judging ends here even without a gate. Testing a gate would only use up some
+        # of the permitted error probability.
         return []
     return [Chain(tier, outcome, previous_outcome)]
 

@@ -396,8 +396,11 @@ def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
 
 
 def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
-    """Compute the mean calls and cost of the original items, and the median latency of all items."""
-    waits = []
+    """Compute the mean calls and cost of the original items, and the median latency of all items.
+
+    Figures are None if they're unknown, for example because all replies came from the cache.
+    """
+    waits = []  # in milliseconds
     for item in items:
         if item.recorded.latency_ms is not None:
             waits.append(item.recorded.latency_ms)

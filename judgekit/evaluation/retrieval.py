@@ -232,7 +232,11 @@ def shown_by_hook(
 
 
 def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
-    """Average the metrics over all queries with judgements, as `trec_eval -c` does."""
+    """Average the metrics over all queries with judgements, as `trec_eval -c` does.
+
+    Returns each metric's mean with its interval, by title.
+    """
+    # the metrics of each query
     gains = []
     recalls = []
     precisions = []

@@ -146,7 +146,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
 
-        # Replies from the cache would distort the mean cost and latency.
+        # Replies from the cache are free and fast, so they would distort the mean cost and latency.
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
             latency_ms = None

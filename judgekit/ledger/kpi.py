@@ -466,8 +466,9 @@ def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> s
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     """Map model names in replies to the configured names. Ambiguous names are skipped.
 
-    Lines by older versions lack configured names. For these, use a configured name from another line that
-    differs only in its provider prefix or date suffix. "gpt-4o-2024-08-06" can become "openai/gpt-4o".
+    Some lines, such as those by older versions, lack configured names. For these, use a configured name from
+    another line that differs only in its provider prefix or date suffix. For example, "gpt-4o-2024-08-06" can
+    become "openai/gpt-4o".
     """
     candidates = defaultdict[str, set[str]](set)  # possible configured names, by name in replies
     configured_names = set()
