@@ -47,12 +47,12 @@ class NamedInputs:
             raise InputError(f"{printable_name} is not UTF-8 (byte {error.start})") from None
 
     def _find_file(self, name: str) -> Path:
-        """Return a file's path without links.
+        """Return the path of a named file, with links resolved.
 
         Raises `InputError` if the file doesn't exist, or isn't in the base folder.
         """
         base = self.base.resolve()
-        is_outside = False
+        is_outside = False  # whether a path leads out of the base folder
         for folder in dict.fromkeys((self.base, self.folder)):
             try:
                 path = (folder / name).resolve()
@@ -63,6 +63,7 @@ class NamedInputs:
                 is_outside = True
             elif is_there:
                 return path
+
         if is_outside:
             remedy = "name the folder that holds the files with --base DIR"
             raise InputError(f"{escaped(name)} is outside of {self.base}; {remedy}")
@@ -108,7 +109,8 @@ def refuse_link_out(path: str) -> None:
     if checkout is None:
         return
 
-    real_path = Path(path).resolve()  # resolved as the system does, including `link/../file`
+    # Resolve links in the same way as the system does, including those in `link/../file`.
+    real_path = Path(path).resolve()
     real_checkout = checkout.resolve()
     path_in_checkout = absolute_path.relative_to(checkout)
     if real_path == real_checkout / path_in_checkout:  # not a link
@@ -131,8 +133,8 @@ def _refuse_link_to_untracked(
     except GitError as error:
         raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
 
-    # Either the path itself or one of its folders is the link. If git doesn't track the link, the user made
-    # it, and can be trusted.
+    # The link is either the path itself or one of its folders. If git doesn't track the link, the user has
+    # created it, so it can be trusted.
     possible_links = (path_in_checkout, *path_in_checkout.parents)
     came_with_clone = any(
         real_checkout / possible_link in tracked for possible_link in possible_links
@@ -140,6 +142,7 @@ def _refuse_link_to_untracked(
     if not came_with_clone:
         return
 
+    # The link can lead to a tracked file, or to a folder that contains tracked files.
     ends_at_tracked = real_path in tracked or any(
         file.is_relative_to(real_path) for file in tracked
     )

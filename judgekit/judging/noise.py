@@ -45,17 +45,20 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Add the judge's measured noise to a verdict if its scores are that close to another outcome.
+    """Return the verdict, with the judge's measured noise if the scores are close to another outcome.
 
-    Raises `ConfigError` if the measurement can't be read.
+    Noise is the number of points by which repeated scores differ. So with noise, a repeated verdict could be
+    another one. Raises `ConfigError` if the measurement can't be read.
     """
     folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
-    # Noise is measured for specific models, so first exclude those of the author's family.
+
+    # Noise is measured for specific models. Models of the author's family don't judge this document.
     path = folder / _name_file(judge.for_subject(document))
     if not path.is_file():
         return verdict
+
     points = yamlfile.read_model(path, Noise, version_key="schema").points
     distance = measure_margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
     if abs(distance) < points:
@@ -91,7 +94,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 
 def _name_file(judge: DocumentJudge) -> str:
-    """Return the name of a judge's noise file. It's different for judges whose noise may differ."""
+    """Return the name of a judge's noise file. Judges share a file only if they have the same noise."""
     # The name depends on everything that a calibration depends on, and on the settings that decide which
     # tiers are used.
     settings = judge.settings
@@ -112,5 +115,6 @@ def _name_file(judge: DocumentJudge) -> str:
         panel.asking,
         [settings.margin, calibration_id],
     ]
+
     digest = sha256(identity)
     return f"{rubric.rubric}-{settings.mode}-{digest[:12]}.json"

@@ -45,14 +45,15 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Merge the verdicts of the first judge and of the strong judge, whose result counts.
+    """Merge the verdicts of two judges. The result is the strong judge's.
 
-    The rounds, times and costs are added up.
+    The merged verdict has the rounds of both judges, and their total time and cost.
     """
     rounds = list(first.rounds)
     for row in strong.rounds:
         next_number = len(rounds) + 1
         rounds.append(row.model_copy(update={"round": next_number}))
+
     cost_usd, cost_source = add_up_costs([row.usage for row in rounds])
     if cost_usd is not None:
         cost_usd = round(cost_usd, 6)

@@ -92,12 +92,14 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     async def judge(self, subject: Subject) -> Record:
         """Judge a subject and return its record. Failures are part of the record, and never raised."""
+        # Models of the author's family don't judge if there are others.
         attributed = self.attributed(subject)
         judge = self
         if self.models_by_tier and attributed.author_families:
             # Use a thread, because this may query local servers or a proxy for their models.
             judge = await running.run_in_thread(partial(self.for_subject, attributed))
 
+        # Remove secrets from the subject. If that fails, nothing is sent to a model.
         state = JudgingState(attributed, judge.session())
         redact = partial(judge.redacted, attributed)
         try:
@@ -105,6 +107,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
 
+        # The user can choose to refuse subjects with secrets.
         state.refused = judge.settings.refusal(state.secrets)
         if judge.instead is not None and not state.refused:
             record: Record = await judge.instead(judge, state)
@@ -126,8 +129,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
         """Ask a tier's models, and add their answers to the state.
 
-        Return the judge for the next step: without its calibration if that was made with other models than
-        those that answered.
+        Returns the judge for the next step. If its calibration was made with other models than those that
+        have answered, that judge has no calibration.
         """
         question = self.question(tier, state)
         calls = []
@@ -135,6 +138,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             calls.append(partial(question.ask, endpoint, state.session))
         turns = await gather_limited(calls, state.session)
 
+        # Combine the models' answers into the tier's opinion.
         judge = self._drop_misfit_calibration(tier, turns)
         question = replace(question, settings=judge.settings)
         opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])

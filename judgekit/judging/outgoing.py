@@ -34,18 +34,22 @@ def redact_document(document: Document) -> tuple[Document, int]:
 
 
 def redact_file(file: File) -> tuple[File, int]:
-    """Replace the secrets in a file's text and names. Return the new file and the number of secrets."""
+    """Replace the secrets in a file's text and names. Returns the new file and the number of secrets."""
     text = file.text
     was_truncated = len(text) != file.total
     if was_truncated:
+        # The last word could be the beginning of a secret, which can't be recognised.
         text = _drop_last_word(text)
+
     redacted_text, text_secrets = redact(text)
     redacted_path, path_secrets = redact(file.path)
     alias, alias_secrets = redact(file.alias)
     if not alias and path_secrets:
-        # Only give a path with secrets an alias. Any other path must match earlier recordings.
+        # The alias replaces the path. Other paths get none, because they must match earlier recordings.
         alias = redacted_path
-    # Change the total by as many characters as the text, so that a truncated file is still recognisable.
+
+    # A file is truncated if its text is shorter than its total. So change both by the same number of
+    # characters.
     total = file.total + len(redacted_text) - len(file.text)
     redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
     return redacted_file, text_secrets + path_secrets + alias_secrets

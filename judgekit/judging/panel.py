@@ -43,8 +43,8 @@ _WRITER_KEY = re.compile(
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """List the model families of the agents that wrote a change.
 
-    `people` are given as `Name <address>`. Only `trailers` that name a writer count, such as
-    `Co-authored-by`.
+    `people` are given as `Name <address>`. `trailers` are lines from the end of the commit message, of which
+    those that name a writer count, such as `Co-authored-by: Name <address>`.
     """
     writers = list(people)
     for trailer in trailers:
@@ -81,14 +81,16 @@ def replace_families(
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Replace each tier's models of the author's families, without increasing the number of models.
 
-    `others` returns other providers' panels. A `mixed` panel prefers these to its own other tiers.
+    Replacements come from the same tier, from the panel's other tiers, or from other providers' panels, which
+    `others` returns. A `mixed` panel prefers other providers to other tiers. Without a replacement, a tier's
+    models stay.
     """
     unfit_families = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _drop_families(panel, set(author_families) - {UNKNOWN_FAMILY})
     of_known_families = _drop_families(panel, unfit_families)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
-        # First, the tier's own models of other families are tried.
+        # First, try the tier's models of other families.
         replacements = of_other_families[tier]
         if mixed and not replacements:
             # Prefer families that aren't in the panel yet.
@@ -117,9 +119,9 @@ def fill_in_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ..
 def drop_author_families(
     settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
-    """Replace the models of a subject's author families in the settings, if others are available.
+    """Return settings without models of the subject's author families, as far as there are other models.
 
-    `families_of_some_texts` wrote only some of the compared texts, and could favour these.
+    `families_of_some_texts` are families that wrote only some of the compared texts, and could favour these.
     """
     if not author_families:
         return settings
@@ -189,9 +191,9 @@ def _list_families(panel: Tiers) -> dict[str, None]:
 def pick_model_per_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """Pick one model from each known family, except for the author's. Pick at most one model per tier.
+    """Pick one model from each known family, except for the author's. Pick at most one per tier.
 
-    Prefer models of `panel` to those of `others`.
+    Models of `panel` take precedence over models of other providers' panels, which `others` returns.
     """
     tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")  # by preference
     unfit_families = {*author_families, UNKNOWN_FAMILY}
@@ -224,9 +226,9 @@ def requested_panel(
     environ: Variables | None = None,
     model: str | None = None,
 ) -> PanelRequest:
-    """Collect the user's choice of models for `resolve`.
+    """Collect the user's choice of models, for `resolve`.
 
-    It comes from `model`, from environment variables, or from the configuration, in this order.
+    The choice comes from `model`, from environment variables, or from the configuration, in this order.
     """
     if environ is None:
         environ = environment.environ()
@@ -240,13 +242,14 @@ def requested_panel(
             names_by_tier[tier] = [encodable(only_model)]
         return PanelRequest(names_by_tier, allow, order, by="named by --model")
 
-    # `resolve` reads the variables itself.
+    # If variables name the models, leave the choice empty, because `resolve` reads these variables.
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
 
     projects_tiers = settings.list_project_chosen_tiers(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
-        # If the user has set the server's address, only the user may choose the models.
+        # If the user has set the server's address, only the user may choose the models, so ignore the
+        # project's.
         config = settings.load(None, environ)
         projects_tiers = frozenset()
     for tier in TIERS:
@@ -280,10 +283,10 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """List the author families that only the project names, if the user has chosen the models.
+    """List the author families that only the project names. Empty unless the user has chosen the models.
 
-    Naming a family excludes its models. A project must not cause texts to be sent to other providers that
-    way.
+    Models of an author family don't judge, so other models replace them. A project must not use that to send
+    texts to providers that the user hasn't chosen.
     """
     environ = environment.environ()
     has_chosen_models = model is not None

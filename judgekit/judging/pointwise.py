@@ -54,9 +54,10 @@ _AROUND_WORDS = " \t\r\n*_`\"'.:"  # characters that a token can have around its
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Return the probability of each possible token to be the first in a reply, scaled to a sum of 1.
+    """Return the probability that a reply starts with each of `tokens`, scaled to a sum of 1.
 
-    Raises `GatewayError` if the reply has no probabilities, or if their sum was less than `MIN_MASS`.
+    For example, a reply to a yes-or-no question starts with "yes" or "no". Raises `GatewayError` if the reply
+    has no probabilities, or if their sum is less than `MIN_MASS` before scaling.
     """
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
@@ -159,8 +160,8 @@ async def ask_pointwise(
 ) -> Answer[dict[str, dict[str, float]]]:
     """Ask one question after another, and return the probability of each token, by question.
 
-    If a call fails, stop, and return an answer without a value. The `timeout` is the average time for a
-    question, in seconds.
+    If a call fails, no further questions are asked, and the answer has no value. `timeout` is the average
+    time for a question, in seconds.
     """
     started = time.monotonic()
     usage = Usage()
@@ -186,7 +187,7 @@ async def ask_pointwise(
             model = reply.model
             answers[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
-        # Add the failed call to the usage of earlier ones.
+        # The failed call may also have cost something.
         usage = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
 
@@ -212,7 +213,7 @@ async def _ask_question(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Ask a model one question, or return the reply if this session has already asked it."""
+    """Ask a model one question. If this session has already asked it, return the earlier reply."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
@@ -225,6 +226,9 @@ async def _ask_question(
         top_logprobs=ALTERNATIVES,
     )
     reply = await session.reply(endpoint, request)
+
+    # Remember the reply in the session. Without probabilities, don't store it permanently, because it's
+    # useless.
     session.remembered[key] = reply
     if reply.logprobs:
         await session.keep(endpoint, request, reply)
@@ -264,7 +268,8 @@ class TokenReader:
     ) -> Answer[Answers]:
         """Ask the questions and their controls, and return the points that the subject earns.
 
-        A control asks the same about an unrelated subject. If a call fails, the answer has no value.
+        A control asks the same about an unrelated subject. If that gets similar points, the subject hasn't
+        earned them. If a call fails, the answer has no value.
         """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
@@ -279,7 +284,7 @@ class TokenReader:
         points = _average_points(questionnaire, shares)
         earned_points = points
         for control in questionnaire.controls:
-            # Points that are too low anyway don't need a control.
+            # A control can only lower the points. If they're too low already, none is needed.
             if not control.is_needed(earned_points):
                 break
 
@@ -300,7 +305,7 @@ class TokenReader:
 
 
 def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
-    """Phrase a questionnaire's questions for answers of one token, and list the possible tokens."""
+    """Phrase a questionnaire's questions for answers of a single token, and list the possible tokens."""
     number_tokens: list[str] = []
     word_tokens: list[str] = []
     questions = {}
@@ -310,6 +315,7 @@ def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQues
             word_tokens += question.values
         else:
             number_tokens += question.values
+
     tokens = dict.fromkeys([*number_tokens, *word_tokens])  # without duplicates
     examples = [(context(fence), answer) for context, answer in questionnaire.turns]
     return PointwiseQuestions(

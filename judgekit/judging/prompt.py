@@ -33,8 +33,11 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Write the task, the sources and the document, each fenced and under the rubric's heading."""
-    # Models only see the parts of the task for which the rubric has a heading.
+    """Write the task, the sources and the document, each below the rubric's heading and inside a fence.
+
+    A fence marks the text as data, not instructions. `given` contains the rubric's headings.
+    """
+    # Only include the parts of the task for which the rubric has a heading.
     blocks = []
     for role in TASK_ROLES:
         text = getattr(task, role)
@@ -42,7 +45,7 @@ def document_context(
         if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
 
-    # If the rubric has sources, only the first file is the document.
+    # If the rubric has a heading for sources, the first file is the document, and the others are its sources.
     judged_files = files
     if given.sources:
         judged_files = files[:1]
@@ -82,7 +85,10 @@ def review_messages(
     task: TaskDescription,
     findings: Mapping[int, str],
 ) -> tuple[Message, ...]:
-    """Write the prompt that asks a model to check other models' numbered findings about a document."""
+    """Write the prompt that asks a model to check other models' findings about a document.
+
+    `findings` contains the findings' texts by number.
+    """
     fence = Fence()
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     blocks = [
@@ -91,6 +97,7 @@ def review_messages(
     ]
     for number, text in findings.items():
         blocks += [f"Finding {number}:", fence.around(text)]
+
     rules = [_WORDS["review"], f"The dimensions that the document is judged by:\n{dimensions}"]
     return messages(
         rubric.prompt.system, rules, fence, [*blocks, f"{ANSWER}\n{_WORDS['review_shape']}"]
@@ -115,14 +122,14 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
-    """Format the rubric's scored examples below a heading, as blocks of text. Return [] without examples."""
+    """Format the rubric's scored examples as blocks of text, after a heading. Returns [] without examples."""
     if not rubric.prompt.examples:
         return []
 
     headings = rubric.given  # the rubric's names for the parts of a task
     examples = ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
-        blocks = ["<example>"]
+        blocks = ["<example>"]  # the lines of this example
         for role in TASK_ROLES:
             heading = getattr(headings, role)
             text = getattr(example, role)
@@ -149,8 +156,8 @@ def candidates_context(fence: Fence, query: Query, listing: str) -> str:
 def list_candidates(
     query: Query, candidates: Sequence[PromptCandidate]
 ) -> tuple[str, dict[str, str]]:
-    """List the candidates for models, each after its label. Return the list and the labels by id."""
-    candidate_texts = {}
+    """Write a list of the candidates, each with a label. Returns the list and the labels by id."""
+    candidate_texts = {}  # by id: the text as it appears in the list
     for candidate in candidates:
         harmless_text = visible(plain(candidate_text(candidate)))
         first_line, *more_lines = harmless_text.split("\n")
@@ -225,7 +232,7 @@ def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
-    """Describe a rubric's scale, thresholds and form of an answer for an agent."""
+    """Describe a rubric's scale, its thresholds, and the expected answer, in words for an agent."""
     scale = ["Scale, the same for every dimension:"]
     for value, label in sorted(rubric.scale.labels.items()):
         scale.append(f"{value}: {label}")

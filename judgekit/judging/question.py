@@ -142,7 +142,10 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return False
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
-        """Ask one model, and request additional samples if the first ones aren't enough."""
+        """Ask one model, and return all its answers and the opinion that they add up to.
+
+        If the first samples aren't enough, the model is asked for more.
+        """
         started = time.monotonic()
         answers_by_sample: list[list[Answer[Value]]] = []
         opinion = None
@@ -152,13 +155,14 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
             new_values = []
             for sample_answers in new_answers:
                 new_values.append([answer.value for answer in sample_answers])
-            opinion = self.opinion(new_values)  # doesn't include earlier samples
+            # Build the opinion from the new samples only.
+            opinion = self.opinion(new_values)
             if self.is_enough(opinion):
                 break
 
         all_answers = list(chain.from_iterable(answers_by_sample))
-        # With multiple samples, a failure doesn't matter if there's an opinion. But a single sample may have
-        # failed in part, so keep its failure.
+        # With multiple samples, a failure doesn't matter if there's an opinion. A single sample can give an
+        # opinion although a part of it failed, so keep that failure.
         is_single = len(answers_by_sample) == 1
         joint_answer = merge_answers(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)
@@ -265,11 +269,14 @@ def hash_words(
 def _compute_words_hash(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Compute the hash for `hash_words`."""
+    """Hash the words of the questions to a kind of model, and the thresholds for its answers (`bars`).
+
+    The hash is the same on every computer.
+    """
     asker = ASKERS[kind]
     model = example_of(kind)
     fence = Fence("nonce")
-    words: list[Any] = [asker.bars]
+    words: list[Any] = [asker.bars]  # everything that is hashed
     for tier in TIERS:
         about_letters = question.about_letters(settings, tier)
         words.append(about_letters.bars)

@@ -112,8 +112,9 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return opinions
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
-        """Combine the models' scores with those of earlier tiers into a ranking."""
+        """Rank the subjects by the models' scores in this tier and in earlier ones."""
         sources = set()  # pairs of a model and the way its scores were read
+        # For each model (voter), the mean scores of each subject, by letter
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinion_by_letter in voices:
             if not opinion_by_letter:
@@ -138,7 +139,10 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
-        """Build the record (a round) of each model's call about each subject, numbered from `first`."""
+        """Build a record, called a round, of each model's call about each subject.
+
+        The first round has the number `first`.
+        """
         rounds: list[CompareRound] = []
         for position, letter in enumerate(self.letters):
             for turn in turns:
@@ -219,7 +223,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         end: End,
         scores: Mapping[str, SubjectScore],
     ) -> ComparisonResult:
-        """Build the result: the winner or a tie, with its lead and the model families that support it."""
+        """Build the result: the winner or a tie, with the lead and the supporting model families."""
         if end.because == CUT_TEXTS:
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY:
@@ -235,7 +239,8 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
                 if row.opinion and row.order == [best]:
                     reasons.append(row.opinion.reasoning)
 
-        # Subjects that dropped out have scores from earlier tiers, so the winner's lead can be 0.
+        # Some subjects weren't scored by the last tier, and have scores from earlier tiers. One of these can
+        # be equal to the winner's, so the lead can be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
             verdict=best if end.verdict == "accept" and best is not None else TIE,
@@ -260,9 +265,9 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
 def _collect_last_scores(
     subject: ComparisonInput, tiers: Iterable[RankedTier]
 ) -> dict[str, SubjectScore]:
-    """Return each subject's mean score and its tier, by letter. The last tier with a score counts.
+    """Return, by letter, each subject's mean score and the tier that gave it.
 
-    Subjects with the same text share a score.
+    If multiple tiers scored a subject, the last one counts. Subjects with the same text share a score.
     """
     score_of_original: dict[str, SubjectScore] = {}
     for ranked in tiers:

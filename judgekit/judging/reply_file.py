@@ -104,19 +104,20 @@ class ReplyFile:
         return [Path(f"{self._path}{suffix}") for suffix in _FILE_SUFFIXES]
 
     def _execute(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
-        """Execute a statement and return its first row, or None if it returns none or fails.
+        """Execute a statement and return the first row of its result.
 
-        Errors are ignored, because a missing reply only costs another call.
+        Returns None if there's no row or the statement fails. Errors don't raise, because a missing reply
+        only costs another call to the model.
         """
-        # Only one thread uses the connection at a time. It can take `_WAIT` seconds to wait for other
-        # processes.
+        # Only one thread at a time uses the connection. That thread can wait `_WAIT` seconds for other
+        # processes, so wait longer than that.
         turn = _turn.get()
         started = time.monotonic()
         if not turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
         try:
-            # Open a connection, even after a fork, because a fork can't use its parent's connection.
+            # A forked process can't use its parent's connection, so open a new one after a fork.
             if self._opened is None or self._opened_by != os.getpid():
                 self._opened = self._open()
                 self._opened_by = os.getpid()
@@ -175,11 +176,13 @@ class ReplyFile:
         return connection
 
     def _remove_damaged(self) -> None:
-        """Close the connection, and remove the file if it's damaged."""
+        """Close the connection, and remove the file and its companions if the file is damaged."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
             self._opened = None
+
+        # Hold the lock, so that only one process checks the file.
         with suppress(OSError), locks.file_lock(self._path.with_suffix(".lock"), timeout=_WAIT):
             # Check again, because another process may have replaced the file meanwhile.
             try:

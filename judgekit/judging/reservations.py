@@ -66,7 +66,7 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
 
 def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
     """List the reasons why tiers failed. Each reason is listed once, with all tiers that it applies to."""
-    # The inner dict is an ordered set of tiers.
+    # By reason: the tiers that failed for it. The inner dict is used as an ordered set.
     tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
     failures_seen = set()
     for row in rounds:

@@ -49,7 +49,7 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 async def judge_at_depth(
     choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared document at the depth that `choose` returns for it."""
+    """Judge a prepared document at the depth that `choose` returns for it, such as "quick"."""
     judge.note_refusal_and_cuts(state)
     if state.refused:  # the verdict has no depth
         return await judge.run(state)
@@ -58,6 +58,8 @@ async def judge_at_depth(
     document = state.subject
     find_models = partial(with_depth, judge, choose(document), document)
     judge, depth = await running.run_in_thread(find_models)
+
+    # At the depth "peers", models also check each other's findings.
     if depth.depth == "peers":
         verdict = await _judge_with_review(judge, state)
     else:
@@ -68,9 +70,9 @@ async def judge_at_depth(
 def with_depth(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
-    """Return a judge with the models for a depth, and the actual depth.
+    """Return a judge with the models for a depth, and the depth that is possible.
 
-    The actual depth is `tiers` if there's no second family of models.
+    For "peers", models of two families are needed. If there's only one, the depth is "tiers" instead.
     """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
@@ -86,7 +88,7 @@ def with_depth(
             return judge, Depth(depth="tiers", rule=rule)
         models_by_tier = {"deep": models}
 
-    # A calibration (`finality`) is only valid for tiers.
+    # A calibration (`finality`) is only valid for the depth "tiers".
     warning = settings.calibration_warning
     finality = settings.finality
     if finality is not None:
@@ -124,7 +126,7 @@ class _RaisedFinding:
         return not self.dropped and family not in self.by
 
     def record(self) -> ReviewedFinding:
-        """Build the record of the finding's review, including whether the finding is upheld (`held`)."""
+        """Build the record of the finding's review. Its field `held` is whether the finding is upheld."""
         confirmed_by = []
         refuted_by = []
         quotes = {}
@@ -134,6 +136,7 @@ class _RaisedFinding:
                 confirmed_by.append(family)
             else:
                 refuted_by.append(family)
+
         # If two families raised the finding with the same quote, they confirm each other.
         was_raised_twice = self.finding.quote != "" and len(self.by) > 1
         is_supported = bool(confirmed_by) or was_raised_twice
@@ -150,7 +153,7 @@ class _RaisedFinding:
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Judge a document, let models of other families check each finding, and score it again."""
+    """Judge a document, let models of other families check each finding, and score the document again."""
     first_verdict = await judge.run(state)
     text = _normalise("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
@@ -165,7 +168,7 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
     if any(finding.checked or finding.dropped for finding in review):
         verdict = await _score_again(judge, state, review)
     else:
-        # Nothing was checked. Running the judge again makes no calls, because its tiers have opinions.
+        # Nothing was checked. Build the verdict anew from the tiers' opinions, without further calls.
         verdict = await judge.run(state)
         verdict = with_reservation(verdict, _NOT_CHECKED)
 
@@ -188,9 +191,9 @@ def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Collect the unique findings of all families, and mark those that won't be reviewed as dropped.
+    """Collect the unique findings of all model families.
 
-    These have a wrong quote, or exceed `MAX_REVIEWED`.
+    Findings with a wrong quote are marked as dropped, as are those beyond the first `MAX_REVIEWED`.
     """
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
@@ -201,6 +204,7 @@ def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedF
             raised_by = findings_by_key[key].by  # an ordered set
             raised_by[endpoint.family] = None
 
+    # Set `dropped` to the reason why a finding won't be reviewed.
     findings = list(findings_by_key.values())
     for number, raised in enumerate(findings, 1):
         quote = raised.finding.quote
@@ -217,9 +221,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Let each model check the findings of other families, and add the checks to `raised`.
+    """Let each model check the findings of other families, and add the checks to the findings in `raised`.
 
-    The time and cost are added to the rounds in `state`.
+    The rounds in `state` are replaced by rounds that include the time and cost of the checks.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -235,10 +239,10 @@ async def _check_findings(
 def _add_checks(
     raised: Sequence[_RaisedFinding], family: str, checks: Iterable[CheckReply], text: str
 ) -> None:
-    """Add a model family's checks to the findings of other families.
+    """Add a model family's checks to the findings of other families in `raised`.
 
     A check only counts if it quotes the text. If the family both confirms and refutes a finding, neither
-    counts.
+    check counts.
     """
     # Find the first confirmation and the first refutation of each finding, by the finding's number.
     findings = _number_findings_for(family, raised)
@@ -294,12 +298,14 @@ async def _ask_for_checks(
 ) -> Answer[ReviewReply]:
     """Let a model check the findings of other families.
 
-    If there's nothing to check, or if the model can't, the answer has neither a value nor a failure.
+    If there's nothing to check, or if the model can't check findings, the answer has neither a value nor a
+    failure.
     """
     endpoint = turn.endpoint
     document = state.subject
     limits = judge.rubric.tiers.deep
-    findings = {}
+
+    findings = {}  # the findings' texts by number
     for number, raised_finding in _number_findings_for(endpoint.family, raised).items():
         findings[number] = _write_finding(raised_finding.finding)
     can_check = kind_of(endpoint).gives_reasons and turn.answer.value

@@ -83,9 +83,10 @@ class Session:
         return timeout
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return a stored reply or call the model, and log it.
+        """Return a stored reply to the request, or call the model. Log the reply or the failure.
 
-        Raises `GatewayError` if the call fails, or (`BUDGET`) if the cost limit allows no further call.
+        Raises `GatewayError` if the call fails. Its kind is `BUDGET` if the cost limit allows no further
+        call.
         """
         started = time.monotonic()
         call_name = _name_call(endpoint, request)
@@ -274,10 +275,10 @@ def merge_answers(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Merge the answers to multiple calls into one, with their common `value` and total usage.
+    """Merge the answers to multiple calls into one answer, with the given `value` and the total usage.
 
-    Without a value, it has the first failure. `keep_failure` keeps the failure even if there's a value.
-    `started` is the monotonic time of the first call.
+    If `value` is None, the answer contains the first failure. With `keep_failure`, it always does. `started`
+    is the monotonic time of the first call.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None
@@ -297,7 +298,7 @@ async def gather_limited(
     `calls_in_one` is the number of calls to the provider that each of `calls` makes at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
-    # Under a cost limit, each call must know the cost of earlier ones.
+    # With a cost limit, run the calls one by one, because each has to know the cost of the earlier ones.
     is_limited = session.max_cost_usd is not None
     if is_limited or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]

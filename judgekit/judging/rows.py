@@ -411,9 +411,9 @@ def _find_standing_win(now: Situation, end: End) -> TierName | None:
 
 
 def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
-    """Return the families of the models that support a result, or of all models if no tier decided.
+    """Return the families of the models that support a result.
 
-    An `End` is the result of judging.
+    `end` is the result of a judging. If no tier decided, the families of all models are returned.
     """
     # If a result was overruled because of the author's family, return the families that supported it.
     if end.because == OWN_FAMILY and end.overruled is not None:
