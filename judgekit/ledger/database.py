@@ -411,7 +411,7 @@ class Database:
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
-            # If another replica has taken over the request and answered it, the first statement changes no row.
+            # If another replica has taken over the request and answered it, this statement changes no row.
             statement = "give_up" if answer is None else "answer"
             was_ours = connection.execute(self._sql[statement], values).rowcount == 1
             stored_request = connection.execute(self._sql["earlier"], values).fetchone()
