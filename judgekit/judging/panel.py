@@ -191,7 +191,7 @@ def _list_families(panel: Tiers) -> dict[str, None]:
 def pick_model_per_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """Pick one model from each known family, except for the author's. Pick at most one per tier.
+    """Pick a model from each known family except for the author's, at most as many as there are tiers.
 
     Models of `panel` take precedence over models of other providers' panels, which `others` returns.
     """

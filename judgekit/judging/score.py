@@ -85,7 +85,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Convert the tiers' opinions to evidence."""
+        """Convert the tiers' opinions to evidence for the decision about the next step, by tier."""
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -97,7 +97,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 sees_all=tier not in state.cut,
                 speakers=_find_speakers(tier, state),
             )
-            # If the calibration doesn't cover an opinion, remove its margin, so that no gate applies to it.
+            # If the calibration doesn't cover an opinion, remove the margin, so that none of its rules apply.
             if finality is not None and not finality.knows(tier, _list_sources(tier, state)):
                 evidence = evidence.without_margin()
             evidence_by_tier[tier] = evidence
@@ -109,7 +109,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return replace(self.settings.escalation_rules("document"), authors=authors)
 
     def record(self, state: JudgingState[Document], end: End) -> Verdict:
-        """Build the verdict. Secrets are removed from the models' replies."""
+        """Build the verdict. If redaction is on, secrets are removed from the models' replies."""
         document = state.subject
         families = find_families(self.evidence(state), self.rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
@@ -160,7 +160,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         evidence = self.evidence(state)
         reservations = []
 
-        # an acceptance that was overruled because only the author's own family supports it
+        # Explain if an acceptance was overruled because only the author's family supports it.
         end_before = end
         if end.because == OWN_FAMILY and end.overruled is not None:
             end_before = end.overruled
@@ -168,20 +168,21 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             if problem:
                 reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
 
-        # failures
+        # List the failures, or the reason why no model was called.
         if state.rounds:
             reservations += failures(state.rounds)
         else:
             reason = f"not judged: {state.refused or self.settings.no_model_reason}"
             reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
 
-        # a missing calibration
+        # List problems with the calibration, and acceptances without one.
         reservations += self._list_calibration_reservations(state)
         if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
             reason = decisions.explain_uncalibrated(_list_models(state, answered))
             reservations.append(Reservation(ReservationKind.UNCALIBRATED, reason))
 
+        # The reason for an undetermined verdict comes first.
         if end_before.verdict == "undetermined":
             obstacle = self._find_obstacle(state, reservations)
             if obstacle:
@@ -193,7 +194,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     ) -> Reservation | None:
         """Explain why the verdict is undetermined although a tier accepted the text.
 
-        Return None if no tier did, or if a failure among the `others` already explains it.
+        Returns None if no tier accepted the text, or if `others` contains a failure that already explains it.
         """
         evidence = self.evidence(state)
         rules = self.rules(state)
@@ -233,14 +234,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _explain_uncovered_tiers(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
-        """Explain which opinions the calibration (`finality`) doesn't cover. Return None if it covers all.
+        """Explain which tiers' opinions the calibration (`finality`) doesn't cover.
 
-        It only covers opinions whose scores were read in the same way as when it was made, such as token
-        probabilities.
+        A calibration only covers scores that were read in the same way as when it was made, such as from
+        token probabilities. Returns None if it covers all opinions.
         """
         configured_tiers = list(self.models_by_tier)
         uncovered_tiers = []
-        ways = set()
+        ways = set()  # how the scores that aren't covered were read, in words
         for tier in state.opinions:
             sources = _list_sources(tier, state)
             # The last tier's opinions are final without a gate.

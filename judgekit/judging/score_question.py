@@ -115,9 +115,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return descriptions
 
     def _build_control(self, questionnaire: Questionnaire) -> Control:
-        """Build a control that asks about an unrelated subject.
+        """Build a control: a questionnaire about an unrelated subject.
 
-        If that gets the same points, the text hasn't earned them.
+        If the unrelated subject gets the same points as the text, the text hasn't earned them.
         """
         # Ask one question for each kind of answer, because numbers can't be compared with yes and no.
         unrelated_questions = {}
@@ -163,9 +163,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
-        """Combine a model's samples into one opinion. Return None unless more than half of them are complete.
+        """Combine a model's samples into one opinion.
 
-        The scores are averaged, and the reasoning comes from the sample with the nearest scores.
+        The scores are averaged, and the reasoning comes from the sample whose scores are nearest to the
+        average. Returns None unless more than half of the samples are complete.
         """
         opinions = []
         for sample in samples:
@@ -173,6 +174,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             is_complete = len(replies) == len(sample)
             if is_complete:
                 opinions.append(self._combine_replies(replies))
+
         if not jury.has_quorum(len(opinions), len(samples)):
             return None
         if len(samples) == 1:
@@ -190,7 +192,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def _combine_replies(self, replies: Sequence[Answers]) -> Opinion:
-        """Build a sample's opinion from its replies: either a single one, or one for each dimension."""
+        """Build a sample's opinion from its replies: either a single reply, or a reply for each dimension."""
         scores: dict[str, float] = {}
         findings: list[Finding] = []
         expected: list[str] = []
@@ -254,14 +256,16 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _lower_unearned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points
     ) -> Points:
-        """Lower scores that aren't earned because the model gives an unrelated subject similar ones.
+        """Lower scores that the text hasn't earned, because an unrelated subject gets similar ones.
 
-        Only scores for the same kind of question are compared. `idle_scores` are the unrelated subject's.
+        `idle_scores` are the scores of the unrelated subject. Each is compared with the text's scores for
+        questions of the same kind.
         """
         earned_scores = dict(scores)
         span = self.rubric.scale.max - self.rubric.scale.min
         least_accepted = getattr(self.rubric.modes, self.mode).accept.each
         for idle_name, idle_score in idle_scores.items():
+            # Collect the text's scores for questions of this kind.
             same_kind_scores = {}
             for name, question in questionnaire.questions.items():
                 if _name_idle_question(question) == idle_name:

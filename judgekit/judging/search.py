@@ -247,14 +247,16 @@ def _find_candidates(
     limit: int,
     judge: bool,
 ) -> RankedCandidates:
-    """Find the best candidates for a query: up to `limit`, or more if models will choose (`judge`).
+    """Find the best candidates for a query.
 
-    Without `roots`, search the configured folders, or call the configured program.
+    There are up to `limit` candidates, or more if `judge`, which means that models will choose among them.
+    Without `roots`, the configured folders are searched, or the configured program is called.
     """
     retrieval = config.retrieval
     most_candidates = limit
     if judge:
         most_candidates = max(limit, ON_DEMAND_POOL, retrieval.pool)
+
     folders = [_resolve_root(root) for root in roots or ()]
     options = {
         "project": project_folder,
@@ -277,11 +279,15 @@ def _choose_with_models(
     profiles: Profiles,
     mode: ModeName,
 ) -> _Choice:
-    """Let models choose among the candidates. If none is available, choose by the BM25 ranking."""
+    """Let models choose among the candidates. If no model is available, choose by the BM25 ranking.
+
+    The choice contains notes for the user, and the reason if no model was used.
+    """
     selection: Selection | str = NO_FULL_TEXT
     if ranked.fallback is None:
         candidates = _read_beginnings(query, ranked.candidates, config, profiles)
         selection = running.run(_ask_models(config, Path(project_folder), candidates, mode=mode))
+
     top_k = config.retrieval.fallback_top_k
     if isinstance(selection, str):  # the reason why no model was used
         kept_hits = choose_by_bm25(ranked.candidates, mode, top_k)
@@ -338,13 +344,15 @@ def judged_hook(
     payload: Mapping[str, object],
     project: str,
 ) -> HookChoice | str:
-    """Let models choose among the hits for a prompt. If that's impossible, return the reason.
+    """Let models choose among the hits (search results) for a prompt. If they can't, return the reason.
 
-    `parts` are the prompt's best parts, and `payload` is the hook's event.
+    `parts` are the parts of the prompt that say most about it, and `payload` is the hook's event.
     """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
-    transcript_path = str(payload.get("transcript_path") or "")  # without one there are no turns
+
+    # The models also see the last turns of the conversation, if the event names its transcript.
+    transcript_path = str(payload.get("transcript_path") or "")
     turns = transcript.read_last_turns(transcript_path, retrieval.context_turns)
     query = Query(_put_best_parts_first(prompt, parts, config), turns)
     candidates = _add_texts(query, hits, _read_passages(prompt, hits, config, project))
@@ -359,9 +367,11 @@ def judged_hook(
 def choose_for_prompt(
     selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
 ) -> HookChoice:
-    """Choose the hits to inject into a prompt: those that models keep, or those above the user's threshold.
+    """Choose the search results (hits) to inject into a prompt.
 
-    Undecided hits are injected if they're among the first `fallback_top_k`.
+    If the user has set a threshold for the model, hits with at least this probability are injected.
+    Otherwise, the model's decision counts. Undecided hits are injected if they're among the first
+    `fallback_top_k`.
     """
     threshold = retrieval.inject_above.get(model_of(selection))
     probabilities = probabilities_of(selection)
@@ -382,6 +392,7 @@ def choose_for_prompt(
     if threshold is not None:
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
 
+    # Without a threshold, only a decision model's probabilities are meaningful.
     are_meaningful = selection.by_decisions or threshold is not None
     return HookChoice(
         kept=[hits[position] for position in kept_positions],
@@ -448,9 +459,10 @@ def _cut_snippet(passage: str, body: str) -> str:
 
 
 def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
-    """Put the best `parts` of a long prompt first, because models only see its start.
+    """Return a long prompt with its best `parts` in front, because models only see the start.
 
-    Secrets are removed. But if a prompt with secrets should be refused, keep them for the judge to find.
+    Secrets are removed, except if the configuration refuses prompts with secrets. Then the judge has to find
+    them, so such a prompt is returned unchanged.
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
@@ -464,8 +476,8 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
         shown_parts = [redaction.redact(part).text for part in parts]
 
     shown_prompt = " ".join(shown_prompt.split())
-    # A part can start or end inside a secret, and still contain half of it. Drop such a part, which isn't in
-    # the redacted prompt.
+    # A part can start or end inside a secret, so that half of the secret isn't recognised. Drop such a part:
+    # it doesn't appear in the redacted prompt.
     safe_parts = [part for part in shown_parts if part in shown_prompt]
     return "\n".join([*safe_parts, shown_prompt])
 
@@ -501,7 +513,7 @@ async def _ask_models(
 ) -> Selection | str:
     """Let models select among candidates. If that's impossible, return the reason in one line.
 
-    For a `hook`, only use the tiers in `retrieval.tiers`, within its deadline.
+    For a `hook`, only the tiers in `retrieval.tiers` are used, within the deadline in `retrieval`.
     """
     # For a hook, each model only answers once, because a person is waiting.
     retrieval = config.retrieval
@@ -517,6 +529,7 @@ async def _ask_models(
         if not settings.models_by_tier:
             return settings.no_model_reason
 
+        # The time for preparations, such as imports, counts for the deadline.
         if hook:
             deadline = min(retrieval.deadline, HOOK_SECONDS)
             seconds_left = deadline - await _prepare_all(settings, deadline)

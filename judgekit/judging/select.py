@@ -56,11 +56,13 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         """Replace the secrets in the query and the candidates, if redaction is on.
 
-        Return the new subject and the number of secrets.
+        Returns the new subject and the number of secrets.
         """
         if not self.settings.redact:
             return subject, 0
-        # Prompts contain less of each text. The additional margin prevents secrets from being cut in half.
+
+        # Shorten the texts, because prompts contain even less of them. The margin keeps a secret at the end
+        # of what prompts contain from being cut in half.
         most_of_turn = 4 * documents.TURN_CHARS + redact.MARGIN
         most_of_query = documents.PROMPT_CHARS + redact.MARGIN
         turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
@@ -80,7 +82,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             if isinstance(step, Ask) and step.tier == tier:
                 open_candidates.append(candidate)
 
-        # Without marks from the deep tier, there's nothing to settle, so use that tier's instructions.
+        # The tiebreaker settles a difference between tiers. If the deep tier gave no marks, there's no
+        # difference, so use the deep tier's instructions.
         deep_marks = state.opinions.get("deep", {}).values()
         lacks_deep_marks = all(mark is None for mark in deep_marks)
         instructions_tier = tier
@@ -132,7 +135,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
-        """Build the decisions on all candidates, with the reason if some are undetermined."""
+        """Build the record with the decisions on all candidates, and the reason if some are undetermined."""
         del end  # judging ends separately for each candidate
         all_decisions = [
             self._build_decision(state, candidate.id) for candidate in state.subject.candidates
@@ -165,7 +168,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _build_decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        """Build the decision on a candidate, given by id."""
+        """Build the decision on the candidate with the id `candidate`."""
         step = self._step_for(candidate, state)
         end = step if isinstance(step, End) else UNASKED
         # `improve` is exactly between keeping and dropping, so it decides nothing.

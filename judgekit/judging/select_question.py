@@ -73,13 +73,15 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """Build the questionnaires for a model, depending on its kind."""
         kind = kind_of(endpoint)
         candidates = self.subject.candidates
-        # one candidate at a time, for a model that answers with a single token
+        # A model that answers with a single token gets one candidate at a time.
         if kind.candidates_at_once == 1:
             return [self._build_about_one(endpoint, candidate) for candidate in candidates]
-        # everything at once, for a decision model
+
+        # A decision model gets all candidates at once.
         if not kind.gives_reasons:
             return [self._build_about_many(self.rubric, candidates, "", endpoint)]
-        # batches of candidates and parts of the rubric, for a model that writes
+
+        # A model that writes gets batches of candidates, for each part of the rubric.
         questionnaires = []
         batch_limit = kind.candidates_at_once or len(candidates)
         for batch in batches(candidates, batch_limit):
@@ -97,7 +99,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         part: str,
         endpoint: Endpoint | None,
     ) -> Questionnaire:
-        """Build the questionnaire about candidates in one listing, each after a label."""
+        """Build the questionnaire about multiple candidates, listed with a label for each."""
         query = self.subject.query
         visible_candidates = self._cut_candidates(candidates, endpoint)
         listing, labels_by_id = prompt.list_candidates(query, visible_candidates)
@@ -114,19 +116,20 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Questionnaire:
         """Build the questionnaire about a single candidate, with controls.
 
-        A control asks about something unrelated. If its yes is about as probable, the candidate's yes doesn't
-        count.
+        A control asks about something unrelated. If the model says yes to that with a similar probability,
+        its yes to the candidate doesn't count.
         """
         query = self.subject.query
         key = self._build_key(self.subject.candidates).within(candidate.id)
         threshold = self._find_threshold(endpoint)
 
-        # control: the same candidate for an unrelated request
+        # The first control asks about the same candidate for an unrelated request.
         unrelated_query = query._replace(text=pointwise.IDLE)
         about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
         controls = [self._build_control(about_unrelated_query, pointwise.MIN_GAIN, threshold)]
         if query.turns:
-            # control: an unrelated memory for the same request, which is only asked once for all candidates
+            # The second control asks about an unrelated memory for the same request. It's only asked once for
+            # all candidates.
             about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.within("idle-memory")
             )
@@ -178,7 +181,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Control:
         """Build a control from a questionnaire about something unrelated, which shouldn't get a yes.
 
-        A candidate's yes only counts if its odds are at least `least_gain` times the control's.
+        A candidate's yes only counts if its odds are at least `least_gain` times the odds of the control's
+        yes.
         """
 
         def is_needed(yes: Points) -> bool:
@@ -247,9 +251,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return threshold_by_mode.get(self.mode, KEEP_AT)
 
     def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
-        """Combine a model's samples into a mark (keep or drop) for each candidate, or return None.
+        """Combine a model's samples into a mark (keep or drop) for each candidate.
 
-        With multiple samples, a candidate's probability is the fraction of samples that keep it.
+        With multiple samples, a candidate's probability is the fraction of samples that keep it. Returns None
+        if no candidate has a mark.
         """
         marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         marks_by_sample = [self._combine_marks(sample) for sample in samples]
@@ -268,9 +273,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks if any(marks.values()) else None
 
     def _combine_marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Decide (mark) which candidates to keep, for those that have answers to all criteria.
+        """Mark the candidates in a sample: decide which ones to keep.
 
-        A sample's calls can be about different criteria or candidates. A failed call is None.
+        A sample's calls can be about different criteria or candidates. A failed call is None. Candidates
+        without answers to all criteria get no mark.
         """
         yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
@@ -288,9 +294,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks
 
     def _mark_candidate(self, yes: Points, threshold: float | None) -> Mark:
-        """Decide whether to keep a candidate (mark it), from the probability of yes for each criterion.
+        """Mark a candidate: decide whether to keep it, by the probability of yes for each criterion.
 
-        Without a `threshold`, the probabilities are just 1 or 0, and the mark has no probability.
+        Without a `threshold`, `yes` contains just 1 or 0 for each criterion, and the mark has no probability.
         """
         if threshold is None:
             holds = {criterion: bool(answer) for criterion, answer in yes.items()}
@@ -300,8 +306,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         centred = {}
         for criterion, probability in yes.items():
             centred[criterion] = pointwise.centred(probability, threshold)
+
+        # If all criteria are needed, the least probable one decides. Otherwise, the most probable one does.
         needs_all = getattr(self.rubric.modes, self.mode).keep == "all"
-        # If all criteria are needed, the least probable one decides.
         deciding_probability = min(centred.values()) if needs_all else max(centred.values())
         holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
         return self._apply_criteria(holds, round(deciding_probability, jury.DIGITS))

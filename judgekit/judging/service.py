@@ -49,16 +49,19 @@ AT_ONCE = 8
 def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Build the judge for a request, and a line that describes its models or explains why there are none.
+    """Build the judge for a request.
 
+    Returns the judge and a line for the user, which describes its models or explains why there are none.
     Raises `ConfigError` or `UsageError`.
     """
     config = configuration.load(project)
     if config.server.url is not None and not is_replaying(environment.environ()):
         return _build_remote_judge(gateway, config, project, request)
+
     loaded = rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
+    # If the request has a depth, choose it separately for each document.
     if request.depth and settings.models_by_tier:
         from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
 
@@ -70,7 +73,10 @@ def document_judge(
 def _build_remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
-    """Build a judge that lets the team's server judge. Return it and the server's address."""
+    """Build a judge that lets the team's server judge. Returns the judge and the server's address.
+
+    Raises `UsageError` for options that only the server decides on.
+    """
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily because it's rarely needed
 
     server = shared.configured(config)
@@ -82,6 +88,7 @@ def _build_remote_judge(
     if request.depth:
         problem = "the shared judge (server.url) chooses the depth; leave --depth and --review out"
         raise UsageError(problem)
+
     loaded = rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request, tiers=())
     judge = DocumentJudge(gateway, settings, reply_cache(request), instead=server.judge)
@@ -144,7 +151,7 @@ def judge_settings(
 def _add_models(
     settings: JudgeSettings, config: Config, project: Path | None, tiers: Collection[TierName]
 ) -> JudgeSettings:
-    """Add the models of `tiers` to the settings, or the reason why there are none.
+    """Return settings with the models of `tiers`, or with the reason why there are none.
 
     Raises the same errors as `judge_settings`.
     """
@@ -158,6 +165,7 @@ def _add_models(
         if tier in tiers:
             models_by_tier[tier] = models
 
+    # With a cost limit, all models need a price, including those of other providers.
     others = resolved.others
     if settings.max_cost_usd:
         is_asked = request.max_cost_usd is not None
@@ -185,7 +193,8 @@ def check_prices(
 ) -> None:
     """Raise an error if there's a cost limit, but a model's price isn't known.
 
-    It's a `UsageError` if the caller has set the limit (`asked`), and a `ConfigError` if it's configured.
+    Raises `UsageError` if the caller has set the limit (`asked`), and `ConfigError` if the limit is
+    configured.
     """
     names = _list_unpriced(tiers) if limit else []
     if not names:
@@ -230,9 +239,9 @@ async def ajudge_documents(
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
-    """Judge documents concurrently as they're read, and return the verdicts.
+    """Judge documents concurrently while they're read, and return the verdicts.
 
-    With `on_verdict`, each verdict is passed to it instead, and the returned list is empty.
+    If `on_verdict` is given, it's called with each document and its verdict, and the returned list is empty.
     """
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -259,7 +268,10 @@ class SubjectJudges:
         self._by_text_count: dict[int, PairJudge | RankingJudge] = {}
 
     def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
-        """Return a subject's judge, adapted to its author; raises `ConfigError` or `UsageError`."""
+        """Return the judge for a subject, adapted to the subject's author.
+
+        Raises `ConfigError` or `UsageError`.
+        """
         if isinstance(subject, ComparisonInput):
             count = len(subject.files)
             if count not in self._by_text_count:
@@ -320,7 +332,7 @@ def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[st
 def comparison_judge(
     gateway: Gateway, texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> PairJudge | RankingJudge:
-    """Build the judge that compares these texts: in pairs, or by ranking their scores.
+    """Build the judge that compares these texts, as a pair or by ranking their scores.
 
     Raises `ConfigError`, or `UsageError` if the request or the rubric doesn't fit the texts.
     """

@@ -79,7 +79,7 @@ class JudgeSettings:
 
     @classmethod
     def of(cls, config: JudgeConfig, request: JudgeRequest, loaded: LoadedRubric) -> Self:
-        """Combine the configuration with a request, which takes precedence. Models are added later."""
+        """Build settings without models from the configuration and a request, which takes precedence."""
         max_cost_usd = config.max_cost_usd
         if request.max_cost_usd is not None:
             max_cost_usd = request.max_cost_usd

@@ -88,7 +88,7 @@ class Shared:
         return _refuse_own_family(verdict, local_judge, state.subject)
 
     async def _fetch_verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Request a verdict from the server. If that fails, return an undetermined one with the reason."""
+        """Request a verdict from the server. After a failure, return an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
         # Omit defaults, because an older server may not know the options.
@@ -104,6 +104,8 @@ class Shared:
             "document": document.body(redact.words if settings.redact else str),
             "wish": request,
         }
+
+        # The server has to meet the deadline, so wait a little longer than that.
         timeout = settings.timeout + _SLACK
         try:
             answer = await self._ask_for_verdict(body, timeout)
@@ -112,7 +114,7 @@ class Shared:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
             return judge.unjudged(state, reason)
 
-        # Restore the names, because secrets were removed from those sent to the server.
+        # Restore the original names, because the names sent to the server contain no secrets.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
         return verdict.model_copy(
@@ -136,11 +138,11 @@ class Shared:
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines, except those that the server can't store.
 
-        Return a message with the number of refused lines and the first reason, or None if there are none.
+        Returns a message with the number of refused lines and the first reason, or None if all were stored.
         Raises `SharedError` if the request fails.
         """
         storable_lines: list[bytes] = []
-        reasons: list[str] = []
+        reasons: list[str] = []  # one for each refused line
         for line in lines:
             problem = find_unstorable(json.loads(line))
             if problem:  # with this line, the server would refuse all lines
@@ -149,6 +151,7 @@ class Shared:
                 storable_lines.append(line)
         if storable_lines:
             reasons += self._send_lines(storable_lines)
+
         if not reasons:
             return None
         count = counted(len(reasons), "line", "lines")
@@ -195,7 +198,7 @@ class Shared:
     ) -> bytes:
         """Send a request, and return the response body within `seconds`.
 
-        Raises `SharedError` with the server's address for every failure.
+        Raises `SharedError` for every failure. The message contains the server's address.
         """
         try:
             return running.run(self._send_request(method, path, seconds, **sent))
@@ -216,7 +219,7 @@ class Shared:
     ) -> bytes:
         """Send a request, and return the response body within `seconds`.
 
-        Raises `SharedError` for a refusal, or one of `_FAILURES`.
+        Raises `SharedError` if the server refuses the request, and one of `_FAILURES` if the request fails.
         """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
         with servers.bounded(max_bytes):
@@ -246,6 +249,8 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
         RecursionError,
     ):  # not our JSON, perhaps a proxy's page
         message = f"it answered with status {answer.status_code}"
+
+    # The client repeats a request that may work soon.
     may_work_soon = answer.status_code in _PASSING
     refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
     refusal.retry_after = parse_retry_after(answer.headers.get("retry-after", ""))
@@ -253,12 +258,13 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Make a verdict undetermined if the settings require independence from the author's family."""
+    """Return a verdict. Make it undetermined if the settings require a judge independent of the author."""
     reason = independence.independence_problem(
         judge.settings.independence, document.author_families, judging_families=()
     )
     if not reason:
         return verdict
+
     undetermined = verdict.model_copy(
         update={
             "verdict": "undetermined",
@@ -314,9 +320,9 @@ def _find_address_problem(url: str, written: str) -> str:
 
 
 def _read_token(file: str | None) -> str:
-    """Read the token from the environment or a file.
+    """Read the server's token from the environment, or otherwise from `file`.
 
-    Raises `ConfigError` if the file can't be read, or there isn't exactly one token.
+    Raises `ConfigError` if the file can't be read, or if it doesn't contain exactly one token.
     """
     token = environment.environ().get(TOKEN, "").strip()
     if not token and file:

@@ -133,7 +133,7 @@ class Situation:
 
     @cached_property
     def let_through(self) -> End | None:
-        """The result (end) of the first opinion that a calibration makes final, or None."""
+        """The result of the first opinion that a calibration makes final, or None if no opinion is."""
         finality = self.rules.finality
         is_only_tier = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
         if finality is None or is_only_tier:
@@ -146,7 +146,7 @@ class Situation:
             if outcome is None:
                 continue
             evidence = self.evidence[tier]
-            # The start of a text can be enough to reject it, but not to accept it.
+            # A model that saw only the start of a text can reject it, but not accept it.
             is_acceptance_cut = outcome == "accept" and not evidence.sees_all
             if not is_acceptance_cut and not evidence.is_own_family:
                 do_all_agree = len(self.outcomes) > 1 and set(self.outcomes.values()) == {outcome}

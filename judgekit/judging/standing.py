@@ -54,12 +54,12 @@ def mean_scores(
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Average each subject's scores, by letter. Only models that scored all subjects count.
+    """Return each subject's mean score, by letter. Only models that scored all subjects count.
 
-    Each group of models, such as a family, has equal weight. Return None if no model scored all subjects, or
-    if at most half of the `asked` models did.
+    Each group of models, such as a family, has equal weight. Returns None if no model scored all subjects, or
+    unless more than half of the `asked` models did.
     """
-    complete = []
+    complete = []  # groups and scores of the models that scored all subjects
     for group, points_by_letter in means_by_group:
         if all(points_by_letter.get(letter) for letter in letters):
             complete.append((group, points_by_letter))
@@ -147,9 +147,10 @@ def rank(
     is_cut: bool = False,
     is_known: bool = True,
 ) -> RankedTier:
-    """Rank the subjects by a tier's scores, pooled with those of earlier tiers (`before`).
+    """Rank the subjects by a tier's scores and the scores of earlier tiers (`before`).
 
-    If too few of the `asked` models answered, the ranking has no means.
+    `asked` is the number of queried models. If at most half of them have scored all subjects, the result has
+    no mean scores.
     """
     unpooled = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]

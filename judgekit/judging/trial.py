@@ -65,9 +65,10 @@ class Trial:
 
     @property
     def observed(self) -> str:
-        """What the trial has shown about a model, in one line: if it follows the schema, and what it refuses.
+        """What the trial has shown about a model, in one line.
 
-        It's "" for a model that isn't called through litellm, or doesn't write.
+        For example, whether the model follows the schema, and which options it refuses. The line is "" for a
+        model that isn't called through litellm, or that doesn't write.
         """
         if kind_of(self.endpoint) is DECIDES:
             return _describe_decisions(self.answer)
@@ -98,7 +99,7 @@ class Trial:
 
 
 def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
-    """Describe the maximum cost of trying these models, as far as prices are known."""
+    """Describe the maximum cost of trying these models. Models without a known price are named."""
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
@@ -107,6 +108,7 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
             unpriced.append(endpoint.model)
         else:
             total += cost
+
     count = counted(len(endpoints), "model is", "models are")
     plan = f"{count} asked about one sentence"
     if len(unpriced) == len(endpoints):

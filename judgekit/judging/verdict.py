@@ -409,6 +409,8 @@ class Verdict(_Record):
         judge = self.model or _list_models(self.rounds)
         if self.promise and self.judge_tier:
             judge = f"{judge}, decided by {self.judge_tier} ({self.promise})"
+
+        # A person's decision replaces the models' reasons.
         reason = self.reasoning
         if self.human_override:
             judge = f"decided by {self.human_override.who}"
@@ -569,7 +571,7 @@ class Comparison(_Record):
             if subject.score is not None:
                 scores.append(f"{subject.letter} {subject.score:g}")
 
-        winner = name_by_letter.pop(self.verdict, None)  # None for a tie, or if it's undetermined
+        winner = name_by_letter.pop(self.verdict, None)  # None for a tie or an undetermined verdict
         others = ", ".join(name_by_letter.values())
         if winner is None:
             headline = f"{self.verdict}: {others}"

@@ -76,7 +76,7 @@ class Deciders:
         return bool(self._answered) or self._has_reasons
 
     def add(self, record: Mapping[str, object]) -> None:
-        """Add the models in a verdict's record, and count an acceptance without a calibration."""
+        """Note the models in a verdict's record, and count an uncalibrated acceptance by decision models."""
         is_acceptance = record.get("verdict", "") not in _OPEN  # or a comparison's winner
         if is_acceptance and not record.get("calibration") and is_wordless(record):
             name = str(record.get("model") or "a decision model")
@@ -86,7 +86,8 @@ class Deciders:
             opinion = row["opinion"]
             if not opinion:
                 continue
-            # Decision models give probabilities. For candidates (`keep`), other models can give them, too.
+            # Decision models give probabilities. In opinions on candidates (with `keep`), other models can
+            # also give them.
             is_decision = "probabilities" in opinion and "keep" not in opinion
             if is_decision:
                 asked_name = opinion.get("asked", row["model"])
@@ -96,7 +97,7 @@ class Deciders:
                 self._has_reasons = True
 
     def notes(self, task: Literal["judge", "compare"]) -> list[str]:
-        """Return lines for the user about models that give no reasons. The advice depends on the `task`."""
+        """Return lines for the user about models that give no reasons. The advice depends on `task`."""
         lines = []
         for name, served_name in self._answered.items():
             if name.endswith("-latest"):

@@ -169,7 +169,7 @@ class _ScoreSheet(_Sheet):
         return SCORE_TOKENS
 
     def write(self) -> _Written:
-        """Write the dimensions, the scale, and any examples."""
+        """Write the parts of the prompt for scores: the dimensions, the scale, and any examples."""
         dimension_lines = []
         answer_shapes = []
         scales = []
@@ -184,7 +184,7 @@ class _ScoreSheet(_Sheet):
             if not is_yes_or_no:
                 scales.append(question.options)
 
-        # Describe the scale, which all dimensions share.
+        # All dimensions share a scale, except for yes-or-no questions. Describe it once.
         rules = ["\n".join(["Dimensions:", *dimension_lines])]
         if scales:
             exception = ""
@@ -200,13 +200,18 @@ class _ScoreSheet(_Sheet):
         return _Written(rules, shape, "Earlier assessments, in no order:")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Read the scores, reasons and findings. Compute expected scores from any token probabilities."""
+        """Read the scores, reasons and findings in a reply.
+
+        If the reply has token probabilities, the expected scores replace the scores in its text.
+        """
         score_form = cast("ScoreReply", form)
         content = score_form.model_dump()
         words = self.questionnaire.points_of_words
         points: dict[str, float] = {}
         for name, answer in content["scores"].items():
+            # Yes and no also count as points.
             points[name] = words[answer] if isinstance(answer, str) else answer
+
         expectations: Mapping[str, float] = {}
         if reply.tokens:
             expectations = logprobs.compute_expectations(
