@@ -391,7 +391,11 @@ def _next_scope(names: Sequence[str], name: str) -> str | None:
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
-    """Build the report on searches in a collection. `seen` contains each query's results."""
+    """Build the report on searches in a collection. `seen` contains each query's results.
+
+    If `scoped`, the report includes the number of scopes, which are the first parts of ids such as
+    `SCOPE/NAME`.
+    """
     grades = collection.grades
     documents = collection.documents
     scopes = None

@@ -292,6 +292,7 @@ def judge_cases(
                 limit = service.max_concurrency(usual_judge, task.trials_at_once)
                 judge_case = partial(_judge_case, task.judge(usual_judge))
 
+                # Judge the cases concurrently, and compare each result as soon as it's known.
                 subjects = [(case, task.subject(case, None)) for case in labelled]
                 results = map_concurrently(judge_case, subjects, limit)
                 async with aclosing(results):

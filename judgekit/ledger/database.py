@@ -310,7 +310,8 @@ class Database:
     ) -> Counter[str]:
         """Delete lines older than `before` in `project`, and later labels of deleted verdicts.
 
-        None means no limit. Returns the number of lines by kind. If `preview`, nothing is deleted.
+        None means any age or project. Returns the number of deleted lines by kind. If `preview`, only counts
+        the lines.
         """
         values = {
             "before": before,
@@ -318,6 +319,8 @@ class Database:
             "label": SCHEMAS[Label],
             "verdict": SCHEMAS[VerdictLine],
         }
+
+        # Both statements return a row with the schema and the number of lines, for each kind.
         statement = "count" if preview else "purge"
         rows = self._execute(statement, values)
         return Counter({parse_kind(schema): number for schema, number in rows})

@@ -88,8 +88,8 @@ def _fold(char: str) -> str:
     if category in _ASCII_BY_CATEGORY:
         return _ASCII_BY_CATEGORY[category]
 
-    # Drop accents. But leave a ligature unchanged, because it decomposes into more than one letter, and the
-    # number of characters must stay the same.
+    # Drop accents, as in é. But leave a ligature such as ﬁ unchanged, because it decomposes into two letters,
+    # and the number of characters must stay the same.
     decomposed = unicodedata.normalize("NFKD", char)
     base_letter = decomposed[0]
     is_single_letter = all(map(unicodedata.combining, decomposed[1:]))
