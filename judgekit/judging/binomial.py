@@ -71,7 +71,7 @@ def lower(errors: int, total: int, level: float) -> float:
 def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -> int | None:
     """Return the number of labels needed to show that an error rate is at most `rate`.
 
-    A label is a person's judgement of a case. `expected_rate` is the error rate expected among the labels,
+    A label is the right outcome of a case. `expected_rate` is the error rate expected among the labels,
     and `level` is the probability of a wrong conclusion. Returns None if more than a million labels are
     needed, or if no number is enough.
     """

@@ -133,7 +133,6 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
         request.schema,
         request.top_logprobs,
     ]
-    # Add these only if they're present, so that other requests keep the hashes of older versions.
     if request.sample:
         options.append(request.sample)
     if request.questions:
