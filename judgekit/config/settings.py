@@ -633,9 +633,10 @@ def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
 
 
 def _limit_numbers(project_layer: Layer, user: Layer) -> None:
-    """Lower a project's numbers to the user's limits."""
+    """Lower the numbers in `project_layer`, a project's settings, to the user's limits, in place."""
     defaults = Config().model_dump()
     rules = _read_project_rules()
+
     for section, keys in rules["limits"].items():
         settings = project_layer.get(section, {})
         for key in settings.keys() & keys:
@@ -645,7 +646,8 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
             limit = user.get(section, {}).get(key, default_limit)
             if limit is None:
                 continue
-            if settings[key] is None or settings[key] > limit:
+
+            if settings[key] is None or settings[key] > limit:  # None means unlimited
                 settings[key] = limit
 
 

@@ -340,9 +340,9 @@ def _group_by_value(errors: Sequence[ErrorDetails], data: object) -> Iterator[li
     remaining = [_LocatedError(error, _find_data_parts(error, data)) for error in errors]
     while remaining:
         remaining_errors = [located.error for located in remaining]
-        group = _find_alternatives(remaining_errors, remaining[0].data_parts)
-        yield [remaining[index] for index in group]
-        remaining = [located for index, located in enumerate(remaining) if index not in group]
+        indexes = _find_alternatives(remaining_errors, remaining[0].data_parts)
+        yield [remaining[index] for index in indexes]
+        remaining = [located for index, located in enumerate(remaining) if index not in indexes]
 
 
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:

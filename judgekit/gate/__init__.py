@@ -180,10 +180,12 @@ def describe_run(
     judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
 ) -> str:
     """Summarise a run in a line: how many files were judged, skipped or not examined, and why."""
+    # The words are verdicts such as GO.
     counts = Counter(row["word"] for row in judged)
     count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in the order of WORDS
     skips_by_reason = {group["reason"]: group["count"] for group in skipped}
     omissions_by_reason = Counter(omission["reason"] for omission in not_examined)
+
     return "; ".join(
         [
             _describe_part("judged", count_by_word),

@@ -326,18 +326,20 @@ def _run_program(
 
 
 def _claim_notice(folder: Path, notice_key: str) -> bool:
-    """Claim a notice before sending it. Returns False if another process claimed or sent it."""
+    """Claim a notice before sending it. Returns False if it was sent, or claimed by another process."""
     with _lock_notices(folder) as claim_times:
         if notice_key in claim_times:
             claimed_at = claim_times[notice_key]
             if claimed_at is None:  # the notice was sent
                 return False
+
             # A killed process never releases its claim, so claims expire. A program is stopped after
             # `SECONDS`, so it can't be running after twice that time. If the clock was set back, a claim can
             # be in the future, so compare the absolute difference.
             may_be_running = abs(time.time() - claimed_at) < 2 * SECONDS
             if may_be_running:
                 return False
+
         claim_times[notice_key] = time.time()
     return True
 

@@ -184,5 +184,6 @@ def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
             "are not known; fetch it (git fetch origin, with fetch-depth: 0 of actions/checkout)"
         )
         return []
+
     with policy.check_out_rules(repository, commit) as folder:
         return [Reviewer.parse(entry) for entry in list_reviewers(folder)]

@@ -246,12 +246,13 @@ def _render_tags(candidate: Candidate) -> str:
 
 
 def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
-    """Render the hint about mentioned memories; "" if there are none.
+    """Render the hint about mentioned memories. Returns "" if there are none.
 
-    If `is_more`, the prompt gets other memories in full, so the hint says "more".
+    `is_more` means that the prompt also gets other memories, so the hint says "2 more memories".
     """
     if not mentioned:
         return ""
+
     mentioned = mentioned[:MAX_MENTIONED]
     program = find_agent_command()
     topics = [_render_topic(candidate, program) for candidate in mentioned]

@@ -111,14 +111,15 @@ def get_argument_vector(hook: object) -> list[str]:
 
 
 def _split_command(line: str) -> list[str]:
-    """Split a shell command into words; [] if it's malformed or more than one command."""
+    """Split a shell command into words. Returns [] if it's malformed, or if it's more than one command."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
         words = list(lexer)
-    except ValueError:
+    except ValueError:  # a quote isn't closed
         return []
+
     # A word of operators alone (`&&`, `|`) joins commands, and so does a line break.
     has_operator = any(_OPERATORS.issuperset(word) for word in words)
     has_line_break = "\n" in line.strip()
@@ -210,10 +211,11 @@ def _remove_ours(settings: dict[str, Any]) -> None:
     """Remove our entries from settings, along with groups, events and the section that become empty."""
     for event, group in list(_list_groups(settings)):
         remaining_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
-        was_empty = not group["hooks"]  # then leave the empty group alone
+        was_empty = not group["hooks"]  # if so, leave the empty group as it is
         if remaining_hooks or was_empty:
             group["hooks"] = remaining_hooks
             continue
+
         # Our entry was the group's only hook: remove the group, and then the containers it leaves empty.
         hooks = settings["hooks"]
         hooks[event] = [other_group for other_group in hooks[event] if other_group is not group]

@@ -58,7 +58,7 @@ class _Threshold(NamedTuple):
 
 
 class _Injections(NamedTuple):
-    """The memories that a threshold gives a prompt, and those of them that count for its precision."""
+    """The memories that a threshold injects for a prompt. Its precision depends on the `counted` ones."""
 
     trial: PromptTrial
     injected: Sequence[Candidate]

@@ -580,7 +580,7 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
 
 
 def _describe_missing_python(path: Path, python: str) -> Remark:
-    """Describe a hook whose Python no longer exists. It runs the `judgekit` on the PATH instead, if any."""
+    """Describe a hook whose Python no longer exists. It runs the `judgekit` on the PATH if there's one."""
     problem = f"{path}: its interpreter {python} no longer exists"
     program_on_path = programs.find("judgekit", os.environ)
     if program_on_path is None:

@@ -123,7 +123,10 @@ def is_for_prek(project: Path) -> bool:
 
 
 def get_config_path(project: Path) -> Path:
-    """Return the file that lists a project's hooks, normally `.pre-commit-config.yaml`, or else `.yml`."""
+    """Return the file that lists a project's hooks, normally `.pre-commit-config.yaml`.
+
+    If only the `.yml` file exists, that one is returned.
+    """
     path = project / FILE
     other_path = project / OTHER_FILE
     if other_path.exists() and not path.exists():
@@ -137,7 +140,7 @@ def runs_gate(project: Path) -> bool:
 
 
 def get_active_config_path(project: Path) -> Path:
-    """Return the configuration that's used in a project: prek's own file, or else pre-commit's."""
+    """Return the configuration that's used in a project: prek's file if it exists, otherwise pre-commit's."""
     toml = project / PREK_FILE
     return toml if toml.exists() else get_config_path(project)
 

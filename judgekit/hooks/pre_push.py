@@ -191,7 +191,7 @@ def _judge(
     use_engine: bool,
     warn: Warn,
 ) -> Report:
-    """Judge a push by the engine, which has everything imported, or else in this process."""
+    """Let the engine judge a push, because it has everything imported. If it can't, judge in this process."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import is_engine_wanted  # noqa: PLC0415 - a skipped push needs little
 
@@ -285,18 +285,18 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
         return None
 
     # The old state of the remote's ref.
-    before = os.environ.get("PRE_COMMIT_FROM_REF", "")
+    old_oid = os.environ.get("PRE_COMMIT_FROM_REF", "")
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
     sources = {ref.source for ref in remote.pushed_refs}
     is_new_ref = bool(sources) and remote_ref not in sources
     if is_new_ref:
         # For a new ref, pre-commit gives the commit where the branch forked from the remote's commits. That
         # isn't an earlier state of this ref.
-        before = ""
+        old_oid = ""
 
     # In git, an id of zeros means that the remote doesn't have the ref.
     no_commit = "0" * len(tip)
-    return RefUpdate(local_ref, tip, remote_ref, before or no_commit)
+    return RefUpdate(local_ref, tip, remote_ref, old_oid or no_commit)
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:

@@ -247,13 +247,13 @@ def _check_ids_and_inputs(path: Path, rubric: Rubric, cases: Sequence[Case]) -> 
 def _list_missing_inputs(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
     """List the inputs that the rubric needs but the case lacks."""
     missing: list[str] = []
-    for need in rubric.given.needs:
-        if need == "sources":
+    for input_name in rubric.given.needs:
+        if input_name == "sources":
             is_given = bool(case.files)  # a case gives its sources as files
         else:
-            is_given = bool(getattr(case, need).strip())
+            is_given = bool(getattr(case, input_name).strip())
         if not is_given:
-            missing.append(need)
+            missing.append(input_name)
     return missing
 
 

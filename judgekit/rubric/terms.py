@@ -35,10 +35,12 @@ def read_terms(path: Path) -> list[tuple[str, str]]:
     """
     if not path.is_dir():
         return parse(_read_text(path), str(path))
+
     lines = []
     for file in sorted(path.rglob("*.md")):
         if not file.is_symlink():  # in an untrusted clone, a link could point anywhere
             lines += _parse_page(_read_text(file), file)
+
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
         raise InputError(f"{path}: {expected}; found none in {path}")
