@@ -304,8 +304,7 @@ def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | No
     if "local" in sources:
         sources.discard("cache")
 
-    # If only cached replies have a price, which is 0, the sum of 0 would claim that all other calls were
-    # free.
+    # If only cached replies have a price, which is 0, a sum of 0 would claim that all calls were free.
     has_unknown_cost = any(usage.unpriced_calls for usage in usages)
     if not sources or (sources == {"cache"} and has_unknown_cost):
         return None, None

@@ -249,8 +249,7 @@ class Repository(NamedTuple):
         # Override the settings with which a repository could make git run programs.
         argv = [program, "--no-pager"]
         for name, value in rules["settings"].items():
-            # Some commands are meant to print the path of the repository's hooks, so don't override that
-            # path.
+            # Some commands are meant to print the path of the repository's hooks, so don't override it.
             must_keep = name == "core.hooksPath" and command in rules["asking_for_hooks"]
             if not must_keep:
                 argv += ["-c", f"{name}={value}"]

@@ -314,8 +314,7 @@ def open_or_make(path: str) -> tuple[int, bool]:
     flags = os.O_RDWR | _NO_LINK | _NO_WAITING
     descriptor = None
     while descriptor is None:
-        # Try to create the file first. O_EXCL fails if the file exists, so success means that this call
-        # created it.
+        # Try to create the file first. With O_EXCL, that only succeeds if the file didn't exist.
         try:
             return os.open(real_path, flags | os.O_CREAT | os.O_EXCL, DEFAULT_MODE), True
         except FileExistsError:

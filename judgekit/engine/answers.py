@@ -264,9 +264,8 @@ def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:
         return isinstance(failure, EngineBusy) and failure.retry_after > 0
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
-    stopped.wait(
-        _BUSY_PAUSE
-    )  # the engine was busy a moment ago, so don't call it again immediately
+    # The engine was busy a moment ago, so don't call it again immediately.
+    stopped.wait(_BUSY_PAUSE)
     return retrying.call_in_thread(
         send, tries, passes=is_still_busy, seconds=_BUSY_SECONDS, sleep=stopped.wait
     )

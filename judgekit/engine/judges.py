@@ -159,8 +159,7 @@ class Service:
         providers = set()
         for models in judge.models_by_tier.values():
             providers |= {(model.profile.provider, model.api_base or "") for model in models}
-        # Judges with the same limit and providers share a `Pace`, which lets at most `limit` of them run at
-        # once.
+        # Judges with the same limit and providers share a `Pace`, which lets `limit` of them run at once.
         key = (limit, *sorted(providers))
         if key not in self._paces:
             self._paces[key] = Pace(limit)

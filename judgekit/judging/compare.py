@@ -206,8 +206,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         if tier != "tiebreaker":
             return question
 
-        # The tiebreaker also sees the reasons of the tiers that have answered, with the label of the
-        # preferred text.
+        # The tiebreaker also sees the earlier tiers' reasons, each with the preferred text's label.
         answered_tiers = [opinion for opinion in state.opinions.values() if opinion.votes]
         earlier_opinions: list[EarlierOpinion] = []
         for opinion in answered_tiers:

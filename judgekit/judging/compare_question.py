@@ -83,8 +83,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
         """Build the questionnaire about the two texts, which are shown in the order "AB" or "BA"."""
-        # Choose names for the texts. Labels are unpredictable; models that can't repeat a label get fixed
-        # names.
+        # Name the texts by unpredictable labels, or by fixed names for models that can't repeat a label.
         if kind_of(endpoint).names_texts:
             name_by_letter = {letter: self.label(letter) for letter in order}
             hash_by_name = {label: sha256 for sha256, label in self._label_by_hash.items()}

@@ -48,8 +48,7 @@ def redact_file(file: File) -> tuple[File, int]:
         # The alias replaces the path. Other paths get none, because they must match earlier recordings.
         alias = redacted_path
 
-    # A file is truncated if its text is shorter than its total. So change both by the same number of
-    # characters.
+    # A file is truncated if its text is shorter than its total, so adjust the total to the new text.
     total = file.total + len(redacted_text) - len(file.text)
     redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
     return redacted_file, text_secrets + path_secrets + alias_secrets

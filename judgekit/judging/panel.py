@@ -248,8 +248,7 @@ def requested_panel(
 
     projects_tiers = settings.list_project_chosen_tiers(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
-        # If the user has set the server's address, only the user may choose the models, so ignore the
-        # project's.
+        # If the user has set the server's address, only the user may choose the models.
         config = settings.load(None, environ)
         projects_tiers = frozenset()
     for tier in TIERS:

@@ -227,8 +227,7 @@ async def _ask_question(
     )
     reply = await session.reply(endpoint, request)
 
-    # Remember the reply in the session. Without probabilities, don't store it permanently, because it's
-    # useless.
+    # Remember the reply in the session. Only store it permanently if it has probabilities.
     session.remembered[key] = reply
     if reply.logprobs:
         await session.keep(endpoint, request, reply)

@@ -158,8 +158,7 @@ def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed stric
 
     # When this process ends, close litellm's connections.
     running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # Functions registered last run first. Register `running.end` again, so that it runs before litellm's
-    # clean-up.
+    # Functions registered last run first, so register `running.end` again to run before litellm's clean-up.
     atexit.unregister(running.end)
     atexit.register(running.end)
     return litellm

@@ -94,8 +94,7 @@ def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
         if line.reply and line.reply.tokens and not line.pointwise:
             models_with_tokens.add(line.model)
 
-    # Other models may have judged later subjects, so only use the models that judged each tier's first
-    # subject.
+    # Other models may have judged later subjects, so only use those that judged each tier's first one.
     endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first_subjects: dict[TierName, tuple[str, str]] = {}
     for line in lines:

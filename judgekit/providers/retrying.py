@@ -53,8 +53,7 @@ async def call(
     after `seconds`.
     """
     started = time.monotonic()
-    # Make the first call without tenacity, because most calls succeed immediately and are a fifth faster
-    # without.
+    # Most calls succeed immediately, so make the first call without tenacity, which is a fifth faster.
     first_failure: list[Exception] = []
     try:
         return await work()

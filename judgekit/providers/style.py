@@ -65,9 +65,8 @@ class CallStyle(NamedTuple):
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
 
-        # Drop log probabilities if the provider objects to them, or if litellm can't read the log
-        # probabilities in the reply. In a request without a schema they are the answer, so they can't be
-        # dropped.
+        # Drop log probabilities if the provider objects to them, or if litellm can't read them in the reply.
+        # Keep them in a request without a schema, because they are its answer.
         if is_refused:
             is_about_logprobs = "logprobs" in objections
         else:
