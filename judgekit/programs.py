@@ -179,7 +179,7 @@ def make_importable() -> None:
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
     from importlib.util import find_spec  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    # Note the position of the first packages folder in the search path.
+    # Note the position of the first packages folder in the search path. What's added below comes after it.
     packages_index = len(sys.path)
     for index, folder in enumerate(sys.path):
         if folder.endswith("-packages"):  # site-packages or dist-packages

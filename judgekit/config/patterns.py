@@ -201,7 +201,7 @@ def _translate_members(text: str) -> str:
 
 
 def _join_pieces(pieces: Sequence[str]) -> str:
-    """Join the regexes before, between and after a path part's stars, as in `a*b*c`."""
+    """Join `pieces`, the regexes for the text between the stars of a path part such as `a*b*c`."""
     if not any(pieces):  # nothing but stars
         return "[^/]++"
     first, *others = pieces

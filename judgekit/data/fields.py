@@ -144,6 +144,7 @@ class Fields(NamedTuple):
         For example, A always wins in an export with a "chosen" and a "rejected" column.
         """
         paths = self.paths.get(field, ())
+        # A path without a root is a literal, such as 'A', which is the same for all rows.
         reads_column = any(find_roots(path) for path in paths)
         return bool(paths) and not reads_column
 

@@ -221,7 +221,7 @@ class _Walk:
         while (opinion := queues.next()) is not None:
             is_sampled = opinion.draw < group.rate
             if not is_sampled:
-                # If the strong judge has judged the row anyway, that verdict counts.
+                # If the strong judge has judged this row for another reason, its verdict is used instead.
                 if self._is_unknown(opinion):
                     final.append(opinion.row)
                 continue
@@ -339,7 +339,10 @@ def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def max_unsampled_disagreements(disagreements: int, rate: float, level: float) -> int:
-    """Compute how many disagreements there can be outside a sample that contains `disagreements`."""
+    """Compute an upper bound for the disagreements outside a sample that contains `disagreements`.
+
+    That's the smallest number that so few disagreements in the sample confirm at this `level`.
+    """
     outside = 0
     while max_sampled_disagreements(outside, rate, level) < disagreements:
         outside += 1

@@ -160,7 +160,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         evidence = self.evidence(state)
         reservations = []
 
-        # Explain if an acceptance was overruled because only the author's family supports it.
+        # Explain if an acceptance was overruled because only the author's family supports it. `end_before` is
+        # the end before that.
         end_before = end
         if end.because == OWN_FAMILY and end.overruled is not None:
             end_before = end.overruled

@@ -37,6 +37,7 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
         return source
     if not endpoint.logprobs or opinion is None:
         return "whole"
+    # `expected` has the dimensions whose score is an expected value over token probabilities.
     if not opinion.expected:
         return "untold"
     are_all_expected = set(opinion.scores) <= set(opinion.expected)

@@ -214,6 +214,7 @@ def _is_marked_as_thought(part: dict[str, Any]) -> bool:
         # Only `true` counts, because answers can have a string such as `thought_signature`.
         if value is True and any(word in name.lower() for word in _THINKING_WORDS):
             return True
+    # Under the key `thought` itself, any value that isn't empty counts.
     return bool(part.get("thought"))
 
 

@@ -171,6 +171,8 @@ def _choose_entries(
     Parts with a rare term come first. A quick search leaves out the last parts if their terms, or those
     before, are very frequent.
     """
+    # The limits for each part: how many entries to choose, and how many occurrences of its terms to look up,
+    # at least and at most.
     part_count = len(parts) or 1
     pool_of_part = max(pool // part_count, min(pool, MIN_HITS_PER_PART))
     enough_occurrences = _ENOUGH_POOLS * pool_of_part
@@ -185,7 +187,7 @@ def _choose_entries(
         # A term without any entries finds nothing, so treat it like one that's everywhere.
         return min([term.count or opened.size for term in part.terms])
 
-    postings: Postings = {}
+    postings: Postings = {}  # of all terms looked up so far; `_weigh_entries` adds to it
     numbers_by_part: list[tuple[Part, set[int]]] = []
     for part in sorted(parts, key=count_rarest):
         occurrences = sum(map(len, postings.values()))  # of the terms looked up so far

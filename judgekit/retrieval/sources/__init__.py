@@ -181,6 +181,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     if has_whole_lines:
         ending = whole_lines
 
+    # Count the lines between the beginning and the end, so that later line numbers can be corrected.
     lines_left_out = None
     if line_breaks_above is not None and encoding == "utf-8":
         if has_whole_lines:
