@@ -79,4 +79,5 @@ def __getattr__(name: str) -> object:
     for module, names in _HOMES.items():
         if name in names:
             home_module = module
+            break
     return getattr(import_module(home_module), name)

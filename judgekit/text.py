@@ -288,8 +288,9 @@ def _json_escape(char: str) -> str:
     r"""Escape a character as JSON does, such as `\u200b`."""
     digits = char.encode("utf-16-be", "surrogatepass").hex()
     # Beyond U+FFFF, UTF-16 uses a surrogate pair, which takes two escape sequences.
-    units = [digits[start : start + 4] for start in range(0, len(digits), 4)]
-    return "".join(f"\\u{unit}" for unit in units)
+    first_unit = digits[:4]
+    second_unit = digits[4:]
+    return f"\\u{first_unit}\\u{second_unit}" if second_unit else f"\\u{first_unit}"
 
 
 def _xml_escape(char: str) -> str:

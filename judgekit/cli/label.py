@@ -233,9 +233,10 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
             warn(f"{name}:{number}: {problem}")
             continue
 
-        # An optional third cell names the author.
-        third_cell = "".join(row[2:3])
-        author = third_cell or who
+        author = who
+        has_author = len(row) > 2  # noqa: PLR2004 - the third cell
+        if has_author and row[2]:
+            author = row[2]
         labels.append(Label(of=verdict_id, label=word, who=author, project=projects[verdict_id]))
 
     ledger.add(*labels)

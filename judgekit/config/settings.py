@@ -528,7 +528,7 @@ def _read_project(project: Path) -> Layer:
     The configuration file takes precedence. Raises `ConfigError` for any setting that a project may not make.
     """
     path = project_file(project)
-    layer = _read(path) if yamlfile.is_project_file(path, project) else {}
+    layer = _read(path) if yamlfile.check_project_file(path, project) else {}
 
     # The project can be a stranger's clone, so its settings must be harmless.
     rubric_files = _map_rubric_files(layer)
@@ -542,7 +542,7 @@ def _read_project(project: Path) -> Layer:
 
     # Make the paths of rubric files absolute.
     for section, name in rubric_files.items():
-        yamlfile.is_project_file(project / name, project)  # raises an error for a link
+        yamlfile.check_project_file(project / name, project)  # raises an error for a link
         layer[section]["rubric"] = str(project.resolve() / name)
     return _merge(_read_memory_config(project), layer)
 
@@ -800,7 +800,7 @@ def _read_memory_config(project: Path) -> Layer:
     # Ignore the file if the memory folder is a link out of the project.
     path = project / environment.MEMORY / environment.MEMORY_CONFIG
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
-    if not is_inside or not yamlfile.is_project_file(path, path.parent):
+    if not is_inside or not yamlfile.check_project_file(path, path.parent):
         return {}
     memory_config = yamlfile.read_model(path, _MemoryConfig, max_bytes=yamlfile.CONFIG_BYTES)
 

@@ -215,8 +215,8 @@ def line_of(data: object, location: Location) -> int | None:
     return line
 
 
-def is_project_file(path: Path, project: Path) -> bool:
-    """Whether the file at `path` exists in `project`, without following links.
+def check_project_file(path: Path, project: Path) -> bool:
+    """Check that a project's file can be read without following a link. Returns whether the file exists.
 
     Raises `ConfigError` if the file or one of its folders is a link, or if it isn't a regular file.
     """

@@ -191,7 +191,8 @@ class _RequestPool(Generic[Item]):
 
         # `_answers` contains the answers that have arrived but haven't been delivered, by item number.
         while self._answers:
-            next_number = min(self.pending if in_order else self._answers)
+            candidates = self.pending if in_order else self._answers
+            next_number = min(candidates)
             if next_number not in self._answers:
                 return  # an earlier item's answer hasn't arrived yet
             answer = self._answers.pop(next_number)

@@ -496,7 +496,7 @@ def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
     data_by_part["body"] = error.body
 
     first_problem = problem(error.errors(), data_by_part)
-    _, *keys_in_part = first_problem.location
+    keys_in_part = first_problem.location[1:]
     key = ".".join(str(key) for key in keys_in_part) or _NO_BODY
 
     is_too_long = error.errors()[0]["type"].endswith("too_long")

@@ -321,7 +321,8 @@ def lines(
         raw_lines = replica.database.lines(line_filter.since, line_filter.project)
     else:
         raw_lines = (entry.raw for entry in store.read_entries([store.home()], line_filter))
-    chunks = _join_lines(raw for raw in raw_lines if kind_marker in raw)
+    lines_of_kind = (raw for raw in raw_lines if kind_marker in raw)
+    chunks = _join_lines(lines_of_kind)
 
     # Read the first chunk before responding, so that a failure gets a proper error response. If a later chunk
     # fails, the connection closes without the final chunk of the encoding, so the client notices.

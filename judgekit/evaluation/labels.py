@@ -282,8 +282,9 @@ def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
     ambiguous = [key for key in keys if len({reading.get(key) for reading in readings}) > 1]
     first = ambiguous[0]
     examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in ambiguous[:2])
-    meanings = " or ".join(sorted({reading[first] for reading in readings if first in reading}))
-    return f"the labels {examples} can be read in {len(readings)} ways ({first}: {meanings})"
+    meanings = {reading[first] for reading in readings if first in reading}
+    choice = " or ".join(sorted(meanings))
+    return f"the labels {examples} can be read in {len(readings)} ways ({first}: {choice})"
 
 
 def number_of(value: object) -> float | None:

@@ -149,10 +149,13 @@ def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     for group in groups:
         sums_of_squares.append(pvariance(group) * len(group))
         degrees_of_freedom.append(len(group) - 1)
-    pooled_variance = interval(Measure(sums_of_squares, degrees_of_freedom))
+    measure = Measure(numerators=sums_of_squares, denominators=degrees_of_freedom)
+    pooled_variance = interval(measure)
     if pooled_variance is None:
         return None
-    return Interval(*map(sqrt, (pooled_variance.value, *pooled_variance.bounds)))
+    return Interval(
+        sqrt(pooled_variance.value), sqrt(pooled_variance.low), sqrt(pooled_variance.high)
+    )
 
 
 # --- Means of thousands of rows: in closed form, since resampling would take minutes

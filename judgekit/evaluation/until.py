@@ -102,10 +102,9 @@ class Answer:
         least_values = [value.minimum for value in self._row_values]
         # For the upper bound, compute a lower bound for the distance to the largest possible total.
         distances = [largest - value.maximum for value in self._row_values]
-        return Totals(
-            bound_total(least_values, self.rows, largest),
-            largest * self.rows - bound_total(distances, self.rows, largest),
-        )
+        lower_bound = bound_total(least_values, self.rows, largest)
+        upper_bound = largest * self.rows - bound_total(distances, self.rows, largest)
+        return Totals(lower_bound, upper_bound)
 
     def describe(self) -> str:
         """Describe whether the condition holds, how certain that is, and after how many rows it's known."""

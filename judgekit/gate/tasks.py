@@ -54,7 +54,7 @@ class TaskFile(Strict):
 def read_task_file(project: Path) -> TaskFile:
     """Read a project's task file, empty if it doesn't exist; raises `ConfigError`."""
     path = project / FILE
-    if yamlfile.is_project_file(path, project):
+    if yamlfile.check_project_file(path, project):
         return yamlfile.read_model(path, TaskFile)
     return TaskFile()
 

@@ -146,7 +146,7 @@ def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     With `of_project`, also raises `ConfigError` if the user hasn't accepted it.
     """
     if of_project:
-        yamlfile.is_project_file(path, _find_project(path))  # raises for a link
+        yamlfile.check_project_file(path, _find_project(path))  # raises for a link
     calibration = yamlfile.read_model(path, Calibration, version_key="schema", max_bytes=MAX_BYTES)
     if of_project:
         _check_accepted(path)

@@ -107,7 +107,7 @@ def review_messages(
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
     """Describe a dimension to a model that writes."""
     dimension = rubric.dimensions[name]
-    is_yes_or_no = dimension.scale is not None
+    is_yes_or_no = dimension.scale == "binary"
     return dimension_line(name, dimension.question, dimension.look_for, yes_no=is_yes_or_no)
 
 

@@ -283,7 +283,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
 def _build_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
     """Build the question about a dimension: yes or no if it's binary, otherwise a score."""
-    is_binary = dimension.scale is not None
+    is_binary = dimension.scale == "binary"
     if is_binary:
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
     points = {}

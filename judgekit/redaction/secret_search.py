@@ -135,7 +135,7 @@ def _find_by_context_or_name(
         has_foreign = bool(foreign_word_pattern.search(lower_text, start, end))
         yield from _find_by_context(text, lower_text, (start, end), include_foreign=has_foreign)
         # The pattern with names in other languages is slower.
-        name_pattern = PATTERNS["pattern_of_languages" if has_foreign else "pattern"]
+        name_pattern = PATTERNS["pattern_of_languages"] if has_foreign else PATTERNS["pattern"]
         for match in name_pattern.finditer(lower_text, start, end):
             secret = find_named(text, match)
             if secret:

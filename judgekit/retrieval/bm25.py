@@ -37,7 +37,6 @@ MIN_LEADING = 2  # of each of several parts
 SECTION_WEIGHT = 0.5  # weight of an entry's best section in the order; the whole entry weighs 1
 SECOND_SECTION_SHARE = 0.7  # share of the best section's BM25 from which a second one is named
 MIN_HITS_PER_PART = 5  # hits of each of several parts
-PROMINENT_COLUMNS = 2  # columns: title and tags
 _ENOUGH_POOLS = 2  # how often (in pools) the chosen terms must occur, whatever that costs
 _MAX_BODY_CHARS = 8_000  # characters of a body's stems that are read
 _BEGINNING_CHARS = 700  # of the body of a long entry that doesn't lead, searched for neighbours

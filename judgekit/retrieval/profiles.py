@@ -273,7 +273,7 @@ def find(name: str, project: Path | None) -> Path:
         path = folder / f"{name}.yaml"
         if origin == "project":
             project_root = path.parents[2]  # above `.judgekit/retrieval/`
-            exists = yamlfile.is_project_file(path, project_root)
+            exists = yamlfile.check_project_file(path, project_root)
         else:
             exists = path.is_file()
 

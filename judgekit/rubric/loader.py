@@ -176,7 +176,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     # A project's file must not be a link out of the project. The path is PROJECT/.judgekit/rubrics/FILE, and
     # the check raises an error.
     if origin == "project":
-        yamlfile.is_project_file(path, path.parents[2])
+        yamlfile.check_project_file(path, path.parents[2])
 
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
 
