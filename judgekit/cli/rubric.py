@@ -187,7 +187,7 @@ def _print_remarks(remarks: Iterable[Remark]) -> bool:
     """Print remarks about a rubric, and return False if any is an error."""
     is_sound = True
     for remark in remarks:
-        if remark.wrong:
+        if remark.is_error:
             is_sound = False
             warn(str(remark))
         else:

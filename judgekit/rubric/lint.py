@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from judgekit.config import ModeName
     from judgekit.rubric.schema import Case, Rubric
 
 MIN_CASES = 10  # with fewer, an agreement rate means next to nothing
@@ -33,12 +34,12 @@ _MAX_COMBINATIONS = 100_000  # of scores that are tried
 
 
 class Remark(NamedTuple):
-    """A remark on a rubric: an error if `wrong`, otherwise advice."""
+    """A remark on a rubric: an error or advice."""
 
     path: Path
     key: str
     text: str
-    wrong: bool = False
+    is_error: bool = False
     line: int | None = None
 
     def __str__(self) -> str:
@@ -46,17 +47,22 @@ class Remark(NamedTuple):
 
 
 def list_remarks(
-    loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
+    loaded: LoadedRubric, cases: Sequence[Case], wrong_cases: Sequence[WrongCase] = ()
 ) -> list[Remark]:
     """Check a rubric, its labelled cases and its wrong texts. Return remarks, with errors first."""
+    rubric = loaded.rubric
+    cases_path = get_companion_path(loaded.path, "cases")
+    wrong_cases_path = get_companion_path(loaded.path, "leniency")
+
     remarks = [*_check_modes(loaded), *_check_cases(loaded, cases)]
-    remarks += _check_ids_and_inputs(get_companion_path(loaded.path, "cases"), loaded.rubric, cases)
-    remarks += _check_ids_and_inputs(
-        get_companion_path(loaded.path, "leniency"), loaded.rubric, wrong
-    )
-    if isinstance(loaded.rubric, ScoreRubric):
-        remarks += _check_dimensions(loaded.path, loaded.rubric)
-    return sorted(remarks, key=lambda remark: not remark.wrong)
+    remarks += _check_ids_and_inputs(cases_path, rubric, cases)
+    remarks += _check_ids_and_inputs(wrong_cases_path, rubric, wrong_cases)
+    if isinstance(rubric, ScoreRubric):
+        remarks += _check_dimensions(loaded.path, rubric)
+
+    errors = [remark for remark in remarks if remark.is_error]
+    advice = [remark for remark in remarks if not remark.is_error]
+    return errors + advice
 
 
 def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
@@ -84,30 +90,34 @@ def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
 def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
     """Check that the modes strict and lenient differ, and that strict is the stricter one."""
     rubric = loaded.rubric
-    lenient = rubric.modes.lenient
-    strict = rubric.modes.strict
-    texts = []
-
-    # `confirm` is the outcome that needs a second model's confirmation. Normally, strict confirms
-    # acceptances, and lenient confirms rejections.
-    if strict.confirm == "reject" and lenient.confirm == "accept":
-        texts.append(
-            "strict confirms rejections and lenient confirms acceptances; is that reversed?"
-        )
-
+    texts = [*_check_confirmations(rubric)]
     if isinstance(rubric, SelectRubric):
-        criteria = rubric.criteria.values()
-        wording_differs = any(criterion.strict != criterion.lenient for criterion in criteria)
-        rule_differs = rubric.modes.strict.keep != rubric.modes.lenient.keep
-        if not wording_differs and not rule_differs:
-            texts.append("strict and lenient are the same; make them differ")
+        texts += _compare_selections(rubric)
     elif isinstance(rubric, ScoreRubric):
         texts += _compare_outcomes(rubric)
     # In the remaining kind, rubrics that compare texts, the modes can't differ in anything else.
-    elif strict.confirm == lenient.confirm:
+    elif rubric.modes.strict.confirm == rubric.modes.lenient.confirm:
         texts.append("strict and lenient confirm the same outcomes; make them differ")
-
     return (Remark(loaded.path, "modes", text) for text in texts)
+
+
+def _check_confirmations(rubric: Rubric) -> Iterator[str]:
+    """Warn if each mode has a second model confirm the outcome that the other mode should.
+
+    Normally, strict confirms acceptances, and lenient confirms rejections.
+    """
+    strict_and_lenient = (rubric.modes.strict.confirm, rubric.modes.lenient.confirm)
+    if strict_and_lenient == ("reject", "accept"):
+        yield "strict confirms rejections and lenient confirms acceptances; is that reversed?"
+
+
+def _compare_selections(rubric: SelectRubric) -> Iterator[str]:
+    """Warn if strict and lenient word every criterion alike, and keep a candidate by the same rule."""
+    criteria = rubric.criteria.values()
+    has_same_wording = all(criterion.strict == criterion.lenient for criterion in criteria)
+    has_same_rule = rubric.modes.strict.keep == rubric.modes.lenient.keep
+    if has_same_wording and has_same_rule:
+        yield "strict and lenient are the same; make them differ"
 
 
 def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
@@ -126,11 +136,7 @@ def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
     """Check that each dimension has a `look_for` and terms, and shares no term with another dimension."""
-    count_by_term = Counter[str]()
-    for dimension in rubric.dimensions.values():
-        # A dimension's own duplicates don't count.
-        count_by_term.update(map(str.lower, set(dimension.terms)))
-
+    dimension_counts = _count_dimensions_by_term(rubric)
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
@@ -138,9 +144,18 @@ def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
         if not dimension.terms:
             yield Remark(path, key, "no terms; findings cannot be assigned to this dimension")
 
-        shared = sorted(term for term in dimension.terms if count_by_term[term.lower()] > 1)
+        shared = sorted(term for term in dimension.terms if dimension_counts[term.lower()] > 1)
         if shared:
             yield Remark(path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
+
+
+def _count_dimensions_by_term(rubric: ScoreRubric) -> Counter[str]:
+    """Count, for each term in small letters, the dimensions that have it."""
+    counts = Counter[str]()
+    for dimension in rubric.dimensions.values():
+        for term in set(dimension.terms):  # a term that's repeated in a dimension counts once
+            counts[term.lower()] += 1
+    return counts
 
 
 def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
@@ -166,57 +181,78 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
 def _check_label(
     path: Path, line: int, case: Case, possible_outcomes: set[tuple[str, str]] | None
 ) -> Iterator[Remark]:
-    """Check that a case's label makes sense: that it contradicts neither the case nor the rubric.
+    """Check that a case's label contradicts neither the case nor the rubric.
 
-    `possible_outcomes` are the pairs of (strict, lenient) outcomes that the rubric can produce. The label
-    must be one of these. None skips this check.
+    `possible_outcomes` are the (strict, lenient) outcomes that the rubric can produce; None if unknown.
     """
+    if _is_unlabelled_tie(case):
+        text = f"{case.id}: a and b are the same text, which is always a tie; change one"
+        yield Remark(path, "label", text, is_error=True, line=line)
+
+    if _keeps_more_in_strict(case):
+        text = f"{case.id}: strict keeps what lenient drops; is that intended?"
+        yield Remark(path, "label", text, line=line)
+
+    if possible_outcomes is None:
+        return
     label = case.label
-
-    # Two equal texts are always a tie.
-    if isinstance(case, CompareCase) and case.a == case.b:
-        is_labelled_tie = label.strict == label.lenient == "tie"
-        if not is_labelled_tie:
-            text = f"{case.id}: a and b are the same text, which is always a tie; change one"
-            yield Remark(path, "label", text, wrong=True, line=line)
-
-    # Strict should never keep more than lenient.
-    if isinstance(case, SelectCase):
-        only_strict_keeps = set(case.label.strict) - set(case.label.lenient)
-        if only_strict_keeps:
-            text = f"{case.id}: strict keeps what lenient drops; is that intended?"
-            yield Remark(path, "label", text, line=line)
-
-    if possible_outcomes is not None and (label.strict, label.lenient) not in possible_outcomes:
+    is_possible = (label.strict, label.lenient) in possible_outcomes
+    if not is_possible:
         outcomes = f"{label.strict} in strict and {label.lenient} in lenient"
         text = f"{case.id}: no scores give {outcomes}; change one label"
-        yield Remark(path, "label", text, wrong=True, line=line)
+        yield Remark(path, "label", text, is_error=True, line=line)
+
+
+def _is_unlabelled_tie(case: Case) -> bool:
+    """Whether a case compares two equal texts, but isn't labelled as a tie in both modes."""
+    if isinstance(case, CompareCase) and case.a == case.b:
+        is_labelled_tie = case.label.strict == case.label.lenient == "tie"
+        return not is_labelled_tie
+    return False
+
+
+def _keeps_more_in_strict(case: Case) -> bool:
+    """Whether strict keeps a candidate that lenient drops."""
+    if isinstance(case, SelectCase):
+        return any(candidate not in case.label.lenient for candidate in case.label.strict)
+    return False
 
 
 def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
     """Check that labels vary, because otherwise a judge with a constant answer would look good."""
+    texts: list[str] = []
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
-
-        # If most wins are for A, a judge that always prefers A would look good.
         if rubric.task == "compare":
-            for_a = labels.count("A")
-            for_b = labels.count("B")
-            wins = for_a + for_b
-            if not wins or not _is_balanced(for_a / wins):
-                text = f"in {mode} {for_a} labels are A and {for_b} are B"
-                yield Remark(path, "label", f"{text}: swap some of the texts")
-
+            texts += _check_wins(labels, mode)
         if rubric.task == "score":
-            accepted = labels.count("accept")
-            if not _is_balanced(accepted / len(labels)):
-                text = f"{accepted} of {len(labels)} should be accepted in {mode}"
-                text += ": a judge that always gives the same verdict would look good"
-                yield Remark(path, "label", text)
+            texts += _check_acceptances(labels, mode)
 
-    if rubric.task == "score" and all(case.label.strict == case.label.lenient for case in cases):
-        text = "strict and lenient agree on every case; add a case where they differ"
+    if rubric.task == "score":
+        modes_agree = all(case.label.strict == case.label.lenient for case in cases)
+        if modes_agree:
+            texts.append("strict and lenient agree on every case; add a case where they differ")
+
+    for text in texts:
         yield Remark(path, "label", text)
+
+
+def _check_wins(labels: Sequence[str], mode: ModeName) -> Iterator[str]:
+    """Check that A and B both win often, otherwise a judge that always prefers one would look good."""
+    for_a = labels.count("A")
+    for_b = labels.count("B")
+    wins = for_a + for_b
+    is_balanced = wins > 0 and _is_balanced(for_a / wins)
+    if not is_balanced:
+        yield f"in {mode} {for_a} labels are A and {for_b} are B: swap some of the texts"
+
+
+def _check_acceptances(labels: Sequence[str], mode: ModeName) -> Iterator[str]:
+    """Check that neither too few nor too many cases should be accepted."""
+    accepted = labels.count("accept")
+    if not _is_balanced(accepted / len(labels)):
+        text = f"{accepted} of {len(labels)} should be accepted in {mode}"
+        yield f"{text}: a judge that always gives the same verdict would look good"
 
 
 def _is_balanced(fraction: float) -> bool:
@@ -228,20 +264,25 @@ def _check_ids_and_inputs(path: Path, rubric: Rubric, cases: Sequence[Case]) -> 
 
     The file at `path` contains one case per line.
     """
-    first_line_by_id: dict[str, int] = {}
+    first_lines: dict[str, int] = {}  # by id
     for line, case in enumerate(cases, 1):
-        # If the id is new, `setdefault` returns the current line.
-        first_line = first_line_by_id.setdefault(case.id, line)
-        if first_line != line:
+        if case.id in first_lines:
+            first_line = first_lines[case.id]
             text = f"line {first_line} has the id {case.id!r} already; give each case its own"
-            yield Remark(path, "id", text, wrong=True, line=line)
+            yield Remark(path, "id", text, is_error=True, line=line)
+        else:
+            first_lines[case.id] = line
 
         if isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase):
-            for need in _list_missing_inputs(rubric, case):
-                # A case gives its sources under the key `files`.
-                key = "files" if need == "sources" else need
-                text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-                yield Remark(path, key, text, wrong=True, line=line)
+            yield from _check_inputs(path, line, rubric, case)
+
+
+def _check_inputs(path: Path, line: int, rubric: ScoreRubric, case: ScoreCase) -> Iterator[Remark]:
+    """Check that a case has all inputs that the rubric needs."""
+    for need in _list_missing_inputs(rubric, case):
+        key = "files" if need == "sources" else need  # a case gives its sources as files
+        text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
+        yield Remark(path, key, text, is_error=True, line=line)
 
 
 def _list_missing_inputs(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
@@ -272,22 +313,27 @@ def _compare_values(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa
         for name in all_names:
             inner_key = f"{key}.{name}" if key else str(name)
             yield from _compare_values(inner_key, before.get(name), after.get(name))
-        return
+    elif before != after:
+        yield f"{key}: {_describe_change(before, after)}"
 
-    if before == after:
-        return
 
-    # For lists, describe the removed and added items. For other values, describe the values.
+def _describe_change(before: Any, after: Any) -> str:  # noqa: ANN401 - any value of a data file
+    """Describe a changed value, such as "4 -> 5" or "new, 5"."""
     if isinstance(before, list) and isinstance(after, list):
-        changes = [f"without {_format_value(item)}" for item in before if item not in after]
-        changes += [f"with {_format_value(item)}" for item in after if item not in before]
-        yield f"{key}: {'; '.join(changes) or 'in another order'}"
-    elif before is None:
-        yield f"{key}: new, {_format_value(after)}"
-    elif after is None:
-        yield f"{key}: removed, was {_format_value(before)}"
-    else:
-        yield f"{key}: {_format_value(before)} -> {_format_value(after)}"
+        return _describe_list_change(before, after)
+    if before is None:
+        return f"new, {_format_value(after)}"
+    if after is None:
+        return f"removed, was {_format_value(before)}"
+    return f"{_format_value(before)} -> {_format_value(after)}"
+
+
+def _describe_list_change(before: list[Any], after: list[Any]) -> str:
+    """Describe the removed and added items of a list, such as "without 'a'; with 'b'"."""
+    removed = [f"without {_format_value(item)}" for item in before if item not in after]
+    added = [f"with {_format_value(item)}" for item in after if item not in before]
+    changes = removed + added
+    return "; ".join(changes) if changes else "in another order"
 
 
 def _format_value(value: object) -> str:

@@ -30,7 +30,7 @@ from judgekit.rubric.search_path import Origin, list_folders, read_published, ru
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """The sections of a configuration that name a rubric."""
@@ -54,13 +54,16 @@ class LoadedRubric(NamedTuple):
     @property
     def source(self) -> Literal["project", "user", "path"] | None:
         """The rubric's origin if it replaces a bundled rubric with the same id, otherwise None."""
-        # A copy of a bundled rubric, of any version that was published, replaces nothing.
-        if self.origin == "bundled" or self.sha256 in read_published().values():
+        if self.origin == "bundled":
             return None
-        for published_ref in read_published():
-            if published_ref.startswith(f"{self.rubric.rubric}@"):
-                return self.origin
-        return None
+
+        published = read_published()
+        is_exact_copy = self.sha256 in published.values()
+        if is_exact_copy:  # it judges like the bundled rubric, so it replaces nothing
+            return None
+
+        published_ids = {ref.partition("@")[0] for ref in published}
+        return self.origin if self.rubric.rubric in published_ids else None
 
     @property
     def name(self) -> str:
@@ -79,8 +82,7 @@ def find_rubric(
     """Load a rubric by `ID` (its newest version), `ID@VERSION` or the path of a YAML file.
 
     `kinds` are the accepted classes of rubrics, by default all. Raises `UsageError` if the reference is
-    malformed, or if no such rubric exists or it's of another kind. Raises `ConfigError` if its file is
-    invalid.
+    malformed, the rubric doesn't exist, or it's of another kind. Raises `ConfigError` if its file is invalid.
     """
     if not isinstance(reference, str):
         raise UsageError(
@@ -95,12 +97,17 @@ def find_rubric(
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
 
     if kinds and not isinstance(loaded.rubric, kinds):
-        # If multiple kinds are accepted, only name the last one's task.
-        task_annotation = kinds[-1].model_fields["task"].annotation  # such as Literal["score"]
-        (wanted,) = get_args(task_annotation)
+        wanted_task = _get_task(kinds[-1])  # of multiple kinds, the message only names the last one
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
-        raise UsageError(f"{problem}; this needs one for {wanted!r}")
+        raise UsageError(f"{problem}; this needs one for {wanted_task!r}")
     return loaded
+
+
+def _get_task(kind: type[Rubric]) -> str:
+    """Return the task of a class of rubrics, such as "score" for `task: Literal["score"]`."""
+    annotation = kind.model_fields["task"].annotation
+    (task,) = get_args(annotation)
+    return str(task)
 
 
 def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
@@ -108,21 +115,29 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
 
     Raises `UsageError` if no folder contains it.
     """
-    name, _, version = reference.partition("@")
+    has_version = "@" in reference
     for origin, folder in list_folders("rubrics", project):
-        paths_by_version = {}  # the keys are parsed versions, so that 1.10.0 comes after 1.9.0
-        for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            # Some bundled versions are only found by their full name, ID@VERSION.
-            is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
-            has_version = path.stem.partition("@")[2] != ""  # the pattern also matches "ID@.yaml"
-            if has_version and not is_hidden:
-                paths_by_version[_parse_version(path)] = path
-
-        if paths_by_version:
-            newest = max(paths_by_version)
-            return load_rubric(paths_by_version[newest], origin)
+        if has_version:
+            paths = list(folder.glob(f"{reference}.yaml"))
+        else:
+            paths = _list_versions(folder, reference, origin)
+        if paths:
+            newest = max(paths, key=_parse_version)  # parsed, so that 1.10.0 comes after 1.9.0
+            return load_rubric(newest, origin)
 
     raise _build_unknown_error(reference, project)
+
+
+def _list_versions(folder: Path, rubric_id: str, origin: Origin) -> list[Path]:
+    """List the files of a rubric's versions in a folder, except versions that an id doesn't select."""
+    paths = []
+    for path in folder.glob(f"{rubric_id}@*.yaml"):
+        if path.stem == f"{rubric_id}@":  # the pattern also matches an empty version
+            continue
+        if origin == "bundled" and path.stem in BY_FULL_NAME:
+            continue
+        paths.append(path)
+    return paths
 
 
 def _parse_version(path: Path) -> tuple[float, ...]:
@@ -159,12 +174,20 @@ def load_configured_rubric(section: Section, reference: str, project: Path | Non
     # Retrieval selects memories, and all other sections need scores.
     kind = SelectRubric if section == "retrieval" else ScoreRubric
     try:
-        return find_rubric(reference, project, (kind,))
+        return find_rubric(reference, project, kinds=(kind,))
     except UsageError as error:
-        # Don't repeat the configured value, which can come from an untrusted clone.
-        problem = str(error).replace(f" {reference!r}", " of that name")
-        problem = problem.replace(repr(reference), "the value")
+        problem = _hide_reference(str(error), reference)
         raise settings.build_error(section, "rubric", problem, project) from None
+
+
+def _hide_reference(message: str, reference: str) -> str:
+    """Remove a configured reference from an error message, because it can come from an untrusted clone.
+
+    "no rubric 'x'" becomes "no rubric of that name", and "'x' is neither" becomes "the value is neither".
+    """
+    quoted = repr(reference)
+    message = message.replace(f" {quoted}", " of that name")
+    return message.replace(quoted, "the value")
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
@@ -173,26 +196,37 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     Raises `ConfigError` if the file is invalid or has the wrong name, or if a published rubric has the same
     id and version but different content.
     """
-    # A project's file must not be a link out of the project. The path is PROJECT/.judgekit/rubrics/FILE, and
-    # the check raises an error.
     if origin == "project":
-        yamlfile.check_project_file(path, path.parents[2])
+        # The file must not be a link out of the project. Its path is PROJECT/.judgekit/rubrics/FILE.
+        project = path.parents[2]
+        yamlfile.check_project_file(path, project)
 
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
-
-    # A published rubric never changes, so its digest must be the published one.
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    _check_unchanged(rubric, digest, path)
+
+    may_have_any_name = origin == "path"
+    if not may_have_any_name:
+        _check_file_name(rubric, path)
+    return LoadedRubric(rubric, path, digest, origin)
+
+
+def _check_unchanged(rubric: Rubric, digest: str, path: Path) -> None:
+    """Raise `ConfigError` if the rubric is published, but with another digest."""
     published_digest = read_published().get(rubric.ref)
-    if published_digest not in (None, digest):
+    if published_digest is None:
+        return
+    if published_digest != digest:
         problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"
         raise ConfigError(problem, path=path, key="version")
 
-    # A file given by its path may have any name.
-    if origin != "path" and path.name != f"{rubric.ref}.yaml":
+
+def _check_file_name(rubric: Rubric, path: Path) -> None:
+    """Raise `ConfigError` if the file isn't called ID@VERSION.yaml."""
+    if path.name != f"{rubric.ref}.yaml":
         raise ConfigError(
             f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric"
         )
-    return LoadedRubric(rubric, path, digest, origin)
 
 
 def get_companion_path(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
@@ -230,29 +264,18 @@ def create_rubric(
 ) -> list[Path]:
     """Create a rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the paths of its files.
 
-    The rubric and its cases are copied from `like`, or by default from the starter rubric for `task`. A JSON
-    schema, which editors use for checks, is added to the folder. Raises `UsageError` if the name is malformed
-    or taken, and `ConfigError` if a file can't be written.
+    It's a copy of `like`, or by default of the starter rubric for `task`. A JSON schema, which editors use
+    for checks, is added. Raises `UsageError` if the name is malformed or taken, and `ConfigError` if a file
+    can't be written.
     """
-    ref = name if "@" in name else f"{name}@1.0.0"
-    if not _REFERENCE.fullmatch(ref):
-        wanted = "small letters, digits and hyphens; three numbers"
-        raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
-    if ref in read_published():
-        raise UsageError(f"{ref} is published and cannot change; choose another id or version")
-
-    # Read the original. If it has no cases, create an empty file that the user can fill.
+    ref = _complete_reference(name)
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
-    cases_file = get_companion_path(source, "cases")
-    cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
+    cases = _read_cases_text(source)
 
-    # By path: the content of each file to write.
-    contents = {to / f"{ref}.yaml": _read_renamed(source, ref), to / f"{ref}.cases.jsonl": cases}
-    for file in contents:
-        if file.exists():
-            raise UsageError(
-                f"{file} already exists; choose another id or version, or edit that file"
-            )
+    contents = {}  # by path
+    contents[to / f"{ref}.yaml"] = _read_renamed(source, ref)
+    contents[to / f"{ref}.cases.jsonl"] = cases
+    _check_none_exists(contents)
 
     schema = to / _SCHEMA_FILE
     if not schema.exists():
@@ -262,10 +285,42 @@ def create_rubric(
     return list(contents)
 
 
+def _complete_reference(name: str) -> str:
+    """Return ID@VERSION for a new rubric's name, with the version 1.0.0 if it has none.
+
+    Raises `UsageError` if the name is malformed or published already.
+    """
+    ref = name if "@" in name else f"{name}@1.0.0"
+    if not _REFERENCE.fullmatch(ref):
+        wanted = "small letters, digits and hyphens; three numbers"
+        raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
+    if ref in read_published():
+        raise UsageError(f"{ref} is published and cannot change; choose another id or version")
+    return ref
+
+
+def _read_cases_text(rubric_path: Path) -> str:
+    """Read the text of a rubric's labelled cases; "" if there's no such file."""
+    path = get_companion_path(rubric_path, "cases")
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    return ""
+
+
+def _check_none_exists(paths: Iterable[Path]) -> None:
+    """Raise `UsageError` if one of the files exists already."""
+    for path in paths:
+        if path.exists():
+            raise UsageError(
+                f"{path} already exists; choose another id or version, or edit that file"
+            )
+
+
 def _write_files(contents: Mapping[Path, str]) -> None:
     """Write the files and any missing folders. Raises `ConfigError` if that fails."""
     for file, content in contents.items():
         try:
+            # A rubric isn't private, so the user's umask decides who may read a new folder.
             outputs.make_folder(str(file.parent), mode=0o777)
             outputs.write_atomically(str(file), content)
         except OSError as error:
@@ -278,25 +333,43 @@ def _read_renamed(source: Path, ref: str) -> str:
     Also adds the line that tells editors where the JSON schema is. Raises `ConfigError` if the file's layout
     doesn't allow the replacement.
     """
-    from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's rarely needed
-
-    # Edit the text rather than the parsed data, to preserve comments and layout. The version is optional in
-    # the original, so add one if necessary.
-    text = source.read_text(encoding="utf-8")
-    if not re.search("^version:", text, re.MULTILINE):
-        text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
-
     rubric_id, _, version = ref.partition("@")
-    new_values = {"rubric": rubric_id, "version": version}
-    for key, value in new_values.items():
-        key_line = re.compile(rf"^{key}: .*$", re.MULTILINE)
-        text = key_line.sub(f"{key}: {value}", text, count=1)
 
+    # Edit the text rather than the parsed data, to preserve comments and layout.
+    text = _add_missing_version(source.read_text(encoding="utf-8"))
+    text = _replace_value(text, "rubric", rubric_id)
+    text = _replace_value(text, "version", version)
     if not text.startswith(_MODELINE):
         text = _MODELINE + text
 
-    # The replaced line could have been part of a multi-line string. Parse the result to make sure it wasn't.
-    renamed = yaml_text.parse_yaml(text)
-    if any(str(renamed.get(key)) != value for key, value in new_values.items()):
+    if not _is_named(text, rubric_id, version):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     return text
+
+
+def _add_missing_version(text: str) -> str:
+    """Add the line `version: 1.0.0` after the line `rubric: ID`, if a rubric's text has no version."""
+    has_version = re.search("^version:", text, re.MULTILINE)
+    if has_version:
+        return text
+    id_line = re.compile("^(rubric: .*)$", re.MULTILINE)
+    return id_line.sub(r"\1\nversion: 1.0.0", text, count=1)
+
+
+def _replace_value(text: str, key: str, value: str) -> str:
+    """Replace the value in the first line `KEY: ...` of a YAML text."""
+    key_line = re.compile(rf"^{key}: .*$", re.MULTILINE)
+    return key_line.sub(f"{key}: {value}", text, count=1)
+
+
+def _is_named(text: str, rubric_id: str, version: str) -> bool:
+    """Whether a rubric's text, when parsed, has this id and version.
+
+    It hasn't if the line that was replaced is part of a multi-line string.
+    """
+    from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's rarely needed
+
+    data = yaml_text.parse_yaml(text)
+    has_id = str(data.get("rubric")) == rubric_id
+    has_version = str(data.get("version")) == version
+    return has_id and has_version

@@ -85,9 +85,12 @@ class Prompt(Strict):
     @property
     def sha256(self) -> str:
         """SHA-256 of the prompt templates, before anything is filled in."""
-        # Scoring prompts once had no fields for examples. Excluding defaults preserves these hashes.
-        templates = self.model_dump(exclude_defaults=isinstance(self, ScorePrompt))
-        return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()
+        # Scoring prompts once had no fields for examples. Fields with their default value don't count, so a
+        # prompt without examples keeps the hash that it had then.
+        is_score_prompt = isinstance(self, ScorePrompt)
+        templates = self.model_dump(exclude_defaults=is_score_prompt)
+        text = json.dumps(templates, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class WorkedExample(Strict):
@@ -140,15 +143,23 @@ class Scale(Strict):
         return {"yes": self.max, "no": self.min}
 
     @model_validator(mode="after")
-    def _every_point_has_a_label(self) -> Scale:
-        point_count = self.max - self.min + 1
-        # Compare the counts first, because `max` can be any number, and a set of all points could be huge.
-        counts_match = point_count > 1 and len(self.labels) == point_count
-        if not counts_match or set(self.labels) != set(range(self.min, self.max + 1)):
+    def _check_labels(self) -> Scale:
+        if not self._labels_every_point():
             raise ValueError(
                 "a scale needs min < max and one label for each whole number between them"
             )
         return self
+
+    def _labels_every_point(self) -> bool:
+        """Whether there are at least two points, and the labels are for exactly these points."""
+        if self.min >= self.max:
+            return False
+
+        # `max` can be any number, so a set of all points could be huge. Compare the counts before making it.
+        point_count = self.max - self.min + 1
+        if len(self.labels) != point_count:
+            return False
+        return set(self.labels) == set(range(self.min, self.max + 1))
 
 
 class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
@@ -293,19 +304,27 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
 
     def _check_thresholds(self) -> Iterator[Problem]:
         """Check that all thresholds are on the scale, and that no score could be accepted and rejected."""
-        low = self.scale.min
-        high = self.scale.max
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
-            for part, thresholds in (("accept", mode.accept), ("reject", mode.reject)):
-                for key, threshold in thresholds:
-                    if threshold is not None and not low <= threshold <= high:
-                        text = (
-                            f"the threshold {threshold:g} is not on the scale from {low} to {high}"
-                        )
-                        yield Problem(("modes", name, part, key), text)
+            yield from self._check_on_scale(mode.accept, ("modes", name, "accept"))
+            yield from self._check_on_scale(mode.reject, ("modes", name, "reject"))
 
+            # With `reject.any_below: 3` and `accept.each: 2`, a score of 2 would be both.
             if mode.reject.any_below > mode.accept.each:
                 yield Problem(("modes", name), "a score could be accepted and rejected at once")
+
+    def _check_on_scale(
+        self, thresholds: Accept | Reject, keys: tuple[str, ...]
+    ) -> Iterator[Problem]:
+        """Yield a problem for each threshold that isn't on the scale. `keys` is their place in the rubric."""
+        low = self.scale.min
+        high = self.scale.max
+        for key, threshold in thresholds:  # a model's items are its fields and their values
+            if threshold is None:
+                continue
+            is_on_scale = low <= threshold <= high
+            if not is_on_scale:
+                text = f"the threshold {threshold:g} is not on the scale from {low} to {high}"
+                yield Problem((*keys, key), text)
 
     def _check_claims(self) -> Iterator[Problem]:
         """Check that at most one dimension verifies claims, and that the rubric then needs sources."""
@@ -322,25 +341,28 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
             yield Problem(("dimensions", name, "check"), text)
 
     def _check_examples(self) -> Iterator[Problem]:
-        """Yield a problem for each example in the prompt that lacks a valid score for a dimension.
+        """Yield a problem for each example in the prompt without a valid score for every dimension.
 
         Also yields one if `few_shot` asks for examples, but there are none.
         """
-        # By dimension: a container of the scores on its scale.
-        possible_scores: dict[str, Container[Any]] = {}
-        for name, dimension in self.dimensions.items():
-            is_binary = dimension.scale == "binary"
-            possible_scores[name] = self.scale.answers if is_binary else self.scale.labels
-
         for number, example in enumerate(self.prompt.examples):
-            scores = example.scores
-            has_all = scores.keys() == possible_scores.keys()  # and none for an unknown dimension
-            if not has_all or any(scores[name] not in possible_scores[name] for name in scores):
+            if not self._has_valid_scores(example):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
                 yield Problem(("prompt", "examples", number), text)
 
         if self.prompt.few_shot and not self.prompt.examples:
             yield Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
+
+    def _has_valid_scores(self, example: RatedExample) -> bool:
+        """Whether an example scores exactly the rubric's dimensions, each with a value of its scale."""
+        if example.scores.keys() != self.dimensions.keys():
+            return False
+        for name, score in example.scores.items():
+            is_binary = self.dimensions[name].scale == "binary"
+            possible_scores: Container[Any] = self.scale.answers if is_binary else self.scale.labels
+            if score not in possible_scores:
+                return False
+        return True
 
     def _check_weights(self) -> Iterator[Problem]:
         """Check that weights are only given if they matter: for the mean of multiple dimensions."""
@@ -349,10 +371,13 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
             has_explicit_weight = "weight" in dimension.model_fields_set
             if has_explicit_weight:
                 weighted.append(name)
+        if not weighted:
+            return
 
         modes = (self.modes.strict, self.modes.lenient)
         uses_mean = any(mode.accept.mean is not None for mode in modes)
-        if weighted and (not uses_mean or len(self.dimensions) == 1):
+        weights_matter = uses_mean and len(self.dimensions) > 1
+        if not weights_matter:
             text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
             yield Problem(("dimensions", weighted[0], "weight"), text)
 
@@ -413,18 +438,26 @@ Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
 def validate_with_defaults(data: Any, validate: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Validate a rubric's data. If a scoring rubric is incomplete, add defaults first.
+    """Validate a rubric's data. If a scoring rubric is invalid, add defaults and try again.
 
-    Raises `ValidationError`.
+    Raises `ValidationError` if the data is invalid even so.
     """
     try:
         return validate(data)
     except ValidationError:
-        is_score_rubric = isinstance(data, dict) and data.get("task", "score") == "score"
-        # `criteria` belong to another task, so defaults for scoring would hide the actual mistake.
-        if not is_score_rubric or "criteria" in data:
+        if not _takes_score_defaults(data):
             raise
     return validate(_add_defaults(data))
+
+
+def _takes_score_defaults(data: Any) -> bool:  # noqa: ANN401 - whatever a file holds
+    """Whether a rubric's data is for scoring, which is also the default, so that defaults can complete it."""
+    if not isinstance(data, dict):
+        return False
+    # `criteria` belong to another task, so defaults for scoring would hide the actual mistake.
+    if "criteria" in data:
+        return False
+    return bool(data.get("task", "score") == "score")
 
 
 def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
@@ -440,45 +473,65 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
     # Merge only three levels deep, so that a mode's `accept` or `reject` replaces the default entirely.
     full: dict[str, Any] = _merge(defaults, data, levels=3)
 
-    # Expand dimensions in the short form, which is just a question.
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
-        full["dimensions"] = {}
-        for name, dimension in dimensions.items():
-            is_short = isinstance(dimension, str)
-            full["dimensions"][name] = {"question": dimension} if is_short else dimension
+        full["dimensions"] = _expand_dimensions(dimensions)
 
-    # By default, a mode accepts every score that it doesn't reject.
-    modes = full["modes"] if isinstance(full["modes"], dict) else {}
-    for mode in modes.values():
-        match mode:
-            case {"accept": dict(accept), "reject": {"any_below": below}}:
-                mode["accept"] = {"each": below, **accept}
+    if isinstance(full["modes"], dict):
+        for mode in full["modes"].values():
+            _add_default_acceptance(mode)
     return full
+
+
+def _expand_dimensions(dimensions: dict[str, Any]) -> dict[str, Any]:
+    """Expand dimensions in the short form, which is just a question, to mappings."""
+    expanded = {}
+    for name, dimension in dimensions.items():
+        is_short = isinstance(dimension, str)
+        expanded[name] = {"question": dimension} if is_short else dimension
+    return expanded
+
+
+def _add_default_acceptance(mode: Any) -> None:  # noqa: ANN401 - whatever a file holds
+    """Let a mode accept every score that it doesn't reject, unless it has its own `accept.each`."""
+    match mode:
+        case {"accept": dict(accept), "reject": {"any_below": below}}:
+            mode["accept"] = {"each": below, **accept}
 
 
 def _convert_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
     """Replace the default scale with that of `data`, and convert the default thresholds to it."""
     default_scale = defaults["scale"]
     defaults["scale"] = data.get("scale", default_scale)
-    match data:
-        case {"scale": {"min": int(low), "max": int(high)}}:
-            # Move each threshold to the same relative position on the new scale.
-            default_low = default_scale["min"]
-            ratio = (high - low) / (default_scale["max"] - default_low)
+    match data.get("scale"):
+        case {"min": int(low), "max": int(high)}:
             for mode in defaults["modes"].values():
-                for thresholds in (mode["accept"], mode["reject"]):
-                    for name, threshold in thresholds.items():
-                        thresholds[name] = low + (threshold - default_low) * ratio
+                _move_thresholds(mode["accept"], default_scale, low, high)
+                _move_thresholds(mode["reject"], default_scale, low, high)
+
+
+def _move_thresholds(
+    thresholds: dict[str, float], old_scale: dict[str, Any], low: int, high: int
+) -> None:
+    """Move each threshold to the same relative position on the scale from `low` to `high`.
+
+    For example, 2 on a scale from 0 to 4 becomes 5 on one from 0 to 10.
+    """
+    old_low = old_scale["min"]
+    ratio = (high - low) / (old_scale["max"] - old_low)
+    for name, threshold in thresholds.items():
+        thresholds[name] = low + (threshold - old_low) * ratio
 
 
 def _merge(defaults: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
     """Merge `data` over `defaults`, descending into nested mappings up to `levels` deep."""
-    if not (levels and isinstance(defaults, dict) and isinstance(data, dict)):
+    are_mappings = isinstance(defaults, dict) and isinstance(data, dict)
+    if levels == 0 or not are_mappings:
         return data
+
     merged = dict(defaults)
     for key, value in data.items():
-        merged[key] = _merge(defaults.get(key), value, levels - 1)
+        merged[key] = _merge(defaults.get(key), value, levels=levels - 1)
     return merged
 
 

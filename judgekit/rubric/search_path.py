@@ -68,20 +68,29 @@ def read_head(path: Path) -> Head | None:
 
     Returns None if the file isn't an unchanged published rubric. The caller then has to parse it.
     """
+    data = _read_start(path)
+    if data is None:
+        return None
+
+    # Only published files have the simple layout that the regex below needs.
+    is_published = read_published().get(path.stem) == hashlib.sha256(data).hexdigest()
+    if not is_published:
+        return None
+
+    values: dict[str, str] = {}
+    for key, value in _HEAD.findall(data.decode("utf-8")):
+        values.setdefault(key, value)  # if a key is on multiple lines, the first one counts
+    if "task" in values and "title" in values:
+        return Head(path.stem, values["task"], values["title"])
+    return None
+
+
+def _read_start(path: Path) -> bytes | None:
+    """Read the first megabyte of a file, more than any published rubric; None if it can't be read."""
     try:
         if not path.is_file():  # reading a pipe could block forever
             return None
         with path.open("rb") as file:
-            data = file.read(_MAX_PUBLISHED_BYTES)
+            return file.read(_MAX_PUBLISHED_BYTES)
     except OSError:
         return None
-
-    # Only published files have the simple layout that the regex below needs.
-    if read_published().get(path.stem) != hashlib.sha256(data).hexdigest():
-        return None
-
-    # If a key is on multiple lines, the first one counts. A dict keeps the last one, so reverse the lines.
-    values = dict(reversed(_HEAD.findall(data.decode("utf-8"))))
-    if "task" in values and "title" in values:
-        return Head(path.stem, values["task"], values["title"])
-    return None

@@ -13,7 +13,7 @@ from judgekit.rubric.search_path import read_published
 from judgekit.text import lines_of, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.rubric.loader import LoadedRubric
@@ -82,49 +82,72 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
 
     `name` is the file name to use in errors. Raises `InputError` if the text is invalid.
     """
-    lines = []  # tuples of the source for errors, the term and the dimension
     is_json = text.lstrip().startswith("{")
-    if is_json:
-        try:
-            for term, entry in json.loads(text)["data"].items():
-                lines.append((name, term, entry["nterm"]))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{name}: {_INVALID_THESAURUS}") from None
-    else:
-        for number, line in enumerate(lines_of(text), 1):
-            is_comment = line.lstrip().startswith("#")
-            if line.strip() and not is_comment:
-                term, _, dimension = line.rpartition(":")
-                lines.append((f"{name}:{number}", term, dimension))
-
+    lines = _parse_thesaurus(text, name) if is_json else _parse_lines(text, name)
     return _check_terms(lines, name)
 
 
-def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Check that every line has a valid term and a dimension. Returns pairs of term and dimension.
+def _parse_thesaurus(text: str, name: str) -> list[_Line]:
+    """Parse a JSON thesaurus such as `{"data": {TERM: {"nterm": DIMENSION}}}`.
 
-    Line breaks in a term become spaces. `name` is the file name for errors. Raises `InputError` for an
-    invalid line, or for too many lines.
+    Returns tuples of file name, term and dimension. Raises `InputError` for any other structure.
+    """
+    lines = []
+    try:
+        for term, entry in json.loads(text)["data"].items():
+            lines.append((name, term, entry["nterm"]))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        # The file can hold any JSON, so each step above can fail in its own way.
+        raise InputError(f"{name}: {_INVALID_THESAURUS}") from None
+    return lines
+
+
+def _parse_lines(text: str, name: str) -> list[_Line]:
+    """Parse lines like `TERM: DIMENSION`, without blank lines and `#` comments.
+
+    Returns tuples of "FILE:LINE", term and dimension.
+    """
+    lines = []
+    for number, line in enumerate(lines_of(text), 1):
+        is_blank = not line.strip()
+        is_comment = line.lstrip().startswith("#")
+        if is_blank or is_comment:
+            continue
+        term, _, dimension = line.rpartition(":")  # a term may contain colons
+        lines.append((f"{name}:{number}", term, dimension))
+    return lines
+
+
+def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
+    """Turn lines into pairs of term and dimension name, and check each.
+
+    `name` is the file name for errors. Raises `InputError` for an invalid line, or for too many lines.
     """
     if len(lines) > MAX_TERMS:
         raise InputError(
             f"{name}: more than {MAX_TERMS:,} terms; choose those that name a dimension"
         )
+    return [_check_line(source, term, dimension) for source, term, dimension in lines]
 
-    pairs = []
-    for source, term, dimension in lines:
-        # Shorten to one character more than allowed, so that the check below still notices a long term.
-        visible_term = short_line(term, MAX_TERM_LENGTH + 1)
-        dimension_name = str(dimension).strip()
-        has_letters = any(map(str.isalnum, visible_term))
-        is_term = has_letters and len(visible_term) <= MAX_TERM_LENGTH
 
-        if not is_term or not dimension_name:
-            wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
-            got = short_line(f"{term}: {dimension}", 100)
-            raise InputError(f"{source}: {wanted}, got {got!r}")
-        pairs.append((visible_term, dimension_name))
-    return pairs
+def _check_line(source: str, term: str, dimension: object) -> tuple[str, str]:
+    """Return a line's term, with spaces for line breaks, and its dimension name.
+
+    Raises `InputError` if the term isn't one, or if there's no dimension.
+    """
+    # Shorten to one character more than allowed, so that the check below still notices a long term.
+    visible_term = short_line(term, MAX_TERM_LENGTH + 1)
+    dimension_name = str(dimension).strip()
+
+    has_letters = any(map(str.isalnum, visible_term))
+    is_short = len(visible_term) <= MAX_TERM_LENGTH
+    has_dimension = dimension_name != ""
+    if has_letters and is_short and has_dimension:
+        return visible_term, dimension_name
+
+    wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
+    got = short_line(f"{term}: {dimension}", 100)
+    raise InputError(f"{source}: {wanted}, got {got!r}")
 
 
 def add_terms(
@@ -136,7 +159,8 @@ def add_terms(
     Raises `UsageError` if the rubric is published or isn't a scoring rubric.
     """
     rubric = loaded.rubric
-    if loaded.sha256 in read_published().values():
+    is_published = loaded.sha256 in read_published().values()
+    if is_published:
         command = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
         raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {command}")
 
@@ -145,15 +169,20 @@ def add_terms(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
         )
 
-    added, unknown = _group_new_terms(rubric, pairs)
+    new_terms, unknown = _group_new_terms(rubric, pairs)
+    if new_terms:
+        _write_terms(loaded.path, new_terms)
+    return new_terms, unknown
 
-    def add_to_file(data: dict[str, Any]) -> None:
-        for name, terms in added.items():
+
+def _write_terms(path: Path, terms_by_dimension: Mapping[str, Sequence[str]]) -> None:
+    """Insert terms into a rubric file, preserving its comments and layout."""
+
+    def insert_all(data: dict[str, Any]) -> None:
+        for name, terms in terms_by_dimension.items():
             _insert_terms(data["dimensions"], name, terms)
 
-    if added:
-        yaml_text.change(loaded.path, add_to_file, "add the terms by hand", "dimensions")
-    return added, unknown
+    yaml_text.change(path, insert_all, remedy="add the terms by hand", key="dimensions")
 
 
 def _group_new_terms(
@@ -163,39 +192,59 @@ def _group_new_terms(
 
     Also returns, for each unknown dimension, the number of terms given for it.
     """
-    names_by_casefolded = {}  # by casefolded name: the dimension's name in the rubric
-    known_terms = {}  # by dimension: its casefolded terms, including its name
-    for name, dimension in rubric.dimensions.items():
-        names_by_casefolded[name.casefold()] = name
-        known_terms[name] = {name.casefold(), *map(str.casefold, dimension.terms)}
-
+    name_by_folded_name = {name.casefold(): name for name in rubric.dimensions}
+    known_terms = _list_known_terms(rubric)
     new_terms: dict[str, list[str]] = {}
     unknown = Counter[str]()
+
     for term, given_name in pairs:
-        name = names_by_casefolded.get(given_name.casefold(), "")
-        if not name:
+        name = name_by_folded_name.get(given_name.casefold())
+        if name is None:
             unknown[given_name] += 1
-        elif term.casefold() not in known_terms[name]:
-            known_terms[name].add(term.casefold())
+            continue
+
+        folded_term = term.casefold()
+        if folded_term not in known_terms[name]:
+            known_terms[name].add(folded_term)
             new_terms.setdefault(name, []).append(term)
     return new_terms, unknown
 
 
+def _list_known_terms(rubric: ScoreRubric) -> dict[str, set[str]]:
+    """List the casefolded terms of each dimension. Its name is one of them."""
+    known_terms = {}
+    for name, dimension in rubric.dimensions.items():
+        own_terms = [name, *dimension.terms]
+        known_terms[name] = {term.casefold() for term in own_terms}
+    return known_terms
+
+
 def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
     """Insert terms into the dimension `name` of a parsed rubric file, so that comments stay in place."""
-    # Expand the short form of a dimension, which is just the question.
-    if isinstance(dimensions[name], str):
-        mapping_type = type(dimensions)  # the YAML parser's, which preserves comments
-        dimensions[name] = mapping_type({"question": dimensions[name]})
+    _expand_question(dimensions, name)
     dimension = dimensions[name]
-
-    # Create the list, but not as the last key. The parser attaches a comment above the next dimension to the
-    # last key of this one, so a new last key would come after that comment.
     if not dimension.get("terms"):
-        dimension.pop("terms", None)  # an empty list or null
-        position = 1 if len(dimension) > 1 else 0
-        dimension.insert(position, "terms", [])
+        _add_empty_terms(dimension)
 
-    # Insert at the front, because the parser attaches a comment after the list to the list's last item.
+    # The parser attaches a comment after the list to the list's last item, so insert at the front.
     for term in reversed(terms):
         dimension["terms"].insert(0, term)
+
+
+def _expand_question(dimensions: Any, name: str) -> None:  # noqa: ANN401 - the parser's mapping
+    """Expand a dimension in the short form, `NAME: QUESTION`, to a mapping with the key `question`."""
+    dimension = dimensions[name]
+    if isinstance(dimension, str):
+        mapping_type = type(dimensions)  # the YAML parser's, which preserves comments
+        dimensions[name] = mapping_type({"question": dimension})
+
+
+def _add_empty_terms(dimension: Any) -> None:  # noqa: ANN401 - the parser's mapping
+    """Add an empty list of terms to a dimension, but not as its last key."""
+    dimension.pop("terms", None)  # an empty list or null
+
+    # The parser attaches a comment above the next dimension to the last key of this one, so a new last key
+    # would move below that comment. Insert after the first key, or before it if it's the only one.
+    has_several_keys = len(dimension) > 1
+    position = 1 if has_several_keys else 0
+    dimension.insert(position, "terms", [])
