@@ -174,12 +174,12 @@ def is_project(folder: str, start: str) -> bool:
         return False
 
 
-def private_folder(path: str) -> str:
+def make_private_folder(path: str) -> str:
     """Create a folder and its missing parents, accessible to the owner only, and return its path."""
     if not os.path.isdir(path):
         parent = os.path.dirname(path)
         if parent not in ("", path):  # that is, unless `path` is relative or a root
-            private_folder(parent)
+            make_private_folder(parent)
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
@@ -245,7 +245,7 @@ class Place:
 
     def make(self, *below: str) -> str:
         """Return the path of a folder, creating it for its owner only if it's missing. Raises `OSError`."""
-        return private_folder(self.path(*below))
+        return make_private_folder(self.path(*below))
 
 
 SETTINGS = Place(config_home, "config.yaml", "your settings")

@@ -80,7 +80,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
 
 def _copy_sample() -> Path:
     """Copy the examples to a fixed folder, replacing earlier copies, and return it."""
-    sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
+    sample = Path(environment.make_private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
     # The names mustn't reveal to the model which document is good.

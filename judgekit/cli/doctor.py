@@ -85,7 +85,7 @@ def _check_storage() -> Iterator[Check]:
 
     folder = environment.cache_home()
     try:
-        environment.private_folder(folder)
+        environment.make_private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             yield "ok", "cache", folder
     except OSError as error:

@@ -445,7 +445,7 @@ def _judge_task(
     """
 
     def read_reply(response: client.Response) -> tuple[Record, list[str]]:
-        reply = answers.value(response)
+        reply = answers.read_value(response)
         return reply["verdict"], reply["notes"]
 
     def judge_here(_: client.NoEngine) -> tuple[Record, list[str]]:

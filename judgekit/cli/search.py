@@ -66,7 +66,7 @@ def search(
         use_engine = all(Path(name).is_dir() for name in root or ())
 
     selection = client.call(
-        "search", write_body, answers.value, search_here, use=use_engine, warn=note
+        "search", write_body, answers.read_value, search_here, use=use_engine, warn=note
     )
 
     degraded = selection["degraded"] or ""

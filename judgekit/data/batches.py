@@ -373,7 +373,7 @@ class BatchGateway:
         Raises `InputError` if the batches can't continue.
         """
         shortest, longest = SECONDS
-        tries = retrying.Tries(inf, (shortest,), shortest=shortest, longest=longest)
+        tries = retrying.Tries(inf, (shortest,), shortest_pause=shortest, longest_pause=longest)
         while await self._wait_until_blocked():
             # With a cost limit, only choose more requests once the cost of the running batches is known.
             if self._limit is None or not self._list_awaited_batches():
@@ -383,7 +383,7 @@ class BatchGateway:
             try:
                 while self._has_unfinished_batches():
                     work = partial(self._advance_batches, seconds)
-                    has_ended_batch = await retrying.call(work, tries, passes=self._may_retry)
+                    has_ended_batch = await retrying.call(work, tries, should_retry=self._may_retry)
                     # Poll often after a batch has ended, because others may end soon, then less and less
                     # often.
                     seconds = shortest if has_ended_batch else min(seconds * 1.5, longest)

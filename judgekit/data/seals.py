@@ -79,7 +79,7 @@ def _read_or_create_key_file() -> str | None:
     """
     path = Path(environment.STATE_KEY.path())
     try:
-        environment.private_folder(str(path.parent))
+        environment.make_private_folder(str(path.parent))
         key_in_file = outputs.write_once(str(path), secrets.token_hex(32).encode())
         mode = path.stat().st_mode
     except OSError:

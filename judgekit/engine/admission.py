@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
 from starlette.responses import Response
@@ -41,6 +41,14 @@ _LOCK_SECONDS = 10.0
 _MAX_NAME_LENGTH = 64
 _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 
+if TYPE_CHECKING:
+    # Finds the name of a token's holder, or None if the token is unknown.
+    FindHolder: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
+
+
+def _admit_anybody(_token: str) -> str:
+    return ""  # the holder's name
+
 
 class AdmissionMiddleware:
     """ASGI middleware that refuses requests: 401 unknown token, 411 and 413 body size, 503 full server.
@@ -52,13 +60,18 @@ class AdmissionMiddleware:
         self,
         app: ASGIApp,
         log: Log,
-        find_holder: Callable[[str], str | Awaitable[str | None] | None] = lambda _: "",
+        find_holder: FindHolder = _admit_anybody,
         *,
         max_requests: int = MAX_REQUESTS,
         uncounted_paths: Collection[str] = UNCOUNTED_PATHS,
         open_paths: Collection[str] = (),
         hint: str = "this engine requires its token",
     ) -> None:
+        """Admit at most `max_requests` requests to `app` at once.
+
+        Requests to `uncounted_paths` are admitted even then, and those to `open_paths` need no token. The
+        `hint` is sent to clients whose token is missing or unknown.
+        """
         self._app = app
         self._log = log
         self._find_holder = find_holder
@@ -85,41 +98,38 @@ class AdmissionMiddleware:
         body_bytes = _parse_body_size(headers)
         # Some paths, such as the health check, are answered even if the server is full.
         is_counted = scope["path"] not in self._uncounted_paths
-        needs_token = scope["path"] not in self._open_paths
         try:
-            holder = ""
-            if needs_token:
-                holder = await self._authenticate(headers)
-                scope[HOLDER] = holder
+            holder = await self._find_and_store_holder(scope, headers)
             self._check_room(body_bytes, holder, is_counted=is_counted)
         except _RefusedError as refusal:
-            await refusal.response()(scope, receive, send)
+            respond = refusal.response()
+            await respond(scope, receive, send)
             return
 
-        # Count the request and its body until the application has responded.
-        increment = 1 if is_counted else 0
-        self.request_count += increment
-        self.active_requests[holder] += increment
-        self._bytes[holder] += body_bytes
-        try:
+        with self._count_while_running(holder, body_bytes, is_counted=is_counted):
             await self._app(scope, receive, send)
-        finally:
-            self.active_requests[holder] -= increment
-            self._bytes[holder] -= body_bytes
+
+    async def _find_and_store_holder(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """Store the name of the token's holder in `scope`, and return it. It's "" if the path needs no token.
+
+        Raises `_RefusedError` if the token is unknown.
+        """
+        if scope["path"] in self._open_paths:
+            return ""
+        holder = await self._authenticate(headers)
+        scope[HOLDER] = holder
+        return holder
 
     async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
         """Return the name of the client that holds the request's token.
 
         Raises `_RefusedError` if the token is missing or unknown, or if the known tokens can't be read.
         """
-        scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
-        token = ""
-        if scheme.lower() == b"bearer":
-            token = credentials.decode("latin-1").strip()
-
+        token = _extract_token(headers)
         try:
-            found = self._find_holder(token)
-            holder = await found if isawaitable(found) else found
+            holder = self._find_holder(token)
+            if isawaitable(holder):  # a replica has to read the tokens from its store first
+                holder = await holder
         except StoreError as error:
             message = str(error)
             raise _RefusedError(error.status, error.wire_name, message, error.retry_after) from None
@@ -158,26 +168,51 @@ class AdmissionMiddleware:
         The description starts a message: "512 requests are already waiting". `size` is the body's, in bytes.
         """
         requests = self.active_requests.total()
-        total_bytes = self._bytes.total()
         if requests >= self._max_requests:
             return f"{requests} requests"
+        total_bytes = self._bytes.total()
         if total_bytes + size > MAX_BYTES:
             return f"{total_bytes // 1_000_000} MB of requests"
         if not holder:  # a local engine has a single client, which can use everything
             return None
+        return self._describe_own_load(size, holder)
 
-        # A client can use at most half of the server: not more than what remains free for other clients. A
-        # client's first request is always admitted.
+    def _describe_own_load(self, size: int, holder: str) -> str | None:
+        """Describe why a client's share is used up, such as "20 of your requests". Returns None if it isn't.
+
+        With this request, the client mustn't use more than remains free for others. Its first request is
+        always admitted.
+        """
         own_requests = self.active_requests[holder]
-        free_requests = self._max_requests - (requests + 1)
-        if own_requests and own_requests + 1 > free_requests:
+        own_requests_with_this = own_requests + 1
+        free_requests = self._max_requests - (self.active_requests.total() + 1)
+        if own_requests and own_requests_with_this > free_requests:
             return f"{own_requests} of your requests"
 
         own_bytes = self._bytes[holder]
-        free_bytes = MAX_BYTES - (total_bytes + size)
-        if own_bytes and own_bytes + size > free_bytes:
+        own_bytes_with_this = own_bytes + size
+        free_bytes = MAX_BYTES - (self._bytes.total() + size)
+        if own_bytes and own_bytes_with_this > free_bytes:
             return f"{own_bytes // 1_000_000} MB of your requests"
         return None
+
+    @contextmanager
+    def _count_while_running(
+        self, holder: str, body_bytes: int, *, is_counted: bool
+    ) -> Iterator[None]:
+        """Count a holder's request until the block ends, unless it's of a path that isn't counted.
+
+        The bytes of the body are always counted.
+        """
+        increment = 1 if is_counted else 0
+        self.request_count += increment
+        self.active_requests[holder] += increment
+        self._bytes[holder] += body_bytes
+        try:
+            yield
+        finally:
+            self.active_requests[holder] -= increment
+            self._bytes[holder] -= body_bytes
 
 
 class _RefusedError(Exception):
@@ -203,10 +238,21 @@ class _RefusedError(Exception):
 
 def _parse_body_size(headers: Mapping[bytes, bytes]) -> int:
     """Return the size of a request's body in bytes, or -1 if the size is malformed or unknown."""
+    if (
+        b"transfer-encoding" in headers
+    ):  # the body comes in chunks, so its size isn't known in advance
+        return -1
     length = headers.get(b"content-length", b"0")
-    if length.isdigit() and b"transfer-encoding" not in headers:
-        return int(length)
-    return -1
+    return int(length) if length.isdigit() else -1
+
+
+def _extract_token(headers: Mapping[bytes, bytes]) -> str:
+    """Extract the token from a header such as `Authorization: Bearer TOKEN`. Returns "" if there's none."""
+    authorization = headers.get(b"authorization", b"")
+    scheme, _, credentials = authorization.partition(b" ")
+    if scheme.lower() != b"bearer":
+        return ""
+    return credentials.decode("latin-1").strip()
 
 
 def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
@@ -301,8 +347,8 @@ class Tokens:
 
     def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown."""
-        # The time that `==` takes reveals how much of the hash matches. An attacker can't use that,
-        # because a token can't be chosen by the start of its hash.
+        # `==` takes longer if more of the hash matches. This doesn't help an attacker, because nobody can
+        # compute a token from the start of its hash.
         sha256 = sha256_of(token)
         for known_token in self.all():
             if known_token.sha256 == sha256:
@@ -312,7 +358,7 @@ class Tokens:
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
         """Yield the rows as a list to change in place, then write the list to the file."""
-        environment.private_folder(str(self.path.parent))
+        environment.make_private_folder(str(self.path.parent))
         # Without the lock, another process's change could be lost.
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):
             rows = self.rows()

@@ -41,7 +41,7 @@ _CALLER_ERRORS: dict[str, type[Exception]] = {
 }
 
 
-def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
+def read_value(response: Response) -> Any:  # noqa: ANN401 - any JSON
     """Return the response's JSON value.
 
     If the engine reported a caller's mistake (such as `InputError`), raises the same error. Any other problem
@@ -62,22 +62,27 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
     if response.status != _OK:
         raise _make_error(_parse_json(response.read()))
 
-    unfinished_line = b""  # a line that continues in the next piece
     last_name = ""
-    # Add a final b"\n", in case the last line of the response has none.
-    for piece in chain(response.pieces, [b"\n"]):
-        *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
-        for line in lines:
-            if not line:
-                continue
-            event = _parse_json(line)
-            last_name = event.get("event", "")
-            if last_name == "error":
-                raise _make_error(event)
-            yield event
-
+    for line in _split_lines(response.pieces):
+        event = _parse_json(line)
+        last_name = event.get("event", "")
+        if last_name == "error":
+            raise _make_error(event)
+        yield event
     if last_name != "end":
         raise EngineLost("lost the engine: its response ended too early")
+
+
+def _split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a text that arrives in pieces. Skips empty lines."""
+    unfinished_line = b""  # continues in the next piece
+    # The last line may have no line break, so add one.
+    for piece in chain(pieces, [b"\n"]):
+        text = unfinished_line + piece
+        *lines, unfinished_line = text.split(b"\n")
+        for line in lines:
+            if line:
+                yield line
 
 
 def _make_error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
@@ -118,30 +123,51 @@ def many(
     items in this process.
     """
     try:
-        with client.connect_or_start() as connection:
-            address = connection.address
+        address = _find_running_engine()
     except NoEngine as reason:
         warn(f"{reason}; continuing in this process")
         locally(items, on_answer)
         return
 
-    # In order, a slow answer delays all later ones. Queue more requests to keep the threads busy meanwhile.
-    max_pending = AHEAD * max_threads if in_order else max_threads
     remaining = iter(items)
     requests = _RequestPool(address, f"/v1/{operation}", body, max_threads)
     try:
-        for item in remaining:
-            requests.add(item)
-            while len(requests.pending) >= max_pending or requests.has_answers():
-                requests.deliver(on_answer, in_order=in_order)
-        while requests.pending:
-            requests.deliver(on_answer, in_order=in_order)
+        _request_all(requests, remaining, on_answer, max_threads=max_threads, in_order=in_order)
     except _EngineGone:
         warn("the engine refused the request or stopped; continuing in this process")
         unanswered = chain(requests.pending.values(), remaining)
         locally(unanswered, on_answer)
     finally:
         requests.close()
+
+
+def _find_running_engine() -> EngineAddress:
+    """Return the running engine's address, after starting one if necessary. Raises `NoEngine`."""
+    with client.connect_or_start() as connection:
+        return connection.address
+
+
+def _request_all(
+    requests: _RequestPool[Item],
+    items: Iterator[Item],
+    on_answer: Callable[[Item, Any], object],
+    *,
+    max_threads: int,
+    in_order: bool,
+) -> None:
+    """Request an answer for each item, and deliver the answers as they become available.
+
+    Raises `_EngineGone` if the engine stops, and an answer that is an error.
+    """
+    # In order, a slow answer delays all later ones. Queue more requests to keep the threads busy meanwhile.
+    max_pending = AHEAD * max_threads if in_order else max_threads
+    for item in items:
+        requests.add(item)
+        # Deliver the answers that have arrived. If the pool is full, also wait for more.
+        while requests.has_answers() or len(requests.pending) >= max_pending:
+            requests.deliver(on_answer, in_order=in_order)
+    while requests.pending:
+        requests.deliver(on_answer, in_order=in_order)
 
 
 class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
@@ -154,16 +180,19 @@ class _RequestPool(Generic[Item]):
     def __init__(
         self, address: EngineAddress, path: str, body: Callable[[Item], bytes], max_threads: int
     ) -> None:
+        """Create a pool for a URL path. `body` builds an item's request. The threads start with `add`."""
         self.pending: dict[int, Item] = {}
         """Items whose answers haven't been delivered yet, by number."""
         self._address = address
         self._path = path
         self._body = body
         self._max_threads = max_threads
-        self._numbers = count()
-        self._queued: queue.SimpleQueue[tuple[int, Item] | None] = queue.SimpleQueue()
-        self._answered: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-        self._answers: dict[int, Any] = {}
+        self._numbers = count()  # of the items
+        # The threads take items from the first queue, and put answers into the second. None ends a thread.
+        self._item_queue: queue.SimpleQueue[tuple[int, Item] | None] = queue.SimpleQueue()
+        self._answer_queue: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        # Answers from the queue that can't be delivered yet, because earlier ones are missing.
+        self._waiting_answers: dict[int, Any] = {}
         self._connections: set[Connection] = set()
         self._stopped = threading.Event()
 
@@ -171,36 +200,42 @@ class _RequestPool(Generic[Item]):
         """Queue a request for an item. The next free thread will send it."""
         number = next(self._numbers)
         self.pending[number] = item
-        self._queued.put((number, item))
+        self._item_queue.put((number, item))
         # Start the threads lazily, one for each of the first requests.
         if number < self._max_threads:
             threading.Thread(target=self._work, daemon=True).start()
 
     def has_answers(self) -> bool:
-        return not self._answered.empty()
+        return not self._answer_queue.empty()
 
     def deliver(self, on_answer: Callable[[Item, Any], object], *, in_order: bool) -> None:
         """Wait for one more answer, then call `on_answer` for every answer that can be delivered by now.
 
-        If `in_order`, an answer isn't delivered before the answers to all earlier items. Delivered items are
-        removed from `pending`. If an answer is an error, raises that error. Raises `_EngineGone` if the
-        engine has stopped.
+        If `in_order`, an answer has to wait until all earlier items are answered. Delivered items are removed
+        from `pending`. If an answer is an error, raises it. Raises `_EngineGone` if the engine has stopped.
         """
-        number, answer = self._answered.get()
-        self._answers[number] = answer
-
-        # `_answers` contains the answers that have arrived but haven't been delivered, by item number.
-        while self._answers:
-            candidates = self.pending if in_order else self._answers
-            next_number = min(candidates)
-            if next_number not in self._answers:
-                return  # an earlier item's answer hasn't arrived yet
-            answer = self._answers.pop(next_number)
+        number, answer = self._answer_queue.get()
+        self._waiting_answers[number] = answer
+        while True:
+            next_number = self._find_deliverable(in_order=in_order)
+            if next_number is None:
+                return
+            answer = self._waiting_answers.pop(next_number)
             if isinstance(answer, NoEngine):
                 raise _EngineGone
             if isinstance(answer, Exception):
                 raise answer
-            on_answer(self.pending.pop(next_number), answer)
+            item = self.pending.pop(next_number)
+            on_answer(item, answer)
+
+    def _find_deliverable(self, *, in_order: bool) -> int | None:
+        """Return the number of the next item whose answer can be delivered, or None if there's none yet."""
+        if not self._waiting_answers:
+            return None
+        first_answered = min(self._waiting_answers)
+        if in_order and first_answered > min(self.pending):  # an earlier item isn't answered yet
+            return None
+        return first_answered
 
     def close(self) -> None:
         """Abort all requests, and end the threads."""
@@ -208,16 +243,16 @@ class _RequestPool(Generic[Item]):
         for connection in list(self._connections):
             connection.abort()
         for _ in range(self._max_threads):
-            self._queued.put(None)  # ends a thread
+            self._item_queue.put(None)  # ends a thread
 
     def _work(self) -> None:
         """Send queued requests one by one, until `close` queues None."""
         while True:
-            numbered_item = self._queued.get()
+            numbered_item = self._item_queue.get()
             if numbered_item is None:
                 return
             number, item = numbered_item
-            self._answered.put((number, self._answer(item)))
+            self._answer_queue.put((number, self._answer(item)))
 
     def _answer(self, item: Item) -> Any:  # noqa: ANN401 - any JSON
         """Return an item's answer, or the error to raise in the caller's thread."""
@@ -241,14 +276,16 @@ class _RequestPool(Generic[Item]):
     def _send(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
         """Send a request, and return its answer. Raises `NoEngine` if the engine is gone.
 
-        Once requests have been stopped, it returns a `NoEngine` instead of sending anything.
+        Also raises `NoEngine`, without sending anything, if the pool's requests have been stopped.
         """
         with Connection(self._address) as connection:
+            # `close` aborts these connections. It may have run before this one was added, so check only now.
             self._connections.add(connection)
             try:
                 if self._stopped.is_set():
-                    return NoEngine()
-                return value(connection.ask("POST", self._path, body, seconds=_REQUEST_TIMEOUT_S))
+                    raise NoEngine
+                response = connection.ask("POST", self._path, body, seconds=_REQUEST_TIMEOUT_S)
+                return read_value(response)
             finally:
                 self._connections.discard(connection)
 
@@ -256,17 +293,20 @@ class _RequestPool(Generic[Item]):
 def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:  # noqa: ANN401 - any JSON
     """Call `send` until the engine is no longer busy, for at most a minute, and return its result.
 
-    The calls are some time apart. Setting `stopped` ends that pause early.
+    There's a pause before each call. Setting `stopped` ends a pause early.
     """
     from judgekit.providers import retrying  # noqa: PLC0415 - imported lazily, because it's rarely needed
 
     def is_still_busy(failure: Exception, _: int) -> bool:
+        if not isinstance(failure, EngineBusy):
+            return False
         # An engine that is stopping suggests no retry, so its `retry_after` is 0.
-        return isinstance(failure, EngineBusy) and failure.retry_after > 0
+        return failure.retry_after > 0
 
-    tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
     # The engine was busy a moment ago, so don't call it again immediately.
     stopped.wait(_BUSY_PAUSE)
+    # The time limit ends the tries, so their number is unlimited.
+    tries = retrying.Tries(inf, pauses=(_BUSY_PAUSE,), longest_pause=_BUSY_PAUSE)
     return retrying.call_in_thread(
-        send, tries, passes=is_still_busy, seconds=_BUSY_SECONDS, sleep=stopped.wait
+        send, tries, should_retry=is_still_busy, seconds=_BUSY_SECONDS, sleep=stopped.wait
     )

@@ -287,7 +287,7 @@ def _judge_candidates(body: SelectBody) -> bytes:
     candidates = _make_candidates(body.candidates)
     payload = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
-    choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
+    choice = retrieval.let_models_choose(body.prompt, candidates, body.parts, payload, project)
     if isinstance(choice, str):  # the reason why no model could choose
         return _json({"nobody": choice})
 

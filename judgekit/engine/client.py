@@ -144,7 +144,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
             continue
         if make:
             try:
-                environment.private_folder(folder)
+                environment.make_private_folder(folder)
             except OSError:  # for example, a read-only home or a full disk
                 continue
         if is_private_folder(folder):

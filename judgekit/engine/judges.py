@@ -17,7 +17,7 @@ from judgekit.config import settings
 from judgekit.errors import JudgekitError
 from judgekit.judging import service
 from judgekit.providers import litellm
-from judgekit.providers.gateway import borrowed, open_gateway
+from judgekit.providers.gateway import borrowed_gateway, open_gateway
 from judgekit.providers.pace import Pace
 from judgekit.redaction import secret_search
 from judgekit.text import short_line
@@ -74,7 +74,7 @@ class Service:
         `ready` is set even after a failure. Then `failure` contains the reason.
         """
         try:
-            await litellm.loaded()
+            await litellm.load_in_thread()
         except Exception as error:  # noqa: BLE001 - any failure is reported to waiting clients
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
@@ -257,7 +257,7 @@ async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     loop = asyncio.get_running_loop()
     thread_gateway = ThreadGateway(gateway, loop)
     context = copy_context()
-    context.run(borrowed.set, thread_gateway)
+    context.run(borrowed_gateway.set, thread_gateway)
     try:
         return await loop.run_in_executor(_threads, context.run, work)
     finally:

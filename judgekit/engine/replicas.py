@@ -110,22 +110,24 @@ class Replica:
     def __init__(
         self, settings: Config, database: Database, budget: Budget | None, log: Log
     ) -> None:
+        """Prepare a replica. Other replicas don't know it before `stay_registered`."""
         self.database = database
         self.id = uuid.uuid4().hex
-        # The pulse shows other replicas that this one is alive. It has its own connection, because requests
-        # can use up the others.
+        # The pulse shows other replicas that this one is alive. Requests can use up the other connections, so
+        # it has its own.
         self._pulse = Database(settings.server.store or "")
         self._log = log
-        self._text = settings.ledger.text
+        self._keeps_quotes = settings.ledger.text  # in the verdicts' ledger lines
         self._budget = budget
-        self.tokens = StoreTokens(database)
         self._free_connections = asyncio.Semaphore(CONNECTIONS)
-        self._reading_task: asyncio.Task[None] | None = None
-        self._holder_by_sha256: dict[str, str] = {}
-        self._damaged_names: list[str] = []  # names of tokens
         # Calls that record how an attempt ended. They're repeated once the store works again.
         self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MAX_UNRECORDED)
+
+        self.tokens = StoreTokens(database)
+        self._holder_by_sha256: dict[str, str] = {}
+        self._damaged_names: list[str] = []  # names of tokens
         self._tokens_read_at = -TOKEN_SECONDS  # the first call will read them
+        self._reading_task: asyncio.Task[None] | None = None
         self._reading_failure = ""
 
     async def run_in_thread(
@@ -145,15 +147,15 @@ class Replica:
     async def stay_registered(self) -> AsyncIterator[None]:
         """Keep this replica registered as alive, so that other replicas don't take over its requests."""
         await running.run_in_thread(partial(self._pulse.beat, self.id))
-        beating = asyncio.create_task(self._beat())
+        heartbeat = asyncio.create_task(self._beat())
         try:
             yield
         finally:
-            beating.cancel()
-            # Wait until `_beat` has ended, because a late beat would register the replica again.
-            await asyncio.gather(beating, return_exceptions=True)
+            heartbeat.cancel()
+            # A late beat would register the replica again, so wait until `_beat` has ended.
+            await asyncio.gather(heartbeat, return_exceptions=True)
             with suppress(JudgekitError):
-                await self._catch_up()
+                await self._catch_up()  # the last chance to record how earlier attempts ended
                 await self.run_in_thread(partial(self.database.leave, self.id))
             self.database.close()
             self._pulse.close()
@@ -161,12 +163,14 @@ class Replica:
     async def _beat(self) -> None:
         """Report this replica as alive every few seconds, and tidy the store occasionally."""
         tidied_at = time.monotonic()
-        own_connection = asyncio.Semaphore()  # for `_pulse`, which has its own connection
+        # `_pulse` has a connection of its own, so it needn't wait until one of the others is free.
+        free_pulse_connections = asyncio.Semaphore(1)
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await self.run_in_thread(partial(self._pulse.beat, self.id), own_connection)
-                await self._catch_up()
+                send_beat = partial(self._pulse.beat, self.id)
+                await self.run_in_thread(send_beat, free_pulse_connections)
+                await self._catch_up()  # if the store failed before, it may work again
                 if time.monotonic() - tidied_at > _TIDY_SECONDS:
                     tidied_at = time.monotonic()
                     await self.run_in_thread(self.database.tidy)
@@ -196,23 +200,27 @@ class Replica:
     async def _read_tokens(self) -> None:
         """Read the tokens from the store, and log newly damaged rows.
 
-        A failure is logged and noted in `_reading_failure`, for which `refresh_tokens` raises an error.
+        If the store fails, logs this and sets `_reading_failure`. `refresh_tokens` then raises an error.
         """
         try:
-            tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
+            rows = await self.run_in_thread(self.tokens.rows)
+            tokens, damaged_names = read_tokens(rows)
             self._holder_by_sha256 = {token.sha256: token.name for token in tokens}
             self._reading_failure = ""
-
-            if damaged_names != self._damaged_names:
-                names = ", ".join(damaged_names)
-                self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
-            self._damaged_names = damaged_names
+            self._log_newly_damaged(damaged_names)
         except JudgekitError as error:
             self._log.add(str(error))
             self._reading_failure = "the store does not answer; try again"
         finally:
             self._tokens_read_at = time.monotonic()
-            self._reading_task = None
+            self._reading_task = None  # the next refresh starts a new one
+
+    def _log_newly_damaged(self, damaged_names: list[str]) -> None:
+        """Log the damaged rows, unless they're the same as at the last reading."""
+        if damaged_names != self._damaged_names:
+            names = ", ".join(damaged_names)
+            self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
+        self._damaged_names = damaged_names
 
     async def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown.
@@ -223,17 +231,14 @@ class Replica:
         return self._holder_by_sha256.get(sha256_of(token))
 
     async def answer(
-        self, who: str, key: str | None, body: str, judge: DocumentJudge, run_judge: Judged
+        self, holder: str, key: str | None, text: str, *, judge: DocumentJudge, run_judge: Judged
     ) -> bytes:
         """Return the answer stored under `key`. If there's none, judge the request and store the answer.
 
-        `who` is the client, and `body` the request's text, which identifies it. Raises `StoreError`, also if
-        another replica is judging the request.
+        `holder` is the client's name, and `text` the request's body. Raises `UsageError` if `key` came with
+        another body. Raises `StoreError` if the store fails, or if another replica is judging the request.
         """
-        attempt_id = uuid.uuid4().hex
-        # Without a key, every request is treated as a new one.
-        name = attempt_id if key is None else f"client:{key}"
-        attempt = Attempt(who, name, sha256_of(body), attempt_id, self.id)
+        attempt = self._make_attempt(holder, key, text)
         meter = _Meter(judge.gateway)
         ending = None
         try:
@@ -243,21 +248,14 @@ class Replica:
             if stored_answer is not None:
                 return stored_answer.encode()
 
-            # Share the cached replies of all replicas.
-            cache = None if judge.cache is None else ReplyCache(self.database)
-            verdict = await run_judge(replace(judge, gateway=meter, cache=cache))
+            verdict = await run_judge(self._adapt_judge(judge, meter))
             # Store the answer before returning it, so that every attempt returns the same one.
-            ending = self._make_ending(attempt, meter.usd, verdict)
+            ending = self._build_ending(attempt, meter.usd, verdict)
             stored_answer = await self._retry_in_thread(ending)
         except BaseException:
-            if (
-                ending is None
-            ):  # the attempt failed before it had an answer, but may have cost something
-                ending = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
-            # Record how the attempt ended. Then a retry gets the stored answer, or can start without waiting.
-            self._unrecorded_endings.append(ending)
-            with suppress(JudgekitError):
-                await self._catch_up()
+            # Without an answer, record only what the attempt has cost until now.
+            failure = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
+            await self._record_ending(ending or failure)
             raise
 
         if not stored_answer:  # another replica took over, because this one was too slow
@@ -265,38 +263,74 @@ class Replica:
             raise StoreError(message, retry_after=1)
         return stored_answer.encode()
 
+    def _make_attempt(self, holder: str, key: str | None, text: str) -> Attempt:
+        """Make a new attempt at a client's request. Without a key, the request counts as a new one."""
+        attempt_id = uuid.uuid4().hex
+        request_key = attempt_id if key is None else f"client:{key}"
+        return Attempt(
+            who=holder,
+            key=request_key,
+            body=sha256_of(text),
+            attempt=attempt_id,
+            replica=self.id,
+        )
+
     async def _claim(self, attempt: Attempt, judge: DocumentJudge) -> str | None:
         """Claim a request for this attempt, and reserve the request's maximum cost in the budget.
 
         Returns the stored answer if the request already has one, otherwise None. Raises `StoreError` if
         the store fails, or if another replica has claimed the request.
         """
-        seconds = judge.settings.timeout + _GRACE_SECONDS
+        # After this time, the claim ends, because an attempt that isn't finished by then was abandoned.
+        claim_seconds = judge.settings.timeout + _GRACE_SECONDS
         reserved_usd = 0.0
         if self._budget:
             reserved_usd = judge.settings.max_cost_usd or 0.0
-        claim = partial(self.database.claim, attempt, seconds, reserved_usd, self._budget)
+        claim = partial(
+            self.database.claim,
+            attempt,
+            seconds=claim_seconds,
+            usd=reserved_usd,
+            budget=self._budget,
+        )
         return await self.run_in_thread(claim)
 
-    def _make_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
-        """Build a call that stores an attempt's verdict, and the verdict's line in the ledger."""
-        # Record the verdict as one on a task. The server can't know if it was made by a gate, but the client
-        # may report that later.
-        ledger_line = make_verdict_line(verdict, text=self._text, of_task=True)
-        ledger_line = ledger_line.model_copy(update={"project": SERVED})
+    def _adapt_judge(self, judge: DocumentJudge, meter: _Meter) -> DocumentJudge:
+        """Return a copy of the judge that counts its costs, and shares cached replies with all replicas."""
+        cache = None if judge.cache is None else ReplyCache(self.database)
+        return replace(judge, gateway=meter, cache=cache)
+
+    def _build_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
+        """Build a call that stores an attempt's answer, and the verdict's line in the ledger."""
+        # The gate's figures leave out verdicts on tasks. The server can't know if a gate asked for this one,
+        # so it counts as one on a task. The client may report later that it was the gate's.
+        task_line = make_verdict_line(verdict, text=self._keeps_quotes, of_task=True)
+        ledger_line = task_line.model_copy(update={"project": SERVED})
         answer = verdict.model_dump_json(by_alias=True)
         return partial(self.database.finish_attempt, attempt, usd, answer, ledger_line)
 
     async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
         """Run `work` in a thread. Retry for 15 seconds while it raises `StoreError`."""
-        # Ignore the pause that the error suggests, because it's meant for clients.
-        tries = retrying.Tries(inf, (_RETRY_SECONDS,), keeps_to_request=False)
 
         def is_store_failure(failure: Exception, _: int) -> bool:
             return isinstance(failure, StoreError)
 
+        # The time limit ends the tries, so their number is unlimited. The pause that the error suggests is
+        # meant for clients, so it isn't used here.
+        tries = retrying.Tries(inf, pauses=(_RETRY_SECONDS,), uses_suggested_pause=False)
         call = partial(self.run_in_thread, work)
-        return await retrying.call(call, tries, passes=is_store_failure, seconds=_STORE_SECONDS)
+        return await retrying.call(
+            call, tries, should_retry=is_store_failure, seconds=_STORE_SECONDS
+        )
+
+    async def _record_ending(self, ending: Callable[[], str]) -> None:
+        """Record how a failed attempt ended, now or, if the store fails, later.
+
+        Then a retry of the request gets the stored answer, or can start without waiting.
+        """
+        self._unrecorded_endings.append(ending)
+        with suppress(JudgekitError):
+            await self._catch_up()
 
 
 def _read_budget(settings: Config) -> Budget | None:
@@ -305,19 +339,25 @@ def _read_budget(settings: Config) -> Budget | None:
     Raises `ConfigError` if there's no store to keep the budget in, or if the cost limit per verdict is
     missing or higher than the budget.
     """
-    server = settings.server
-    limit = settings.judge.max_cost_usd
-    if server.budget_usd is None:
+    budget_usd = settings.server.budget_usd
+    if budget_usd is None:
         return None
-    if server.store is None:
-        problem = "a budget is kept in the store; set server.store, or remove this key"
-    elif not limit:
-        problem = "each judging reserves its own limit; set judge.max_cost_usd to what one may cost"
-    elif limit > server.budget_usd:
-        problem = f"below judge.max_cost_usd ({limit:g}), so nothing fits"
-    else:
-        return Budget(server.budget_usd, server.budget_per)
-    raise build_error("server", "budget_usd", problem, None)
+    problem = _find_budget_problem(settings, budget_usd)
+    if problem:
+        raise build_error("server", "budget_usd", problem, None)
+    return Budget(budget_usd, settings.server.budget_per)
+
+
+def _find_budget_problem(settings: Config, budget_usd: float) -> str:
+    """Explain why the settings don't allow this budget. Returns "" if they do."""
+    if settings.server.store is None:
+        return "a budget is kept in the store; set server.store, or remove this key"
+    verdict_limit = settings.judge.max_cost_usd
+    if not verdict_limit:
+        return "each judging reserves its own limit; set judge.max_cost_usd to what one may cost"
+    if verdict_limit > budget_usd:
+        return f"below judge.max_cost_usd ({verdict_limit:g}), so nothing fits"
+    return ""
 
 
 def join_store(settings: Config, log: Log) -> Replica | None:

@@ -229,7 +229,9 @@ async def judge(
         # Replicas identify a request by its original text, because another version of the server could
         # serialise `body` differently.
         text = (await request.body()).decode("utf-8", "surrogateescape")
-        return await replica.answer(holder, idempotency_key, text, limited_judge, judge_and_count)
+        return await replica.answer(
+            holder, idempotency_key, text, judge=limited_judge, run_judge=judge_and_count
+        )
 
     async def work() -> bytes:
         verdict = await judge_document()
@@ -253,7 +255,7 @@ def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
         problem = f"is a different rubric on this server: {settings.loaded.sha256}"
         raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {problem}")
 
-    check_prices(settings.models_by_tier, limits.max_cost_usd, asked=True)
+    check_prices(settings.models_by_tier, limits.max_cost_usd, set_by_caller=True)
     costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
     return judge.with_settings(
         timeout=min(settings.timeout, limits.deadline or settings.timeout),

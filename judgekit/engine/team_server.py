@@ -234,7 +234,7 @@ def _check_judge(settings: Config, project: Path | None) -> str:
     models_by_tier, description = panel.resolve_panel(settings, project)
     if not models_by_tier:
         raise ConfigError(f"no model to judge with: {description}")
-    check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
+    check_prices(models_by_tier, settings.judge.max_cost_usd, project, set_by_caller=False)
     return description
 
 

@@ -288,7 +288,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
 
     argv = [program, *command[1:]]
     try:
-        environment.private_folder(str(folder))
+        environment.make_private_folder(str(folder))
         for verdict in verdicts:
             issue = issues.build_issue(verdict)
             # The token identifies the task, and the fingerprint the verdict's content.

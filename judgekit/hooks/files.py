@@ -267,7 +267,7 @@ def _write_records(folders: list[str], records: dict[str, Record]) -> None:
             path.unlink(missing_ok=True)
             return
 
-        environment.private_folder(str(path.parent))
+        environment.make_private_folder(str(path.parent))
         data = json.dumps({"folders": folders, "files": files}, indent=2)
         # The records contain clients' settings, which can include API keys. So make the file private.
         outputs.write_atomically(str(path), data, private=True)

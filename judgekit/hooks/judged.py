@@ -242,7 +242,7 @@ def _judge_in_process(
     programs.make_importable()
     from judgekit.judging import search  # noqa: PLC0415 - its packages can only be imported now
 
-    choice = search.judged_hook(prompt, candidates, list_parts(candidates), payload, project)
+    choice = search.let_models_choose(prompt, candidates, list_parts(candidates), payload, project)
     if isinstance(choice, str):
         return choice
     degraded = choice.selection.degraded

@@ -271,7 +271,9 @@ def _choose_by_judge(
         return _Choice()
 
     parts = judged.list_parts(candidates)
-    reply = search.judged_hook(prompt, candidates, parts, payload={}, project=configured.project)
+    reply = search.let_models_choose(
+        prompt, candidates, parts, payload={}, project=configured.project
+    )
     if isinstance(reply, str):  # the reason why no model was called
         tried.unjudged.append(reply)
         return _Choice()

@@ -189,7 +189,7 @@ def accept(path: Path) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     accepted_path = Path(environment.ACCEPTED.path())
     try:
-        environment.private_folder(str(accepted_path.parent))
+        environment.make_private_folder(str(accepted_path.parent))
         with locks.file_lock(accepted_path.with_suffix(".lock"), timeout=_WAIT_SECONDS):
             accepted = Accepted(calibrations={**_read_accepted(), digest: calibration.id})
             text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"

@@ -166,7 +166,7 @@ def _load_secret() -> bytes:
     """Load this installation's secret, or generate it on first use. If it can't be stored, it's temporary."""
     path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
-        environment.private_folder(str(path.parent))
+        environment.make_private_folder(str(path.parent))
         stored_secret = outputs.write_once(str(path), secrets.token_bytes(_SECRET_BYTES))
         if len(stored_secret) == _SECRET_BYTES:
             return stored_secret

@@ -83,7 +83,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     )
     path = Path(environment.NOISE.path(_name_file(judge)))
     try:
-        environment.private_folder(str(path.parent))
+        environment.make_private_folder(str(path.parent))
         text = noise.model_dump_json(by_alias=True, indent=2) + "\n"
         outputs.write_atomically(str(path), text, private=True)
     except OSError as error:

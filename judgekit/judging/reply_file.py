@@ -150,7 +150,7 @@ class ReplyFile:
 
         The connection is closed when this object is garbage-collected. Raises `OSError` or `sqlite3.Error`.
         """
-        environment.private_folder(str(self._path.parent))
+        environment.make_private_folder(str(self._path.parent))
         self._path.touch(0o600)
         connection = sqlite3.connect(
             self._path,

@@ -337,7 +337,7 @@ def _resolve_root(root: str) -> str:
     return str(path.resolve())
 
 
-def judged_hook(
+def let_models_choose(
     prompt: str,
     hits: Sequence[Candidate],
     parts: Sequence[str],

@@ -168,8 +168,8 @@ def _add_models(
     # With a cost limit, all models need a price, including those of other providers.
     others = resolved.others
     if settings.max_cost_usd:
-        is_asked = request.max_cost_usd is not None
-        check_prices(models_by_tier, settings.max_cost_usd, project, asked=is_asked)
+        set_by_caller = request.max_cost_usd is not None
+        check_prices(models_by_tier, settings.max_cost_usd, project, set_by_caller=set_by_caller)
         others = partial(_list_priced_panels, resolved.others)
     return replace(
         settings, models_by_tier=models_by_tier, no_model_reason=resolved.reason, others=others
@@ -189,12 +189,11 @@ def reply_cache(request: JudgeRequest) -> ReplyCache | None:
 
 
 def check_prices(
-    tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
+    tiers: Tiers, limit: float | None, project: Path | None = None, *, set_by_caller: bool
 ) -> None:
     """Raise an error if there's a cost limit, but a model's price isn't known.
 
-    Raises `UsageError` if the caller has set the limit (`asked`), and `ConfigError` if the limit is
-    configured.
+    Raises `UsageError` if the limit was `set_by_caller`, and `ConfigError` if it's configured.
     """
     names = _list_unpriced(tiers) if limit else []
     if not names:
@@ -209,7 +208,7 @@ def check_prices(
         f"no price is known for {', '.join(names)}, so a cost limit cannot work: set `price` in the "
         f"provider's profile ({profiles}, a copy of the bundled one), or remove the limit"
     )
-    if asked:
+    if set_by_caller:
         raise UsageError(f"max cost: {problem}")
     raise configuration.build_error("judge", "max_cost_usd", problem, project)
 

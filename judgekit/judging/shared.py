@@ -133,7 +133,7 @@ class Shared:
             )
 
         tries = retrying.Tries(len(_PAUSES) + 1, _PAUSES)
-        return await retrying.call(ask, tries, passes=_may_retry, seconds=timeout)
+        return await retrying.call(ask, tries, should_retry=_may_retry, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines, except those that the server can't store.

@@ -534,7 +534,7 @@ class Ledger(NamedTuple):
         has_typed_records = any(isinstance(record, _TYPED_RECORDS) for record in records)
         written_lines = 0
         try:
-            environment.private_folder(str(self.folder))
+            environment.make_private_folder(str(self.folder))
             with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
                 for day, raw in dated_lines:
                     _append(self._find_file_with_room(day), raw, durable=has_typed_records)
@@ -587,7 +587,7 @@ class Ledger(NamedTuple):
         path = self.folder / KEY_FILE
         try:
             if not path.exists():
-                environment.private_folder(str(self.folder))
+                environment.make_private_folder(str(self.folder))
                 with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
                     # Another process may have created the key while we waited for the lock.
                     if not path.exists():

@@ -295,7 +295,7 @@ class BatchCalls:
 
         change_headers = partial(_change_headers, is_openai=is_openai)
         try:
-            call = partial(getattr(await litellm.loaded(), name), **arguments)
+            call = partial(getattr(await litellm.load_in_thread(), name), **arguments)
             with servers.bounded(_MAX_ANSWER_BYTES), servers.intercepted(change_headers, edit_body):
                 async with asyncio.timeout(seconds):
                     return await running.run_in_home_loop(call)

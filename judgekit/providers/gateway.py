@@ -15,7 +15,7 @@ from judgekit.providers.base import Endpoint, Gateway, Reply, Request, is_local
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
+borrowed_gateway: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 """Overrides the gateway that `open_gateway` returns in the current task."""
 
 
@@ -52,7 +52,7 @@ async def prepare(endpoint: Endpoint) -> None:
         from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily because it's slow
 
         with suppress(Exception):
-            await litellm.loaded()
+            await litellm.load_in_thread()
 
 
 @dataclass(eq=False)
@@ -136,12 +136,12 @@ def is_replaying(environ: Mapping[str, str]) -> bool:
 
 
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
-    """Open a gateway for every kind of endpoint, or return the `borrowed` one.
+    """Open a gateway for every kind of endpoint, or return the one in `borrowed_gateway`.
 
     If `JUDGEKIT_RECORD` names a file, all replies are recorded there.
     """
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
-    router = borrowed.get() or Router()
+    router = borrowed_gateway.get() or Router()
     if recording:
         return replay.Recorder(router, Path(recording))
     return router

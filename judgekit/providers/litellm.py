@@ -107,7 +107,7 @@ _imported: list[Any] = []  # the module; a forked process inherits it
 _inherited_caches: list[object] = []  # the parent's connections, which only the parent may close
 
 
-async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+async def load_in_thread() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Return litellm, which is imported first if necessary."""
     module = _load_state.get().module
     if module is None:
@@ -359,7 +359,9 @@ class LitellmGateway:
                 return await call(endpoint, request, style, end, self._paces.of(endpoint))
 
         tries = retrying.Tries(ATTEMPTS, _PAUSES)
-        return await retrying.call(ask, tries, passes=_is_temporary, seconds=end - time.monotonic())
+        return await retrying.call(
+            ask, tries, should_retry=_is_temporary, seconds=end - time.monotonic()
+        )
 
 
 def _is_temporary(failure: Exception, _: int) -> bool:
@@ -499,7 +501,7 @@ async def call(
 async def _load_for_call() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Return litellm; raises `GatewayError` if it can't be imported."""
     try:
-        return await loaded()
+        return await load_in_thread()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
         problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
         raise GatewayError(

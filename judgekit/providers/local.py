@@ -155,7 +155,7 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     models_folder = folder()
     target = models_folder / f"{model.name}.gguf"
     try:
-        environment.private_folder(str(models_folder))
+        environment.make_private_folder(str(models_folder))
         # Only one process at a time downloads a model.
         lock = models_folder / f".{model.name}.lock"
         busy = f"{model.name}: another process is downloading it; waiting"
@@ -318,7 +318,7 @@ class LocalServer:
             "api_key": self.api_key,  # not a command line argument, because other users can see those
             "threads": count_threads(),
         }
-        environment.private_folder(str(_log_path().parent))
+        environment.make_private_folder(str(_log_path().parent))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         with os.fdopen(os.open(_log_path(), flags, 0o600), "wb") as log:
             self._process = process = subprocess.Popen(  # noqa: S603 - our own interpreter and module

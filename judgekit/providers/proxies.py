@@ -153,7 +153,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
 def _store_answer(answer: _Answer, path: Path) -> None:
     """Store a proxy's answer for later processes, if possible."""
     with suppress(OSError):
-        environment.private_folder(str(path.parent))
+        environment.make_private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
 
 

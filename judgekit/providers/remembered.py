@@ -71,7 +71,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
             content[name] = value
 
     with suppress(OSError):
-        environment.private_folder(str(path.parent))
+        environment.make_private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(content), private=True)
     _entries[path] = _Entry(lasting_style, now, environment.stamp(str(path)))
 

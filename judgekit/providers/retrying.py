@@ -29,28 +29,28 @@ _MAX_EXTRA_SECONDS = 1.0
 class Tries(NamedTuple):
     """The total number of tries, and the pauses between them in seconds; the last pause repeats.
 
-    The server can request another pause, within `shortest` and `longest`, unless `keeps_to_request` is false.
+    A failure can suggest another pause (`retry_after`), which is used within `shortest_pause` and
+    `longest_pause`, unless `uses_suggested_pause` is false.
     """
 
-    attempts: float
+    max_tries: float
     pauses: tuple[float, ...]
-    shortest: float = 0.0
-    longest: float = inf
-    keeps_to_request: bool = True
+    shortest_pause: float = 0.0
+    longest_pause: float = inf
+    uses_suggested_pause: bool = True
 
 
 async def call(
     work: Callable[[], Awaitable[Value]],
     tries: Tries,
     *,
-    passes: Callable[[Exception, int], bool],
+    should_retry: Callable[[Exception, int], bool],
     seconds: float = inf,
 ) -> Value:
     """Await `work` and return its result, retrying it if it fails.
 
-    `passes` is called with a failure and the number of tries so far, and returns whether to try again. Raises
-    the last failure if `passes` returns False, if there are no tries left, or if the next try would start
-    after `seconds`.
+    `should_retry` is called with a failure and the number of tries so far. Raises the last failure if it
+    returns False, if there are no tries left, or if the next try would start after `seconds`.
     """
     started = time.monotonic()
     # Most calls succeed immediately, so make the first call without tenacity, which is a fifth faster.
@@ -68,7 +68,7 @@ async def call(
         return await work()
 
     seconds_left = seconds - (time.monotonic() - started)
-    retrying = AsyncRetrying(sleep=asyncio.sleep, **_build_rules(tries, passes, seconds_left))
+    retrying = AsyncRetrying(sleep=asyncio.sleep, **_build_rules(tries, should_retry, seconds_left))
     return await retrying(attempt)
 
 
@@ -90,7 +90,7 @@ def call_in_thread(
     work: Callable[[], Value],
     tries: Tries,
     *,
-    passes: Callable[[Exception, int], bool],
+    should_retry: Callable[[Exception, int], bool],
     seconds: float = inf,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Value:
@@ -100,24 +100,24 @@ def call_in_thread(
     def pause(pause_seconds: float) -> None:
         sleep(pause_seconds)
 
-    return Retrying(sleep=pause, **_build_rules(tries, passes, seconds))(work)
+    return Retrying(sleep=pause, **_build_rules(tries, should_retry, seconds))(work)
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
     """Return the seconds to pause after a failed try. `number` counts the tries, starting with 1.
 
-    The provider's response can request a pause. Otherwise, the pause is the one for this number in `tries`.
+    A failure can suggest a pause (`retry_after`). Otherwise, `tries` has a pause for each number.
     """
-    requested_pause = None
-    if tries.keeps_to_request:
-        requested_pause = getattr(failure, "retry_after", None)
-    if requested_pause is not None:
-        pause = float(requested_pause)
+    suggested_pause = None
+    if tries.uses_suggested_pause:
+        suggested_pause = getattr(failure, "retry_after", None)
+    if suggested_pause is not None:
+        pause = float(suggested_pause)
     elif number <= len(tries.pauses):
         pause = tries.pauses[number - 1]
     else:
         pause = tries.pauses[-1]
-    pause = min(max(pause, tries.shortest), tries.longest)
+    pause = min(max(pause, tries.shortest_pause), tries.longest_pause)
 
     # Add a random time, so that clients that failed together don't all return at the same moment.
     longest_extra = min(pause * _MAX_EXTRA_FRACTION, _MAX_EXTRA_SECONDS)
@@ -125,19 +125,18 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
 
 
 def _build_rules(
-    tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
+    tries: Tries, should_retry: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
     """Build the options for tenacity, the library that repeats failed calls.
 
-    `passes` is called with a failure and the number of tries, and returns whether to try again. `seconds`
-    limits the total time.
+    `should_retry` is called with a failure and the number of tries. `seconds` limits the total time.
     """
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
-    def should_retry(state: RetryCallState) -> bool:
+    def has_retryable_failure(state: RetryCallState) -> bool:
         failure = _get_failure(state)
         # A cancellation isn't an `Exception`, and is never retried.
-        return isinstance(failure, Exception) and passes(failure, state.attempt_number)
+        return isinstance(failure, Exception) and should_retry(failure, state.attempt_number)
 
     def compute_pause(state: RetryCallState) -> float:
         return pause_after(_get_failure(state), state.attempt_number, tries)
@@ -147,12 +146,12 @@ def _build_rules(
         return state.outcome.result() if state.outcome else None
 
     stops: list[stop_base] = []
-    if tries.attempts != inf:
-        stops.append(stop_after_attempt(int(tries.attempts)))
+    if tries.max_tries != inf:
+        stops.append(stop_after_attempt(int(tries.max_tries)))
     if seconds != inf:
         stops.append(stop_before_delay(max(0.0, seconds)))
     return {
-        "retry": should_retry,
+        "retry": has_retryable_failure,
         "wait": compute_pause,
         "stop": stop_any(*stops),
         "retry_error_callback": return_or_raise,

@@ -162,7 +162,7 @@ def test_without_a_provider_nothing_is_judged_and_it_is_said_once(judgekit: Run)
 def test_failing_providers_in_time(
     judgekit: Run, use: Use, answer: Answer | None, kind: str
 ) -> None:
-    running.run(litellm.loaded())  # else its import may take the whole deadline
+    running.run(litellm.load_in_thread())  # else its import may take the whole deadline
     start = time.monotonic()
     with Loopback(answer or RESET) as server:
         use(server if answer else "http://127.0.0.1:9/v1")

@@ -238,7 +238,7 @@ async def test_who_cannot_be_served_is_told_at_once(
         await beginning.wait()
         raise RecursionError("it is broken")
 
-    monkeypatch.setattr(litellm, "loaded", loaded)
+    monkeypatch.setattr(litellm, "load_in_thread", loaded)
     monkeypatch.setattr(secret_search, "load_format_rules", lambda: 1 / 0)  # nor can this be loaded
     async with opened(tmp_path / "log", ready=False) as client:
         preparing = asyncio.create_task(client.service.prepare())

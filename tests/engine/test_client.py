@@ -67,7 +67,7 @@ def test_the_runtime_folder_is_the_first_choice_and_a_long_path_gives_way_to_a_s
     monkeypatch.setenv("JUDGEKIT_HOME", str(runtime / "j"))
     assert found().folder == str(runtime / "j/cache/run")
     monkeypatch.setenv("JUDGEKIT_HOME", str(isolated / ("long" * 40)))
-    monkeypatch.setattr(environment, "private_folder", lambda path: path)
+    monkeypatch.setattr(environment, "make_private_folder", lambda path: path)
     monkeypatch.setattr(client, "is_private_folder", lambda _: True)
     assert len(os.fsencode(found().socket)) <= MAX_PATH
 
@@ -91,7 +91,7 @@ def test_a_folder_of_somebody_else_is_not_used(
         assert not client.is_private_folder(mine)
         assert client.find() is None
     monkeypatch.setattr(
-        environment, "private_folder", lambda _: Path("/no/such").rmdir()
+        environment, "make_private_folder", lambda _: Path("/no/such").rmdir()
     )  # a full disk
     Path(mine).rmdir()
     monkeypatch.setattr(client, "is_private_folder", lambda path: path == str(runtime))
@@ -340,18 +340,18 @@ def test_an_error_is_raised_as_in_this_process() -> None:
     for kind in (*kinds, "size", "internal", "unheard of"):
         told = {"error": {"kind": kind, "message": "a.yaml:1: wrong", "exit_code": 78}}
         with pytest.raises(kinds.get(kind, NoEngine), match=r"^a\.yaml:1: wrong$"):
-            answers.value(answer(told, status=422))
+            answers.read_value(answer(told, status=422))
     with pytest.raises(ConfigError) as caught:
-        answers.value(
+        answers.read_value(
             answer({"error": {"kind": "config", "message": "a:1: b\na:2: c"}}, status=422)
         )
     assert str(caught.value) == "a:1: b\na:2: c"
     nothing: tuple[object, ...] = ({}, [], {"error": "x"}, None)
     for said in nothing:
         with pytest.raises(NoEngine, match="without a message"):
-            answers.value(answer(said, status=500))
+            answers.read_value(answer(said, status=500))
     with pytest.raises(EngineLost, match="not JSON"):
-        answers.value(Response(200, iter([b"<html>"])))
+        answers.read_value(Response(200, iter([b"<html>"])))
 
 
 def test_events_come_as_they_are_sent_to_an_end_or_are_lost() -> None:

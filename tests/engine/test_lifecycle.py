@@ -151,7 +151,7 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
         )
         await engine._prepare(service)
 
-    monkeypatch.setattr(litellm, "loaded", loaded)
+    monkeypatch.setattr(litellm, "load_in_thread", loaded)
     config = isolated / "judgekit/config.yaml"
     config.parent.mkdir()
     for minutes, seconds in (("0.5", 30.0), ("-1", 900.0)):
@@ -160,7 +160,9 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
         asyncio.run(run())
         assert (steps, engine._idle_limit_s) == (["models", True], seconds)
         steps.clear()
-    monkeypatch.setattr(litellm, "loaded", fails)  # leaves soon, and is not started at every prompt
+    monkeypatch.setattr(
+        litellm, "load_in_thread", fails
+    )  # leaves soon, and is not started at every prompt
     asyncio.run(run())
     assert engine._idle_limit_s == 30
     assert Path(place.tried).exists()

@@ -216,7 +216,7 @@ def test_the_judge_decides_if_it_is_on(
         selection: Any = SimpleNamespace(degraded="said once")
         return search.HookChoice(candidates[-1:], [], selection, {}, only_drops=False)
 
-    monkeypatch.setattr(search, "judged_hook", judged)
+    monkeypatch.setattr(search, "let_models_choose", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
     ((prompt, ids, cwd, project),) = asked
     assert (prompt, cwd, project) == (
@@ -243,7 +243,7 @@ def test_the_judge_decides_if_it_is_on(
 
     by_project(store.project, "")
     with monkeypatch.context() as patch:
-        patch.setattr(search, "judged_hook", broken)
+        patch.setattr(search, "let_models_choose", broken)
         out, err = run(payload(store))
         assert TITLE in out
         assert err == ["judgekit: not judged (RuntimeError: model gone); showing the BM25 result"]

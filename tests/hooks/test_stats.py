@@ -224,7 +224,7 @@ def test_a_judge_that_drops_everything_is_noticed(
     def keep_some(_: str, hits: list[Any], *__: object) -> search.HookChoice:
         return search.HookChoice(hits[:keeps], [], selection, {}, only_drops=False)
 
-    monkeypatch.setattr(search, "judged_hook", keep_some)
+    monkeypatch.setattr(search, "let_models_choose", keep_some)
     for _ in range(prompts):
         run(payload(store, "invoice or avatar or backup?"))
     judged, dropped = some(store, "judged dropped")

@@ -337,10 +337,10 @@ os._exit(0)
 
 CALLED_OFF = """
 import gc, time
-from judgekit.providers.litellm import loaded
+from judgekit.providers.litellm import load_in_thread
 
 async def main():
-    litellm = await loaded()
+    litellm = await load_in_thread()
     make_coroutine = litellm.main.completion
     def make_slowly(*words, **names):
         time.sleep(0.3)

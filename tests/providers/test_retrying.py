@@ -123,16 +123,20 @@ BUSY = GatewayError(FailureKind.OVERLOADED, "busy", retry_after=30)
 
 def test_a_thread_sleeps_as_it_likes_and_the_last_failure_is_raised_as_it_is() -> None:
     slept: list[float] = []
-    tries = Tries(3, (0.1,), longest=1.0)
-    found = retrying.call_in_thread(raising(BUSY, BUSY), tries, passes=passes, sleep=slept.append)
+    tries = Tries(3, (0.1,), longest_pause=1.0)
+    found = retrying.call_in_thread(
+        raising(BUSY, BUSY), tries, should_retry=passes, sleep=slept.append
+    )
     assert (found, len(slept)) == ("good", 2)
     assert all(1.0 <= pause <= 1.25 for pause in slept)
     with pytest.raises(GatewayError) as caught:
-        retrying.call_in_thread(raising(*[BUSY] * 3), tries, passes=passes, sleep=slept.append)
+        retrying.call_in_thread(
+            raising(*[BUSY] * 3), tries, should_retry=passes, sleep=slept.append
+        )
     assert caught.value is BUSY
     with pytest.raises(ValueError, match="other"):
         retrying.call_in_thread(
-            raising(ValueError("other")), tries, passes=passes, sleep=slept.append
+            raising(ValueError("other")), tries, should_retry=passes, sleep=slept.append
         )
 
 
@@ -145,7 +149,7 @@ def test_a_cancellation_is_never_tried_again() -> None:
         raise asyncio.CancelledError
 
     async def run() -> None:
-        await retrying.call(work, Tries(5, (0.0,)), passes=lambda *_: True)
+        await retrying.call(work, Tries(5, (0.0,)), should_retry=lambda *_: True)
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run())

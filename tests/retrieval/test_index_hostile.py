@@ -230,7 +230,7 @@ def test_the_cache_is_removed_meanwhile(
     index.recheck(found, [JWT])
     found.close()
     assert live(opened(store)) == {JWT}
-    make = environment.private_folder
+    make = environment.make_private_folder
 
     def vanish(path: str) -> str:
         folder = make(path)
@@ -238,7 +238,7 @@ def test_the_cache_is_removed_meanwhile(
         return folder
 
     shutil.rmtree(environment.cache_home())
-    monkeypatch.setattr(environment, "private_folder", vanish)
+    monkeypatch.setattr(environment, "make_private_folder", vanish)
     assert live(opened(store)) == {JWT}
 
 

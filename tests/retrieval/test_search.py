@@ -382,7 +382,7 @@ def test_the_cache_is_private_and_tells_paths_apart(
     monkeypatch.chdir(tmp_path)
     Path("shared").mkdir(mode=0o755)
     for _ in range(2):
-        assert environment.private_folder("shared/home/cache/") == "shared/home/cache/"
+        assert environment.make_private_folder("shared/home/cache/") == "shared/home/cache/"
         outputs.write_atomically("file", "x", private=True)
     made = ("shared", "shared/home", "shared/home/cache", "file")
     assert [stat.S_IMODE(Path(each).stat().st_mode) for each in made] == [
@@ -393,4 +393,4 @@ def test_the_cache_is_private_and_tells_paths_apart(
     ]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "shared"]
     with pytest.raises(OSError, match="file"):
-        environment.private_folder("file/inner")
+        environment.make_private_folder("file/inner")
