@@ -37,9 +37,10 @@ from judgekit.providers.pace import caller
 from judgekit.retrieval.confidence import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from judgekit.engine.process import Log
+    from judgekit.providers.base import Gateway
 
 JSON = "application/json"
 LINES = "application/x-ndjson"
@@ -285,31 +286,20 @@ def _judge_candidates(body: SelectBody) -> bytes:
     If no model could choose, returns the reason under the key `nobody`.
     """
     candidates = _make_candidates(body.candidates)
-    payload = {"transcript_path": body.transcript_path}
+    # The prompt hook's event, of which only this field counts.
+    event = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
-    choice = retrieval.let_models_choose(body.prompt, candidates, body.parts, payload, project)
+    choice = retrieval.let_models_choose(body.prompt, candidates, body.parts, event, project)
     if isinstance(choice, str):  # the reason why no model could choose
         return _json({"nobody": choice})
-
-    # The client knows candidates by their index in the request. Look it up by identity, because two
-    # candidates can be equal.
-    index_by_id = {id(candidate): index for index, candidate in enumerate(candidates)}
-    answer: dict[str, Any] = {
-        "kept": [index_by_id[id(candidate)] for candidate in choice.kept],
-        "undecided": [index_by_id[id(candidate)] for candidate in choice.undecided],
-        "degraded": choice.selection.degraded,
-        "only_drops": choice.only_drops,
-    }
-    if choice.probabilities:
-        # Send pairs, because the keys of a JSON object must be strings.
-        answer["likely"] = [*choice.probabilities.items()]
-    return _json(answer)
+    return _json(_describe_choice(choice, candidates))
 
 
 def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
     """Build the candidates that a request describes."""
     candidates = []
     for body in bodies:
+        # `Candidate` takes no text, which only a document from a user's program brings along.
         fields = body.model_dump(exclude={"text"})
         fields["tags"] = tuple(body.tags)
         # The request doesn't contain the time of the last change, because models aren't shown it.
@@ -319,52 +309,76 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
     return candidates
 
 
+def _describe_choice(
+    choice: retrieval.HookChoice, candidates: Sequence[Candidate]
+) -> dict[str, Any]:
+    """Describe the chosen candidates by their indexes in the request, by which the client knows them."""
+    # Look up an index by identity, because two candidates can be equal.
+    index_by_id = {id(candidate): index for index, candidate in enumerate(candidates)}
+    answer: dict[str, Any] = {
+        "kept": [index_by_id[id(candidate)] for candidate in choice.kept],
+        "undecided": [index_by_id[id(candidate)] for candidate in choice.undecided],
+        "degraded": choice.selection.degraded,
+        "only_drops": choice.only_drops,
+    }
+    if choice.probabilities:
+        # The keys of a JSON object must be strings, so send pairs.
+        answer["likely"] = list(choice.probabilities.items())
+    return answer
+
+
 @router.post("/gate")
 async def gate(request: Request, body: GateBody) -> Response:
     """Judge the changed files in a push, and stream events as lines of JSON.
 
-    A file's "passed" event follows once its verdict is in the ledger. The last event is "end" or "error".
+    A file's "passed" event is sent once its verdict is in the ledger. The last event is "end" or "error".
     """
     service: Service = request.app.state.service
     await service.wait_until_ready()
+    return StreamingResponse(_stream_push(service.gateway, body), media_type=LINES)
+
+
+async def _stream_push(gateway: Gateway, body: GateBody) -> AsyncIterator[bytes]:
+    """Judge the push in a thread, and yield each event as a line of JSON."""
     loop = asyncio.get_running_loop()
-    # Events from the judging thread to the response. None is the last item.
-    events = Events()
+    events = Events()  # from the thread; None is the last item
 
     def send_event(name: str, fields: Mapping[str, Any]) -> None:
         """Queue an event. Called in the thread that judges."""
         loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
-    async def yield_lines() -> AsyncIterator[bytes]:
-        """Judge the push in a thread, and yield each event as a line of JSON."""
-        work = partial(_judge_push, body, send_event)
-        with on_behalf_of(body):
-            task = asyncio.create_task(in_thread(service.gateway, work))
-        task.add_done_callback(lambda _: events.put_nowait(None))  # ends the stream
-        try:
-            while True:
-                event = await _next_event(events)
-                if event is None:
-                    return
-                yield _json(event) + b"\n"
-        finally:
-            task.cancel()  # in case the client has disconnected
-
-    return StreamingResponse(yield_lines(), media_type=LINES)
+    work = partial(_judge_push, body, send_event)
+    # A task keeps the context in which it was created, so this block can end before the task does.
+    with on_behalf_of(body):
+        task = asyncio.create_task(in_thread(gateway, work))
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while True:
+            event = await _next_event(events)
+            if event is None:
+                return
+            yield _json(event) + b"\n"
+    finally:
+        task.cancel()  # in case the client has disconnected
 
 
 def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], None]) -> None:
     """Judge a push. Sends events for each file, and finally an "end" or "error" event."""
-    on_verdict = partial(send_event, "passed")
-    on_start = partial(send_event, "begin")
-    run = Run(body.mode, on_verdict, on_start, body.run)
+    run = Run(
+        mode=body.mode,
+        on_verdict=partial(send_event, "passed"),
+        on_start=partial(send_event, "begin"),
+        id=body.run,
+    )
     updates = [RefUpdate(*update) for update in body.updates]
     try:
         repository = Repository(Path(body.cwd))
         report = push.judge_push(repository, updates, body.remote, body.url, body.base, run)
         send_event("end", report._asdict())
     except Exception as error:  # noqa: BLE001 - any error is reported to the client
-        send_event("error", json.loads(bytes(answer_to(error).body)))
+        # The event has the same fields as the response that other requests get for this error.
+        response = answer_to(error)
+        send_event("error", json.loads(bytes(response.body)))
 
 
 async def _next_event(events: Events) -> dict[str, Any] | None:
@@ -487,18 +501,26 @@ def answer_to(error: Exception) -> Response:
 
 def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
     """Return an invalid request's error name, and a message such as `document.files.0.path: …`."""
-    # An error's location contains both keys and type names, and `problem` needs the data to tell them apart.
-    # The query's and the headers' data isn't available here, so pass dictionaries with the reported keys.
-    data_by_part: dict[Any, Any] = {}
-    for detail in error.errors():
-        part, *keys = detail["loc"]  # such as body, document, files, 0, path
-        data_by_part[part] = dict.fromkeys(keys)
-    data_by_part["body"] = error.body
-
-    first_problem = problem(error.errors(), data_by_part)
-    keys_in_part = first_problem.location[1:]
+    details = error.errors()
+    first_problem = problem(details, _collect_data_by_part(error))
+    keys_in_part = first_problem.location[1:]  # without the part, such as body
     key = ".".join(str(key) for key in keys_in_part) or _NO_BODY
 
-    is_too_long = error.errors()[0]["type"].endswith("too_long")
+    is_too_long = details[0]["type"].endswith("too_long")
     wire_name = "size" if is_too_long else InputError.wire_name
     return wire_name, f"{key}: {first_problem.text}"
+
+
+def _collect_data_by_part(error: RequestValidationError) -> dict[Any, Any]:
+    """Return the invalid data of each part of the request, such as body or query.
+
+    Only the body's data is known here. For another part, it's a dictionary with the reported keys.
+    """
+    # In an error's location, such as (body, document, files, 0, path), type names can stand among the keys.
+    # `problem` recognises the keys by looking them up in the data.
+    data_by_part: dict[Any, Any] = {}
+    for detail in error.errors():
+        part, *keys = detail["loc"]
+        data_by_part[part] = dict.fromkeys(keys)
+    data_by_part["body"] = error.body
+    return data_by_part

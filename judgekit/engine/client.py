@@ -36,6 +36,7 @@ _CHUNK_SIZE = 65536
 _MAX_ANSWER_BYTES = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
 _BUSY = 503
 _HEALTH = "/v1/health"
+_END_OF_HEAD = b"\r\n\r\n"  # a blank line
 _NO_HTTP = "lost the engine: its response is not HTTP"
 # Provider clients read these from their own process, not from arguments, so one engine serves callers with
 # the same values.
@@ -109,17 +110,25 @@ class EngineAddress:
     )
 
     def __init__(self, folder: str, compat_key: str, code: str) -> None:
+        """Build the paths of an engine's files in `folder`.
+
+        `code` is a fingerprint of judgekit's code. Processes with another `compat_key`, for example because
+        they use other proxies, need another engine.
+        """
         self.folder = folder
         self.compat_key = compat_key
         self.code = code
-        self.stem = stem = os.path.join(folder, f"engine-{compat_key}-{code}")
+
+        stem = os.path.join(folder, f"engine-{compat_key}-{code}")
+        self.stem = stem
         self.socket = f"{stem}.sock"
         # On systems without Unix sockets, this file contains the port and token.
         self.address_file = f"{stem}.port"
         # Contains the engine's process id. It's locked as long as the engine accepts requests.
         self.lock = f"{stem}.lock"
         self.log = f"{stem}.log"
-        # Created when an engine is started for later calls, and removed once an engine listens.
+        # Touched by `start_for_later`, and removed once an engine listens. A recent file means that the last
+        # start has failed or isn't finished, so that the hook doesn't start an engine at every prompt.
         self.tried = f"{stem}.tried"
 
 
@@ -131,23 +140,14 @@ def find(*, make: bool = False) -> EngineAddress | None:
     """
     code = _identify_code()
     environ = environment.environ()
-    # Only processes with the same home folder and shared variables, such as HTTPS_PROXY, use one engine.
-    shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED]
-    key = "\0".join([os.path.expanduser("~"), *shared_values])
-    compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
-
+    compat_key = _compute_compat_key(environ)
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
-
-        # Try the next folder if the path is too long for a socket.
-        if len(os.fsencode(address.socket)) > MAX_PATH:
+        is_too_long = len(os.fsencode(address.socket)) > MAX_PATH
+        if is_too_long:
             continue
-        if make:
-            try:
-                environment.make_private_folder(folder)
-            except OSError:  # for example, a read-only home or a full disk
-                continue
-        if is_private_folder(folder):
+        exists = _try_to_make(folder) if make else True  # without `make`, the next check finds out
+        if exists and is_private_folder(folder):
             return address
     return None
 
@@ -165,6 +165,16 @@ def _identify_code() -> str:
         version = f"{environment.__version__}\0{package}\0{stamp}"
         _own_code = environment.checksum(os.fsencode(version))[:12]
     return _own_code
+
+
+def _compute_compat_key(environ: Mapping[str, str]) -> str:
+    """Hash the values that processes must have in common to use one engine.
+
+    These are the home folder and the variables in `SHARED`, such as HTTPS_PROXY.
+    """
+    shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED]
+    text = "\0".join([os.path.expanduser("~"), *shared_values])
+    return environment.checksum(text.encode("utf-8", "surrogateescape"))[:12]
 
 
 def _list_folders(environ: Mapping[str, str]) -> list[str]:
@@ -186,6 +196,15 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
     return folders
 
 
+def _try_to_make(folder: str) -> bool:
+    """Create a private folder if it's missing. Returns False if that fails."""
+    try:
+        environment.make_private_folder(folder)
+    except OSError:  # for example, a read-only home or a full disk
+        return False
+    return True
+
+
 def is_private_folder(folder: str) -> bool:
     """Whether `folder` is a real folder, not a link, that only this user can access."""
     try:
@@ -205,16 +224,27 @@ def _stamp_sources(package: str) -> str:
     count = 0
     size = 0
     newest_ns = 0
+    for path in _iterate_source_files(package):
+        state = os.stat(path)
+        count += 1
+        size += state.st_size
+        newest_ns = max(newest_ns, state.st_mtime_ns)
+    return f"{count} {size} {newest_ns}"
+
+
+def _iterate_source_files(package: str) -> Iterator[str]:
+    """Yield the paths of a package's Python files."""
     for folder, subfolders, names in os.walk(package):
         # Removing folders from this list keeps `os.walk` from entering them.
-        subfolders[:] = [name for name in subfolders if "." not in name and name != "__pycache__"]
+        subfolders[:] = [name for name in subfolders if _can_be_package(name)]
         for name in names:
             if name.endswith(".py"):
-                state = os.stat(os.path.join(folder, name))
-                count += 1
-                size += state.st_size
-                newest_ns = max(newest_ns, state.st_mtime_ns)
-    return f"{count} {size} {newest_ns}"
+                yield os.path.join(folder, name)
+
+
+def _can_be_package(folder_name: str) -> bool:
+    """Whether modules can be imported from a folder. Names with a dot can't be imported."""
+    return "." not in folder_name and folder_name != "__pycache__"
 
 
 class Response:
@@ -247,11 +277,10 @@ class Connection:
         problem = f"no engine at {address.socket}"
         if not is_private_folder(address.folder):
             raise NoEngine(f"{problem} (its folder is not private)")
+
         self.address = address
         self._token = ""
-
-        # On systems without Unix sockets, the address file contains the engine's TCP port and token.
-        is_unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(address.address_file)
+        is_unix = _uses_unix_socket(address)
         family = _socket.AF_UNIX if is_unix else _socket.AF_INET
         self._socket = _socket.socket(family, _socket.SOCK_STREAM)
         try:
@@ -259,17 +288,21 @@ class Connection:
             if is_unix:
                 self._socket.connect(address.socket)
             else:
-                with open(address.address_file, encoding="ascii", newline="\n") as file:
-                    port, self._token = file.read().split()
-                self._socket.connect(("127.0.0.1", int(port)))
+                self._connect_to_port()
         except (OSError, ValueError) as error:
             self.close()
             raise NoEngine(f"{problem} ({type(error).__name__})") from None
 
-        # Another user's process must not see this user's texts.
-        if is_unix and not is_own_process(self._socket):
+        is_other_user = is_unix and not is_own_process(self._socket)
+        if is_other_user:  # who mustn't see this user's texts
             self.close()
             raise NoEngine(f"{problem} (another user's process answers there)")
+
+    def _connect_to_port(self) -> None:
+        """Read the engine's port and token from its file, and connect. Raises `OSError` or `ValueError`."""
+        with open(self.address.address_file, encoding="ascii", newline="\n") as file:
+            port, self._token = file.read().split()
+        self._socket.connect(("127.0.0.1", int(port)))
 
     def close(self) -> None:
         self._socket.close()
@@ -294,26 +327,12 @@ class Connection:
         engine is too busy or stopping, and `EngineLost` if no HTTP response arrives in time.
         """
         deadline = time.monotonic() + seconds
-        # After this many seconds without data, check the engine's health, unless this is the health check.
+        # After this silence, `_receive` checks the engine's health. The health check itself just waits.
         silence_s = seconds if path == _HEALTH else SILENCE_SECONDS
-        try:
-            self._socket.settimeout(max(0.001, seconds))  # 0 would mean not to block at all
-            self._socket.sendall(self._build_request_head(method, path, len(body)) + body)
-        except OSError as error:
-            raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
+        request = self._build_request_head(method, path, len(body)) + body
+        self._send(request, seconds)
 
-        # Receive chunks until the blank line that ends the headers.
-        received = b""
-        while b"\r\n\r\n" not in received:
-            chunk = self._receive(deadline, silence_s)
-            is_head_too_long = len(received) > _CHUNK_SIZE
-            if not chunk or is_head_too_long:
-                problem = _NO_HTTP if received else "the engine stopped before it responded"
-                raise EngineLost(problem)
-            received += chunk
-
-        # The last chunk can also contain the start of the body.
-        head, _, start_of_body = received.partition(b"\r\n\r\n")
+        head, start_of_body = self._receive_head(deadline, silence_s)
         status, headers = _parse_head(head)
         length = headers.get("content-length")
         body_bytes = int(length) if length else None
@@ -334,6 +353,32 @@ class Connection:
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         )
         return head.encode("ascii")
+
+    def _send(self, request: bytes, seconds: float) -> None:
+        """Send a request within `seconds`. Raises `EngineLost` if that fails."""
+        try:
+            self._socket.settimeout(max(0.001, seconds))  # 0 would mean not to block at all
+            self._socket.sendall(request)
+        except OSError as error:
+            raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
+
+    def _receive_head(self, deadline: float, silence_s: float) -> tuple[bytes, bytes]:
+        """Receive a response's head. Returns it, and the start of the body, which can be empty.
+
+        Raises `EngineLost` if the engine stops or doesn't send HTTP.
+        """
+        received = b""
+        while _END_OF_HEAD not in received:
+            chunk = self._receive(deadline, silence_s)
+            is_head_too_long = len(received) > _CHUNK_SIZE
+            if not chunk or is_head_too_long:
+                problem = _NO_HTTP if received else "the engine stopped before it responded"
+                raise EngineLost(problem)
+            received += chunk
+
+        # The last chunk can also contain the start of the body.
+        head, _, start_of_body = received.partition(_END_OF_HEAD)
+        return head, start_of_body
 
     def _yield_body(
         self, chunk: bytes, length: int | None, deadline: float, silence_s: float
@@ -374,19 +419,29 @@ class Connection:
                 self._socket.settimeout(min(remaining_s, silence_s))
                 return self._socket.recv(_CHUNK_SIZE)
             except TimeoutError:
-                remaining_s = deadline - time.monotonic()
+                if not self._is_healthy(deadline):
+                    break
             except OSError:  # the engine was killed
                 return b""
-
-            if remaining_s <= 0:
-                break
-            try:
-                health(self.address, min(remaining_s, HEALTH_SECONDS))
-            except EngineBusy:  # a busy engine is healthy
-                continue
-            except NoEngine:
-                break
         raise EngineLost("lost the engine: it did not respond in time")
+
+    def _is_healthy(self, deadline: float) -> bool:
+        """Whether the engine answers a health check before the deadline."""
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
+            return False
+        try:
+            health(self.address, min(remaining_s, HEALTH_SECONDS))
+        except EngineBusy:  # a busy engine is healthy
+            return True
+        except NoEngine:
+            return False
+        return True
+
+
+def _uses_unix_socket(address: EngineAddress) -> bool:
+    """Whether the engine listens on a Unix socket, not on a TCP port that it has written to a file."""
+    return hasattr(_socket, "AF_UNIX") and not os.path.exists(address.address_file)
 
 
 def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
@@ -417,16 +472,23 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
 
     Its `retry_after` is 0 if the response doesn't suggest a retry.
     """
-    # Extract the message by hand, because importing a JSON parser would slow down the prompt hook.
-    _, _, after_key = response.read().partition(b'"message": "')
-    raw_message, _, _ = after_key.partition(b'"')
-    message = raw_message.decode(errors="replace")
-
-    retry_after = 0.0
-    seconds = headers.get("retry-after", "")
-    if seconds.replace(".", "", 1).isdecimal():
-        retry_after = float(seconds)
+    message = _extract_message(response.read())
+    retry_after = _parse_seconds(headers.get("retry-after", ""))
     return EngineBusy(message or "it is too busy, or stopping", retry_after)
+
+
+def _extract_message(body: bytes) -> str:
+    """Extract the value of "message" from a JSON body. Returns "" if there's none."""
+    # Importing a JSON parser would slow down the prompt hook.
+    _, _, after_key = body.partition(b'"message": "')
+    raw_message, _, _ = after_key.partition(b'"')
+    return raw_message.decode(errors="replace")
+
+
+def _parse_seconds(text: str) -> float:
+    """Parse a number such as 2 or 0.5. Returns 0 for any other text, such as a date."""
+    digits = text.replace(".", "", 1)
+    return float(text) if digits.isdecimal() else 0.0
 
 
 def is_own_process(connection: _socket.socket) -> bool:
@@ -468,25 +530,26 @@ def start(address: EngineAddress | None) -> int | None:
     if address is None or not sys.executable:
         return None
 
-    # Pass only a few variables and no keys, because the engine also serves other calls.
-    environ = {}
-    for name, value in environment.environ().items():
-        if name in (*_INHERITED, *SHARED):
-            environ[name] = value
-    environ.setdefault("MALLOC_ARENA_MAX", "2")  # otherwise glibc reserves memory for every thread
+    environ = _select_variables()
     command = programs.python(
         "judgekit.engine.server", address.folder, address.compat_key, address.code
     )
     try:
         if os.name == "nt":
             return _spawn_on_windows(command, environ)
-        # Redirect the standard streams to /dev/null, so that the engine doesn't keep the caller's open.
-        null_streams = []
-        for descriptor in range(3):  # standard input, output and errors
-            null_streams.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
-        return os.posix_spawn(sys.executable, command, environ, file_actions=null_streams)
+        return _spawn_on_posix(command, environ)
     except OSError:
         return None
+
+
+def _select_variables() -> dict[str, str]:
+    """Select an engine's environment variables. It also serves other calls, so it gets no keys."""
+    environ = {}
+    for name, value in environment.environ().items():
+        if name in (*_INHERITED, *SHARED):
+            environ[name] = value
+    environ.setdefault("MALLOC_ARENA_MAX", "2")  # otherwise glibc reserves memory for every thread
+    return environ
 
 
 def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
@@ -505,6 +568,16 @@ def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
     ).pid
 
 
+def _spawn_on_posix(command: list[str], environ: dict[str, str]) -> int:
+    """Start a process that outlives this one, and return its id. Raises `OSError`."""
+    # The engine would keep the caller's standard streams open, so open /dev/null in their place.
+    file_actions = []
+    for descriptor in range(3):  # standard input, output and errors
+        open_null = (os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0)
+        file_actions.append(open_null)
+    return os.posix_spawn(sys.executable, command, environ, file_actions=file_actions)
+
+
 def start_for_later() -> int | None:
     """Start an engine for later calls, without waiting until it listens.
 
@@ -515,22 +588,33 @@ def start_for_later() -> int | None:
     if address is None:
         return None
 
-    # The file `tried` is touched at each try, and removed by the engine once it listens. If the file exists,
-    # the last try hasn't succeeded, and the file's age is the time since then.
-    try:
-        age = abs(time.time() - os.stat(address.tried).st_mtime)  # the clock may have been set back
-    except OSError:
-        age = float("inf")  # the file doesn't exist
+    # Each start for later touches this file, and an engine that listens removes it.
+    age = _measure_age(address.tried)
     if age < RESTART_SECONDS:
         hint = "judgekit engine start shows the reason"
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
 
     try:
-        os.close(os.open(address.tried, os.O_WRONLY | os.O_CREAT, 0o600))
-        os.utime(address.tried)
+        _touch(address.tried)
     except OSError:  # for example, on a full disk, where an engine couldn't listen
         return None
     return start(address)
+
+
+def _measure_age(path: str) -> float:
+    """Return the seconds since a file was touched, or infinity if there's no file."""
+    try:
+        touched_at = os.stat(path).st_mtime
+    except OSError:
+        return float("inf")
+    return abs(time.time() - touched_at)  # the clock may have been set back
+
+
+def _touch(path: str) -> None:
+    """Create a file if it's missing, and set its modification time to now. Raises `OSError`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.close(descriptor)
+    os.utime(path)
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
@@ -540,27 +624,39 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     """
     address = find()
     deadline = time.monotonic() + seconds
-    starter: int | None = None  # the process id of the program that starts an engine
-    # A starter exits with `TAKEN` if another engine is at the address. As that engine may be shutting down,
-    # the loop then runs a new starter. Begin with `TAKEN`, so that the loop also runs the first starter.
-    exit_code: int | None = TAKEN
-    while True:
-        try:
-            return Connection(address)
-        except NoEngine as error:
-            has_failed = exit_code not in (None, TAKEN)
-            if has_failed or time.monotonic() > deadline:
-                raise NoEngine(f"the engine could not start ({error})") from None
+    connection = _connect_if_listening(address, deadline)
+    if connection is not None:
+        return connection
 
-        # Run a starter, after a pause if an earlier one has found another engine.
-        if exit_code == TAKEN:
-            if starter is None:
-                address = find(make=True)
-            else:
-                time.sleep(_TAKEN_POLL)
-            starter = start(address)
+    address = find(make=True)
+    starter = start(address)  # the process id of the program that starts an engine
+    while True:
         time.sleep(_POLL)
         exit_code = 1 if starter is None else _poll_exit_code(starter)
+        connection = _connect_if_listening(address, deadline, exit_code)
+        if connection is not None:
+            return connection
+        if exit_code == TAKEN:
+            # Another engine is at the address, but it may be shutting down. Wait, then run a new starter.
+            time.sleep(_TAKEN_POLL)
+            starter = start(address)
+
+
+def _connect_if_listening(
+    address: EngineAddress | None, deadline: float, exit_code: int | None = None
+) -> Connection | None:
+    """Connect to an engine, or return None if it isn't listening yet.
+
+    `exit_code` is the starter's, or None while it's running. Raises `NoEngine` if the starter has failed, or
+    after the deadline.
+    """
+    try:
+        return Connection(address)
+    except NoEngine as error:
+        has_failed = exit_code not in (None, TAKEN)
+        if has_failed or time.monotonic() > deadline:
+            raise NoEngine(f"the engine could not start ({error})") from None
+    return None
 
 
 def _poll_exit_code(pid: int) -> int | None:
@@ -583,28 +679,40 @@ def call(
     locally: Callable[[NoEngine], Value],
     *,
     use: bool = True,
-    begin: Callable[[], Connection] = connect_or_start,
+    connect: Callable[[], Connection] = connect_or_start,
     seconds: float = SECONDS,
     warn: Callable[[str], None] | None = None,
 ) -> Value:
     """Run an operation, such as "judge", on the engine, and return the result of `read(response)`.
 
-    `begin` connects to the engine, and `body` builds the request body. If there's no engine or `use` is
-    False, calls `locally` instead, which does the work in this process. In that case, `warn` gets the reason,
-    unless the engine is switched off.
+    `connect` connects to the engine, and `body` builds the request's body. If there's no engine or `use` is
+    False, `locally` does the work in this process instead. In that case, `warn` gets the reason, unless the
+    engine is switched off.
     """
     try:
-        if not use or not is_enabled():
-            raise EngineOff("no engine is wanted")
-        with begin() as connection:
+        _require_engine(use=use)
+        with connect() as connection:
             response = connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds)
             return read(response)
     except NoEngine as error:
         reason = error
 
-    if warn is not None and not isinstance(reason, EngineOff):
-        warn(f"{reason}; continuing in this process")
+    # Only now, after the handler, so that an error of `locally` doesn't seem to be caused by `reason`.
+    _warn_of_local_work(reason, warn)
     return locally(reason)
+
+
+def _require_engine(*, use: bool) -> None:
+    """Raise `EngineOff` if the caller or the environment wants no engine."""
+    if not use or not is_enabled():
+        raise EngineOff("no engine is wanted")
+
+
+def _warn_of_local_work(reason: NoEngine, warn: Callable[[str], None] | None) -> None:
+    """Warn that the work continues in this process. A user who has switched the engine off knows that."""
+    is_switched_off = isinstance(reason, EngineOff)
+    if warn is not None and not is_switched_off:
+        warn(f"{reason}; continuing in this process")
 
 
 def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
@@ -631,4 +739,7 @@ def is_enabled() -> bool:
     for name in ("JUDGEKIT_REPLAY", "JUDGEKIT_RECORD", "JUDGEKIT_VERBOSE"):
         if environ.get(name, "").strip():
             return False
-    return environ.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")
+
+    setting = environ.get("JUDGEKIT_ENGINE", "").strip()
+    is_switched_off = setting.lower() in ("0", "false", "no", "off")
+    return not is_switched_off

@@ -169,7 +169,7 @@ def _judge(
         lambda response: _read_reply(response, candidates),
         judge_here,
         use=settings.is_engine_wanted(configured),
-        begin=client.Connection,
+        connect=client.Connection,
         seconds=seconds + _SLACK_SECONDS,
     )
 

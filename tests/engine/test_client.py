@@ -385,7 +385,7 @@ def test_for_each_reason_the_caller_goes_on_and_says_it_unless_the_user_wanted_t
                 raises(AssertionError()),
                 lambda why: why,
                 use=use,
-                begin=begin,
+                connect=begin,
                 warn=said.append,
             )
         assert done == reason or (reason is None and isinstance(done, EngineOff)), variable

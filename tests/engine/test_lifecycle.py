@@ -160,9 +160,8 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
         asyncio.run(run())
         assert (steps, engine._idle_limit_s) == (["models", True], seconds)
         steps.clear()
-    monkeypatch.setattr(
-        litellm, "load_in_thread", fails
-    )  # leaves soon, and is not started at every prompt
+    # Leaves soon, and is not started at every prompt
+    monkeypatch.setattr(litellm, "load_in_thread", fails)
     asyncio.run(run())
     assert engine._idle_limit_s == 30
     assert Path(place.tried).exists()
