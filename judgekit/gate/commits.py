@@ -117,12 +117,15 @@ class ChangeFilter:
         """Whether to judge a change."""
         lines = (*change.commit.people, *change.commit.trailers)
         signatures = [line.casefold() for line in lines]
-        for rule in self._rules:
-            if not rule.covers(change.path):
-                continue
+        covering_rules = [rule for rule in self._rules if rule.covers(change.path)]
+
+        for rule in covering_rules:
+            is_for_everyone = not rule.authors
             # An unknown author could be any of the rule's authors.
-            may_be_by_anyone = not rule.authors or not change.attributed
-            if may_be_by_anyone or _any_matches(signatures, rule.authors):
+            is_author_unknown = not change.attributed
+            if is_for_everyone or is_author_unknown:
+                return True
+            if _any_matches(signatures, rule.authors):
                 return True
         return False
 

@@ -13,7 +13,7 @@ from judgekit.git import PARTIAL, GitError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.gate.commits import ChangeFilter, RefUpdate, Updates
     from judgekit.gate.history import Commit, History, Step
@@ -41,19 +41,9 @@ def examine_push(
     aren't examined.
     """
     pushed = PushedChanges()
-    # The commit that each pushed ref points to, before and after the push.
     commit_by_oid = _resolve_tips(repository, updates)
-
-    # The commits at the new ends of the refs. The dict is used as an ordered set.
-    tips: dict[str, None] = {}
-    for update in updates:
-        if update.local_oid in commit_by_oid:
-            tips[commit_by_oid[update.local_oid]] = None
-
-    # By tip: its new commits. Tips without new commits are omitted.
-    histories: dict[str, History] = {}
-    if tips:
-        histories = history.read_histories(repository, list(tips), remote_commits)
+    tips = _list_new_tips(updates, commit_by_oid)
+    histories = history.read_histories(repository, tips, remote_commits) if tips else {}
 
     for update in updates:
         tip = commit_by_oid.get(update.local_oid)
@@ -61,13 +51,17 @@ def examine_push(
             pushed.skipped.add(REF_DELETED, update.remote_ref)
         elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
-        elif tip in histories:
-            old_tip = commit_by_oid.get(update.remote_oid)
-            # The examination adds the ref's changes and skipped files to `pushed`.
+        elif tip in histories:  # a tip without new commits has no history
             examination = _Examination(
-                repository, update, tip, old_tip, remote_commits, wanted, pushed
+                repository=repository,
+                update=update,
+                tip=tip,
+                old_tip=commit_by_oid.get(update.remote_oid),
+                remote_commits=remote_commits,
+                wanted=wanted,
+                pushed=pushed,
             )
-            examination.sort_files(histories[tip])
+            examination.sort_files(histories[tip])  # adds the ref's files to `pushed`
             pushed.updates_with_commits.append(update)
 
     # A file that's skipped for one ref may be judged for another. Don't report it as skipped then.
@@ -88,6 +82,16 @@ def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
         if not update.is_new:
             names.append(update.remote_oid)
     return repository.resolve_commits(names)
+
+
+def _list_new_tips(updates: Updates, commit_by_oid: Mapping[str, str]) -> list[str]:
+    """List the commits that the refs point to after the push, each once."""
+    tips = []
+    for update in updates:
+        tip = commit_by_oid.get(update.local_oid)
+        if tip is not None:
+            tips.append(tip)
+    return list(dict.fromkeys(tips))
 
 
 @dataclass
@@ -112,36 +116,27 @@ class _Examination:
             self._add_omission(f"{limit}; only files changed by the newest are judged")
 
         covered_paths = self._select_covered_paths(pushed_history.steps)
-        if not covered_paths and not pushed_history.gap:
+        has_gap = bool(pushed_history.gap)  # this clone lacks a part of the history
+        can_have_changes = bool(covered_paths) or has_gap
+        if not can_have_changes:
             return
 
-        # A gap is history that this clone lacks. Any file can have changed there, so read all files that a
-        # rule covers, even if no known step changed them.
-        is_needed: Callable[[str], bool] = covered_paths.__contains__
-        if pushed_history.gap:
-            is_needed = self.wanted.covers
-
-        # A tree lists all files of a commit.
+        is_needed = self._choose_needed_paths(covered_paths, has_gap=has_gap)
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
             self._add_omission(PARTIAL)
             return
 
-        old_tree = None
-        if self.old_tip is not None:
-            old_tree = self._read_tree(self.old_tip, is_needed)
-
-        # Find the commit that wrote each file's current content.
+        old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)
 
         # After a gap, or if the tree contains the same path twice, the steps don't explain all files.
-        if pushed_history.gap or tree.list_repeated_paths():
+        if has_gap or tree.list_repeated_paths():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
 
-        # Record all other files as skipped.
         changed_paths = {change.path for change in changes}
         self._skip_unchanged_paths(covered_paths, tree, origins, changed_paths)
 
@@ -149,6 +144,17 @@ class _Examination:
         """Record that the ref, or a part of it, wasn't examined."""
         name = self.update.remote_ref or self.update.local_ref
         self.pushed.unexamined.append(Omission(name=name, reason=reason))
+
+    def _choose_needed_paths(
+        self, covered_paths: set[str], *, has_gap: bool
+    ) -> Callable[[str], bool]:
+        """Choose the paths to read from trees: those that changed and that a rule covers.
+
+        Any file can have changed in a gap, so then all paths that a rule covers are needed.
+        """
+        if has_gap:
+            return self.wanted.covers
+        return lambda path: path in covered_paths
 
     def _read_tree(self, commit: str, is_needed: Callable[[str], bool]) -> Tree | None:
         """Read a commit's files at the needed paths; None if this partial clone lacks them."""
@@ -217,37 +223,26 @@ class _Examination:
         """
         base_trees = self._read_base_trees()
         other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
-
-        paths: Iterable[str]
-        sources: Sequence[Tree] | None
         if pushed_history.gap:
-            # Without any trees to compare with, all files would seem new.
-            if not other_side_trees:
+            if not other_side_trees:  # nothing to compare with, so all files would seem new
                 self._add_omission(pushed_history.gap)
                 return []
             if not base_trees:
                 self._note_missing_history(pushed_history.gap)
-            paths = tree.blobs
-            sources = other_side_trees
-        else:
-            paths = tree.list_repeated_paths()  # a step gives the path, but not which of its blobs
-            sources = None  # a complete history shows where a moved file comes from
 
         moved_blobs = _find_moved_blobs(other_side_trees, tree)
         commit_finder = _CommitFinder(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
-        for path in paths:
-            for blob in tree.blobs[path]:
-                if origins.is_explained(path, blob, sources):
-                    continue  # the steps decide on it
-                if any(old.has(path, blob) for old in other_side_trees):
-                    continue  # the file isn't new
-                if blob in moved_blobs:
-                    self.pushed.skipped.add(MOVED, path)
-                    continue
+        for path, blob in _list_unexplained_files(pushed_history, tree, other_side_trees, origins):
+            is_old = any(other_tree.has(path, blob) for other_tree in other_side_trees)
+            if is_old:
+                continue
+            if blob in moved_blobs:
+                self.pushed.skipped.add(MOVED, path)
+                continue
 
-                commit = commit_finder.find_commit(path, blob)
-                changes.append(ChangedFile(commit, path, blob, attributed=False))
+            commit = commit_finder.find_commit(path, blob)
+            changes.append(ChangedFile(commit, path, blob, attributed=False))
 
         return changes
 
@@ -289,6 +284,26 @@ def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
     return moved_blobs
 
 
+def _list_unexplained_files(
+    pushed_history: History, tree: Tree, other_side_trees: Sequence[Tree], origins: _Origins
+) -> Iterator[_File]:
+    """Yield the path and blob of each file at the tip that no step explains."""
+    paths: Iterable[str]
+    sources: Sequence[Tree] | None
+    if pushed_history.gap:
+        paths = tree.blobs
+        sources = other_side_trees
+    else:
+        # For a repeated path, a step gives the path, but not which of its blobs.
+        paths = tree.list_repeated_paths()
+        sources = None  # a complete history shows where a moved file comes from
+
+    for path in paths:
+        for blob in tree.blobs[path]:
+            if not origins.is_explained(path, blob, sources):
+                yield path, blob
+
+
 @dataclass
 class _Origins:
     """Traces each blob of a tree to the commit that put it at its path.
@@ -302,82 +317,105 @@ class _Origins:
     moved_from: dict[_File, str] = field(default_factory=dict)
     # By path: the commits that changed the file now there, including under earlier paths.
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
+    # By old file: the tip's files that were moved from it, and whose origin isn't found yet.
+    _files_moved_from: defaultdict[_File, list[_File]] = field(
+        default_factory=lambda: defaultdict(list), init=False
+    )
+    # By path: the lists that get the commits of older steps at this path. After a move from `a.py` to `b.py`,
+    # the list of `b.py` is also under `a.py`.
+    _lists_by_path: defaultdict[str, list[list[Commit]]] = field(
+        default_factory=lambda: defaultdict(list), init=False
+    )
 
     def follow(self, steps: Iterable[Step]) -> None:
         """Find the commit that wrote each file's content, by following the steps from newest to oldest.
 
         If `a.py` was moved to `b.py`, the search for the origin of `b.py` continues at `a.py`. Fills
-        `change_by_file`, `commits_by_path` and, for moved files without a new commit, `moved_from`.
+        `change_by_file`, `commits_by_path` and, for files that were only moved, `moved_from`.
         """
-        # By old file: the current files that were moved from it, and whose origin isn't found yet.
-        files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
-        # By path: the lists of commits that an older step at this path has to be added to. After a move from
-        # `a.py` to `b.py`, the commits of `a.py` are also added to the list of `b.py`.
-        lists_of_path: defaultdict[str, list[list[Commit]]] = defaultdict(list)
-
         for step in steps:
-            if step.what != "file":
-                continue
+            if step.what == "file":
+                self._follow_step(step)
 
-            if step.path not in self.commits_by_path:
-                own_list: list[Commit] = []
-                self.commits_by_path[step.path] = own_list
-                lists_of_path[step.path].append(own_list)
-
-            # The current files whose content this step put in place, at this path or before a later move.
-            file = (step.path, step.blob)
-            files_from_here = files_moved_from.pop(file, [])
-            if self.tree.has(step.path, step.blob) and file not in self.change_by_file:
-                self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
-                files_from_here.append(file)
-
-            if step.moved_from is None:  # the step created or edited the file
-                for commits in lists_of_path[step.path]:
-                    commits.append(step.commit)
-                for later_file in files_from_here:
-                    change = self.change_by_file[later_file]
-                    self.change_by_file[later_file] = change._replace(commit=step.commit)
-            else:  # the step only moved the file: an older step at the earlier path wrote the blob
-                # The paths share these lists from here on, so that older steps are added to both.
-                lists_of_path[step.moved_from] += lists_of_path[step.path]
-                old_file = (step.moved_from, step.blob)
-                files_moved_from[old_file] += files_from_here
-
-        # These files were only moved by the steps, and existed before.
-        for (earlier_path, _), files in files_moved_from.items():
+        # No step wrote the files that are left: they existed before, and were only moved.
+        for (earlier_path, _), files in self._files_moved_from.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
+    def _follow_step(self, step: Step) -> None:
+        """Follow a step to the files that come from it, or to their earlier path if it only moved them."""
+        self._open_commit_list(step.path)
+        current_files = self._take_current_files(step)
+
+        if step.moved_from is None:  # the step created or edited the file
+            for commits in self._lists_by_path[step.path]:
+                commits.append(step.commit)
+            for file in current_files:
+                change = self.change_by_file[file]
+                self.change_by_file[file] = change._replace(commit=step.commit)
+        else:  # an older step wrote the content, so look for it at the earlier path
+            self._lists_by_path[step.moved_from] += self._lists_by_path[step.path]
+            self._files_moved_from[step.moved_from, step.blob] += current_files
+
+    def _open_commit_list(self, path: str) -> None:
+        """Start the list of a path's commits, if this is its newest step."""
+        if path not in self.commits_by_path:
+            commits: list[Commit] = []
+            self.commits_by_path[path] = commits
+            self._lists_by_path[path].append(commits)
+
+    def _take_current_files(self, step: Step) -> list[_File]:
+        """Take the tip's files that this step put in place, at their path or before a later move."""
+        file = (step.path, step.blob)
+        current_files = self._files_moved_from.pop(file, [])
+
+        is_newest_step = file not in self.change_by_file
+        if is_newest_step and self.tree.has(step.path, step.blob):
+            self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
+            current_files.append(file)
+        return current_files
+
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return the changes to judge. Skips a moved file if its earlier path was already judged.
+        """Return the changes to judge, without moved files that were judged at their earlier path.
 
         The returned files are removed from `moved_from`, so that they aren't reported as only moved.
         """
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
-            # If the gate also wants the earlier path, then it judged the content there, before the move.
-            earlier_path = self.moved_from.get(file)
-            was_judged = earlier_path is not None and wanted(change._replace(path=earlier_path))
-            if was_judged:
+            if self._was_judged_before_move(change, wanted):
                 continue
 
             self.moved_from.pop(file, None)
-
-            # List the other new commits that changed the file.
-            commits = dict.fromkeys(self.commits_by_path[change.path])  # without duplicates
-            earlier_commits = tuple(commit for commit in commits if commit != change.commit)
-            changes.append(change._replace(earlier=earlier_commits))
+            changes.append(change._replace(earlier=self._list_earlier_commits(change)))
 
         return changes
+
+    def _was_judged_before_move(self, change: ChangedFile, wanted: ChangeFilter) -> bool:
+        """Whether a file was only moved, from a path that the gate judges as well."""
+        earlier_path = self.moved_from.get((change.path, change.blob))
+        if earlier_path is None:
+            return False
+        change_before_move = change._replace(path=earlier_path)
+        return wanted(change_before_move)
+
+    def _list_earlier_commits(self, change: ChangedFile) -> tuple[Commit, ...]:
+        """List the other new commits that changed the file."""
+        distinct_commits = dict.fromkeys(self.commits_by_path[change.path])
+        return tuple(commit for commit in distinct_commits if commit != change.commit)
 
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
         """Whether the known steps explain how a blob got to its path.
 
-        If the file was moved, one of the `sources` must have it at its earlier path. `sources` is None if the
-        history is complete: then a step must have created the file.
+        A file that was only moved also has to be in one of the `sources`, at its earlier path. Pass None if
+        the history is complete: then any step that put the blob at its path is enough.
         """
-        earlier_path = self.moved_from.get((path, blob))
-        if earlier_path is None or sources is None:
-            return (path, blob) in self.change_by_file
+        file = (path, blob)
+        is_put_by_step = file in self.change_by_file
+        if sources is None:
+            return is_put_by_step
+
+        earlier_path = self.moved_from.get(file)
+        if earlier_path is None:  # no step only moved the file
+            return is_put_by_step
         return any(tree.has(earlier_path, blob) for tree in sources)
 
 
@@ -394,10 +432,14 @@ class _CommitFinder:
         self._trees: dict[str, Tree] = {}
 
     def find_commit(self, path: str, blob: str) -> Commit:
-        """Return the first edge commit (where this clone's history ends) with the file, or the tip."""
+        """Find a commit that has the file: the first edge with it, or else the tip.
+
+        The edges are the commits at which this clone's history ends.
+        """
         for edge in self._edges:
             if self._read_tree(edge).has(path, blob):
                 return edge
+        # The file was found in the tip's tree, so the tip has it in any case.
         return history.read_commit(self._repository, self._tip)
 
     def _read_tree(self, edge: Commit) -> Tree:
