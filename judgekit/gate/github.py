@@ -8,6 +8,7 @@ import operator
 import re
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from judgekit.task_ids import task_name
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.config.settings import EscalateConfig
     from judgekit.judging.verdict import Verdict
@@ -220,10 +221,10 @@ def notify_and_open_issues(
 
 
 def _load_settings(folder: Path) -> EscalateConfig:
-    """Load the escalation settings. The project's count only if the user's allow issues."""
-    settings = configuration.load(None).escalate
-    if settings.issues == "off":  # the project can't turn them on
-        return settings
+    """Load the project's escalation settings, or only the user's if those turn issues off."""
+    users_settings = configuration.load(None).escalate
+    if users_settings.issues == "off":  # the project can't turn them on
+        return users_settings
     project = Path(environment.project_root(str(folder)))
     return configuration.load(project).escalate
 
@@ -232,10 +233,34 @@ def _open_issues_up_to_limit(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
     """Open or update up to `MAX_ISSUES` issues. Yields a message about each change, or about an error."""
+    unsettled = _select_unsettled(verdicts, settings, folder)
+    remaining_count = len(unsettled)
+
+    try:
+        for outcome, line in ensure_issues(unsettled[:MAX_ISSUES], settings, folder, address):
+            remaining_count -= 1
+            if outcome is not IssueOutcome.UNCHANGED:
+                yield line
+    except GhError as error:
+        yield f"no issue was opened for {remaining_count}: {error}; {_LATER}"
+        return
+
+    if remaining_count:
+        limit = f"{MAX_ISSUES} at a time is the limit"
+        yield f"no issue was opened for {remaining_count} more: {limit}; {_LATER}"
+
+
+def _select_unsettled(
+    verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path
+) -> list[Verdict]:
+    """Select the verdicts that a person still has to settle.
+
+    With `settings.rejects`, these include rejections and repeated `improve` verdicts on a task.
+    """
+    # The ledger is only needed to count the repetitions.
     earlier_lines: list[VerdictLine] = []
-    # With `rejects`, repeated `improve` verdicts on a task also open an issue. The ledger is only read to
-    # count these.
-    if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
+    has_improve = any(verdict.verdict == "improve" for verdict in verdicts)
+    if settings.rejects and has_improve:
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
         earlier_lines = _select_verdict_lines(records)
 
@@ -243,20 +268,7 @@ def _open_issues_up_to_limit(
     for verdict in verdicts:
         if needs_person(verdict, earlier_lines, with_rejects=settings.rejects):
             unsettled.append(verdict)
-    remaining = len(unsettled)
-
-    try:
-        for outcome, line in ensure_issues(unsettled[:MAX_ISSUES], settings, folder, address):
-            remaining -= 1
-            if outcome is not IssueOutcome.UNCHANGED:
-                yield line
-    except GhError as error:
-        yield f"no issue was opened for {remaining}: {error}; {_LATER}"
-        return
-
-    if remaining:
-        limit = f"{MAX_ISSUES} at a time is the limit"
-        yield f"no issue was opened for {remaining} more: {limit}; {_LATER}"
+    return unsettled
 
 
 def _select_verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
@@ -286,26 +298,12 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
     if program is None:
         return "not found; name a program on PATH, or its absolute path"
 
-    argv = [program, *command[1:]]
+    run_program = partial(_run_program, [program, *command[1:]], environ, deadline)
     try:
         environment.make_private_folder(str(folder))
         for verdict in verdicts:
-            issue = issues.build_issue(verdict)
-            # The token identifies the task, and the fingerprint the verdict's content.
-            notice_key = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
-            # Skip a verdict that was sent before, or that another process is sending now.
-            if not _claim_notice(folder, notice_key):
-                continue
-
-            is_sent = False
-            try:
-                seconds_left = deadline - time.monotonic()
-                failure = _run_program(argv, environ, verdict, seconds_left)
-                is_sent = failure is None
-            finally:
-                # Record that the notice was sent, or let a later run try again.
-                _release_notice(folder, notice_key, is_sent=is_sent)
-
+            notice_key = _make_notice_key(verdict, project)
+            failure = _send_once(folder, notice_key, partial(run_program, verdict))
             if failure is not None:
                 return failure
     except programs.Unfinished:
@@ -316,12 +314,40 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
     return None
 
 
+def _make_notice_key(verdict: Verdict, project: str) -> str:
+    """Make the key under which a verdict's notice is recorded."""
+    issue = issues.build_issue(verdict)
+    # The token identifies the task, and the fingerprint the verdict's content.
+    return environment.digest(f"{project} {issue.token} {issue.fingerprint}")
+
+
+def _send_once(folder: Path, notice_key: str, send: Callable[[], str | None]) -> str | None:
+    """Send a notice, unless it was sent before or another process is sending it now.
+
+    Returns the reason for a failure, or None.
+    """
+    if not _claim_notice(folder, notice_key):
+        return None
+
+    is_sent = False
+    try:
+        failure = send()
+        is_sent = failure is None
+    finally:  # if `send` raises, a later run can try again
+        _end_claim(folder, notice_key, is_sent=is_sent)
+    return failure
+
+
 def _run_program(
-    argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
+    argv: Sequence[str], environ: Mapping[str, str], deadline: float, verdict: Verdict
 ) -> str | None:
-    """Run a program with a verdict's record on stdin. Returns the reason for a failure, or None."""
+    """Run a program with a verdict's record on stdin, until `deadline` (a `time.monotonic` time) at the most.
+
+    Returns the reason for a failure, or None.
+    """
+    seconds_left = deadline - time.monotonic()
     record = json.dumps(verdict.record(), ensure_ascii=False)
-    code, _, errors = programs.run(argv, environ, f"{record}\n", seconds=seconds)
+    code, _, errors = programs.run(argv, environ, f"{record}\n", seconds=seconds_left)
     return None if code == 0 else _describe_exit(code, errors)
 
 
@@ -332,50 +358,68 @@ def _claim_notice(folder: Path, notice_key: str) -> bool:
             claimed_at = claim_times[notice_key]
             if claimed_at is None:  # the notice was sent
                 return False
-
-            # A killed process never releases its claim, so claims expire. A program is stopped after
-            # `SECONDS`, so it can't be running after twice that time. If the clock was set back, a claim can
-            # be in the future, so compare the absolute difference.
-            may_be_running = abs(time.time() - claimed_at) < 2 * SECONDS
-            if may_be_running:
+            if _may_be_sending(claimed_at):
                 return False
 
         claim_times[notice_key] = time.time()
     return True
 
 
-def _release_notice(folder: Path, notice_key: str, *, is_sent: bool) -> None:
-    """Mark a notice as sent. If it wasn't, release the claim so that it can be sent later."""
+def _may_be_sending(claimed_at: float) -> bool:
+    """Whether the process that claimed a notice can still be sending it.
+
+    A killed process never ends its claim, so claims expire.
+    """
+    # A program is stopped after `SECONDS`, so twice that time leaves a margin. The time since the claim is
+    # negative if the clock was set back.
+    seconds_apart = abs(time.time() - claimed_at)
+    return seconds_apart < 2 * SECONDS
+
+
+def _end_claim(folder: Path, notice_key: str, *, is_sent: bool) -> None:
+    """End the claim on a notice, and record whether it was sent. If it wasn't, a later run can send it."""
     with _lock_notices(folder) as claim_times:
         claim_times.pop(notice_key, None)
         if is_sent:
-            # None marks a sent notice. Add it at the end of the dict, since the oldest are dropped first.
-            claim_times[notice_key] = None
+            # The entries at the start are dropped first, so add this one at the end.
+            claim_times[notice_key] = None  # sent
 
 
 @contextmanager
 def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Lock the file of notices, and yield a dict with the time when each notice was claimed, by its key.
+    """Lock the file of notices, and yield the time of each notice's claim, by its key; None if it was sent.
 
-    A process claims a notice before sending it. None instead of a time means that it was sent. The caller's
-    changes to the dict are saved. Don't run the user's program under this lock, since it can take long.
+    The caller's changes to the dict are saved. Don't run the user's program under this lock, since it can
+    take long.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
-        claim_times: dict[str, float | None] = {}
         old_entries = path.read_text().split() if path.exists() else []
-        for entry in old_entries:  # KEY for a sent notice, KEY:TIME for a claimed one
-            key, _, claimed_at = entry.partition(":")
-            claim_times[key] = float(claimed_at) if claimed_at else None
+        claim_times = _parse_notices(old_entries)
 
         yield claim_times
 
-        # Save the notices, without the oldest ones if there are too many.
-        new_entries = []
-        for key, claim_time in claim_times.items():  # in the order in which they were added
-            new_entries.append(key if claim_time is None else f"{key}:{claim_time}")
+        new_entries = _format_notices(claim_times)
         newest = new_entries[-_MAX_NOTICES:]
         outputs.write_atomically(str(path), "\n".join(newest), private=True)
+
+
+def _parse_notices(entries: Iterable[str]) -> dict[str, float | None]:
+    """Parse the file's entries: KEY for a sent notice, KEY:TIME for a claimed one."""
+    claim_times: dict[str, float | None] = {}
+    for entry in entries:
+        key, _, claimed_at = entry.partition(":")
+        claim_times[key] = float(claimed_at) if claimed_at else None
+    return claim_times
+
+
+def _format_notices(claim_times: Mapping[str, float | None]) -> list[str]:
+    """Format notices as entries for the file, in the order in which they were added."""
+    entries = []
+    for key, claimed_at in claim_times.items():
+        is_sent = claimed_at is None
+        entries.append(key if is_sent else f"{key}:{claimed_at}")
+    return entries
 
 
 def needs_person(
@@ -401,32 +445,38 @@ def needs_person(
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
     """Count the `improve` rounds that the task of `verdict` has had in a row, up to and including `verdict`.
 
-    `lines` are the ledger's verdicts, on any task. Any other verdict ends the series.
+    Any other verdict on the task ends the row. `lines` are the ledger's verdicts, on all tasks.
     """
+    earlier_verdicts = _select_earlier_verdicts(verdict, lines)
+    earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
+
+    count = 0
+    for judged in (verdict, *earlier_verdicts):  # newest first
+        if judged.verdict != "improve":
+            break
+        # A verdict can be `improve` although none of its rounds was. It still counts as one.
+        count += max(1, _count_rounds_with_improve(judged))
+    return count
+
+
+def _select_earlier_verdicts(verdict: Verdict, lines: Iterable[VerdictLine]) -> list[VerdictLine]:
+    """Select the verdicts on the same task from before `verdict`."""
     name = task_name(verdict.task_id)
     earlier_verdicts = []
     for line in lines:
+        if line.id == verdict.id:  # the verdict itself can be in the ledger already
+            continue
         is_same_task = task_name(line.task_id) == name
         is_earlier = line.timestamp <= verdict.timestamp
-        if is_same_task and is_earlier and line.id != verdict.id:
+        if is_same_task and is_earlier:
             earlier_verdicts.append(line)
+    return earlier_verdicts
 
-    # Count from the newest verdict backwards.
-    earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
-    count = 0
-    for judged in (verdict, *earlier_verdicts):
-        if judged.verdict != "improve":  # this verdict ends the series
-            break
 
-        improve_rounds = 0
-        for judged_round in judged.rounds:
-            opinion = judged_round.opinion
-            if opinion and opinion.outcome == "improve":
-                improve_rounds += 1
-        # A verdict can be `improve` although none of its rounds was. It still counts as one.
-        count += max(1, improve_rounds)
-
-    return count
+def _count_rounds_with_improve(verdict: Verdict | VerdictLine) -> int:
+    """Count a verdict's rounds with the outcome `improve`."""
+    opinions = [judged_round.opinion for judged_round in verdict.rounds]
+    return sum(1 for opinion in opinions if opinion and opinion.outcome == "improve")
 
 
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 import os
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.git import PARTIAL, GitError
 from judgekit.text import counted, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.git import Repository
 
@@ -72,36 +72,49 @@ def read_histories(
 
     Tips without new commits are omitted. Raises `GitError`.
     """
-    # For multiple tips, list the commits of all with one call of git, however many tips there are. For a
-    # single tip, this stays None, and git selects the commits itself.
-    oids_by_tip: dict[str, list[str]] | None = None
+    if len(tips) == 1:
+        return _read_history_of_tip(repository, tips[0], remote_commits)
+    return _read_histories_of_tips(repository, tips, remote_commits)
+
+
+def _read_history_of_tip(
+    repository: Repository, tip: str, remote_commits: Sequence[str]
+) -> dict[str, History]:
+    """Read a single tip's history: git selects the new commits itself."""
+    revisions = [tip, *_exclude(remote_commits)]
+    limit = f"--max-count={MAX_COMMITS + 1}"  # one more shows that there are too many
     try:
-        if len(tips) == 1:
-            revisions = [tips[0], *(f"^{oid}" for oid in remote_commits)]
-            limit = f"--max-count={MAX_COMMITS + 1}"  # one more shows that there are too many
-        else:
-            oids_by_tip = _list_new_commits(repository, tips, remote_commits)
-            revisions = list(dict.fromkeys(chain.from_iterable(oids_by_tip.values())))
-            limit = "--no-walk=unsorted"
-
-        if not revisions:
-            return {}
-
-        lines = "\n".join([*revisions, ""])  # "" adds a newline at the end
-        raw = repository.ask(*_LOG, limit, stdin=lines.encode())
+        raw = _run_log(repository, (*_LOG, limit), revisions)
     except GitError:
-        if not is_partial(repository):
-            raise
-        return _make_partial_histories(repository, oids_by_tip or tips)  # with the tips alone
+        if is_partial(repository):
+            return _make_partial_histories(repository, [tip])
+        raise
 
     shallow_oids = _read_shallow_oids(repository)
     logged_commits = list(_parse_log(raw))
-    if oids_by_tip is None:
-        if not logged_commits:
-            return {}
-        return {tips[0]: _make_history(logged_commits, shallow_oids)}
+    if not logged_commits:
+        return {}
+    return {tip: _make_history(logged_commits, shallow_oids)}
 
-    logged_by_oid = {commit.oid: (commit, steps) for commit, steps in logged_commits}
+
+def _read_histories_of_tips(
+    repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
+) -> dict[str, History]:
+    """Read the histories of multiple tips, from one log of all new commits, however many tips there are."""
+    oids_by_tip: dict[str, list[str]] = {}
+    try:
+        oids_by_tip = _list_new_commits(repository, tips, remote_commits)
+        distinct_oids = list(dict.fromkeys(chain.from_iterable(oids_by_tip.values())))
+        if not distinct_oids:
+            return {}
+        raw = _run_log(repository, (*_LOG, "--no-walk=unsorted"), distinct_oids)
+    except GitError:
+        if is_partial(repository):
+            return _make_partial_histories(repository, oids_by_tip or tips)
+        raise
+
+    shallow_oids = _read_shallow_oids(repository)
+    logged_by_oid = {commit.oid: (commit, steps) for commit, steps in _parse_log(raw)}
     histories = {}
     for tip, oids in oids_by_tip.items():
         logged_of_tip = [logged_by_oid[oid] for oid in oids if oid in logged_by_oid]
@@ -109,13 +122,23 @@ def read_histories(
     return histories
 
 
+def _exclude(oids: Iterable[str]) -> list[str]:
+    """Write revisions in git's syntax that exclude these commits and their ancestors."""
+    return [f"^{oid}" for oid in oids]
+
+
+def _run_log(repository: Repository, command: Sequence[str], revisions: Iterable[str]) -> bytes:
+    """Run a `git log` command with the revisions on stdin, and return its output."""
+    lines = "".join(f"{revision}\n" for revision in revisions)
+    return repository.ask(*command, stdin=lines.encode())
+
+
 def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict[str, History]:
     """Make histories without steps, for a partial clone in which git can't list changes."""
     histories = {}
     for tip in tips:
-        edge = read_commit(
-            repository, tip
-        )  # at least one commit that is known to contain the files
+        # Files are looked for in the commits at the edges, and the tip surely has them.
+        edge = read_commit(repository, tip)
         histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
     return histories
 
@@ -127,38 +150,45 @@ def _list_new_commits(
 
     Tips without new commits are omitted. A list stops after `MAX_COMMITS` + 1 commits.
     """
-    # `^OID` excludes a commit and its ancestors. The empty string ends the last line with a newline.
-    revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
-    output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
-
-    parents_by_oid: dict[str, list[str]] = {}
-    for line in output.split("\n")[:-1]:  # each line ends with a newline
-        oid, *parents = line.split()
-        parents_by_oid[oid] = parents
-
-    # The rank is a commit's position in git's order, in which children come before their parents.
-    oids = list(parents_by_oid)
-    rank_by_oid = {oid: rank for rank, oid in enumerate(oids)}
+    parents_by_oid = _read_new_parents(repository, tips, remote_commits)
+    # The rank is a commit's position in git's order.
+    rank_by_oid = {oid: rank for rank, oid in enumerate(parents_by_oid)}
 
     oids_by_tip: dict[str, list[str]] = {}
     for tip in tips:
-        if tip not in rank_by_oid:  # the remote has this tip, so it has no new commits
-            continue
-
-        # Walk from the tip to its ancestors. The heap always gives the newest commit that's waiting.
-        waiting_ranks = [rank_by_oid[tip]]
-        seen_ranks = set(waiting_ranks)
-        oids_by_tip[tip] = []
-        while waiting_ranks and len(oids_by_tip[tip]) <= MAX_COMMITS:
-            oid = oids[heapq.heappop(waiting_ranks)]
-            oids_by_tip[tip].append(oid)
-            for parent in parents_by_oid[oid]:
-                rank = rank_by_oid.get(parent)  # None if the remote has the parent
-                if rank is not None and rank not in seen_ranks:
-                    seen_ranks.add(rank)
-                    heapq.heappush(waiting_ranks, rank)
-
+        if tip in parents_by_oid:  # otherwise, the remote has the tip
+            new_commits = _walk_new_commits(tip, parents_by_oid, rank_by_oid)
+            oids_by_tip[tip] = list(islice(new_commits, MAX_COMMITS + 1))
     return oids_by_tip
+
+
+def _read_new_parents(
+    repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
+) -> dict[str, list[str]]:
+    """Read the parents of each new commit, in git's order: a commit comes before its parents."""
+    raw = _run_log(repository, _GRAPH, [*tips, *_exclude(remote_commits)])
+    parents_by_oid: dict[str, list[str]] = {}
+    for line in raw.decode().split("\n")[:-1]:  # each line ends with a newline
+        oid, *parents = line.split()
+        parents_by_oid[oid] = parents
+    return parents_by_oid
+
+
+def _walk_new_commits(
+    tip: str, parents_by_oid: Mapping[str, Sequence[str]], rank_by_oid: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield a tip and its new ancestors, in the order of their ranks."""
+    # The heap always gives the waiting commit with the lowest rank.
+    waiting = [(rank_by_oid[tip], tip)]
+    seen = {tip}
+    while waiting:
+        _, oid = heapq.heappop(waiting)
+        yield oid
+        for parent in parents_by_oid[oid]:
+            is_new = parent in rank_by_oid  # otherwise, the remote has it
+            if is_new and parent not in seen:
+                seen.add(parent)
+                heapq.heappush(waiting, (rank_by_oid[parent], parent))
 
 
 def _make_history(
@@ -221,14 +251,12 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
     steps: list[Step] = []
 
     for field in fields:
-        entry = field.lstrip("\n:")
+        parent_count, entry = _split_off_colons(field)
         if not entry:
             continue
 
-        # A changed path's entry starts with a colon for each parent. A commit id has no colons.
-        prefix = field.removesuffix(entry)
-        parent_count = prefix.count(":")
-        if parent_count == 0:
+        is_commit = parent_count == 0
+        if is_commit:
             if commit is not None:  # the previous commit is complete
                 yield commit, steps
             commit = _parse_commit(entry, fields)
@@ -240,6 +268,16 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
     if commit is not None:
         yield commit, steps
+
+
+def _split_off_colons(field: str) -> tuple[int, str]:
+    r"""Split a field such as "\n::100644 100644 ..." into its number of colons (here 2) and the rest.
+
+    A changed path's entry starts with a colon for each parent. A commit's entry has none.
+    """
+    entry = field.lstrip("\n:")
+    prefix = field.removesuffix(entry)
+    return prefix.count(":"), entry
 
 
 def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
@@ -263,27 +301,36 @@ def _parse_step(
     `columns` are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has multiple parents, and an OLD_MODE and
     an OLD_BLOB for each of them. The paths are taken from `fields`.
     """
-    *old_modes, mode = columns[: parent_count + 1]
-    *old_blobs, blob = columns[parent_count + 1 : -1]
+    modes = columns[: parent_count + 1]
+    blobs = columns[parent_count + 1 : -1]
     status = columns[-1]
-
-    old_paths = [next(fields) for _ in range(parent_count)]
-    # git prints the current path only for merges, and for renamed (R) or copied (C) files.
-    has_new_path = parent_count > 1 or status.startswith(("R", "C"))
-    path = next(fields) if has_new_path else old_paths[0]
+    *old_modes, mode = modes
+    *old_blobs, blob = blobs
+    old_paths, path = _take_paths(status, parent_count, fields)
 
     if mode == _MODE_OF_NOTHING:
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):
         return Step(commit, path, "not regular")
 
-    # If a parent has the same content at another path, this commit only moved the file.
     same_content_paths = []
     for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
-        if old_blob == blob and old_mode.startswith(FILE):
+        was_file = old_mode.startswith(FILE)
+        if was_file and old_blob == blob:
             same_content_paths.append(old_path)
     if path in same_content_paths:
         return None
 
+    # If a parent has the same content at another path, this commit only moved the file.
     moved_from = same_content_paths[-1] if same_content_paths else None
     return Step(commit, path, "file", blob=blob, moved_from=moved_from)
+
+
+def _take_paths(status: str, parent_count: int, fields: Iterator[str]) -> tuple[list[str], str]:
+    """Take an entry's paths from `fields`: the path in each parent, and the current one."""
+    old_paths = [next(fields) for _ in range(parent_count)]
+    # git prints the current path only for merges, and for renamed (R) or copied (C) files.
+    is_merge = parent_count > 1
+    has_current_path = is_merge or status.startswith(("R", "C"))
+    path = next(fields) if has_current_path else old_paths[0]
+    return old_paths, path

@@ -59,22 +59,39 @@ class Issue(NamedTuple):
 
 def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     """Build the issue about a verdict, with quotes and reasoning only if `with_text`."""
-    # A path's task has the same name in every clone, and so the same token.
     name = task_name(verdict.task_id)
-    name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    token = f"judgekit-task-{name_digest[:16]}"
+    token = _make_token(name)
+    fingerprint = _make_fingerprint(verdict)
 
-    # The fingerprint changes with the verdict or the files. Only then is the issue updated.
+    body = _write_body(verdict, name, token, with_text=with_text)
+    marked_body = f"<!-- judgekit {token} {fingerprint} -->\n{body[:MAX_BODY_CHARS]}"
+    title = _write_title(verdict, name)
+    return Issue(
+        token=token,
+        fingerprint=fingerprint,
+        title=redact(title).text,
+        body=redact(marked_body).text,
+    )
+
+
+def _make_token(name: str) -> str:
+    """Make a task's token. A path's task has the same name in every clone, and so the same token."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"judgekit-task-{digest[:16]}"
+
+
+def _make_fingerprint(verdict: Verdict) -> str:
+    """Make a fingerprint of the verdict and the files. The issue is only updated if it changes."""
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     verdict_and_contents = "\n".join([verdict.verdict, *hashes])
-    fingerprint = hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
+    return hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
 
-    # Write the issue's body.
+
+def _write_body(verdict: Verdict, name: str, token: str, *, with_text: bool) -> str:
+    """Write the issue's body from the template, with quotes and reasoning only if `with_text`."""
     ledger_line = make_verdict_line(verdict, text=with_text)
-    fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK_CHARS
-    task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
     rubric = ledger_line.rubric
-    body = page.plain(
+    return page.plain(
         _TEXT,
         verdict=ledger_line,
         name=name,
@@ -82,24 +99,28 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
         rubric=rubric_name(f"{rubric.id}@{rubric.version}", rubric.source),
         reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT_CHARS),
         findings=_format_findings(ledger_line),
-        command=f"judgekit override {task} accept --why '...'",
+        command=_write_override_command(verdict),
         inline=format_inline,
         block=format_block,
         round_cells=_make_round_cells,
         most=_MAX_ROWS,
     )
 
-    # Write its title.
+
+def _write_override_command(verdict: Verdict) -> str:
+    """Write the command that accepts the task. It names the verdict if the task's id is hard to copy."""
+    is_short = len(verdict.task_id) <= _MAX_TASK_CHARS
+    fits_into_command = is_short and verdict.task_id.isprintable()
+    task = verdict.task_id if fits_into_command else verdict.id
+    return f"judgekit override {shlex.quote(task)} accept --why '...'"
+
+
+def _write_title(verdict: Verdict, name: str) -> str:
+    """Write the issue's title."""
     title = f"Review needed: {disarm_title(name)}"
     if verdict.verdict == "escalate":
-        title = f"[JUDGE-DISAGREEMENT] {title}"
-    marked_body = f"<!-- judgekit {token} {fingerprint} -->\n{body[:MAX_BODY_CHARS]}"
-    return Issue(
-        token=token,
-        fingerprint=fingerprint,
-        title=redact(title).text,
-        body=redact(marked_body).text,
-    )
+        return f"[JUDGE-DISAGREEMENT] {title}"
+    return title
 
 
 def read_mark(body: str) -> tuple[str, str] | None:
@@ -129,21 +150,29 @@ def _format_findings(verdict: VerdictLine) -> list[str]:
     """Format the verdict's findings as a numbered list. Long lists end with a line such as "and 3 more"."""
     findings = _list_findings(verdict)
     lines: list[str] = []
-    for number, (tier, finding) in enumerate(findings, 1):
+    for index, (tier, finding) in enumerate(findings):
         # An issue's body is limited in length.
-        if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS_CHARS:
-            omitted_count = len(findings) - number + 1  # including the current finding
-            return [*lines, f"and {omitted_count} more"]
+        char_count = sum(len(line) for line in lines)
+        is_full = index >= _MAX_ROWS or char_count > _MAX_FINDINGS_CHARS
+        if is_full:
+            omitted = findings[index:]
+            lines.append(f"and {len(omitted)} more")
+            break
 
-        text = _describe_finding(tier, finding)
-        bullet = f"{number}. "
-        indent = " " * len(bullet)
-        lines.append(wrap(text, _MAX_TEXT_CHARS, bullet, indent))
-        if finding.quote:
-            lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT_CHARS, indent, indent))
-        if finding.suggestion:
-            lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT_CHARS, indent, indent))
+        lines += _format_finding(index + 1, tier, finding)
 
+    return lines
+
+
+def _format_finding(number: int, tier: str, finding: Finding) -> list[str]:
+    """Format a finding as a numbered item, with its quote and suggestion indented below."""
+    bullet = f"{number}. "
+    indent = " " * len(bullet)
+    lines = [wrap(_describe_finding(tier, finding), _MAX_TEXT_CHARS, bullet, indent)]
+    if finding.quote:
+        lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT_CHARS, indent, indent))
+    if finding.suggestion:
+        lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT_CHARS, indent, indent))
     return lines
 
 
@@ -155,16 +184,19 @@ def _describe_finding(tier: str, finding: Finding) -> str:
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings as pairs of a tier and a finding; the tier is "".
+    """List the verdict's findings as (tier, finding).
 
-    If no tier decided, also list the findings of each round, with the round's tier.
+    The tier is "" for the verdict's own findings. If no tier decided, those of each round follow, with the
+    round's tier.
     """
-    findings = [("", finding) for finding in verdict.findings]
-    if verdict.judge_tier is not None:
-        return findings
+    own_findings = [("", finding) for finding in verdict.findings]
+    is_decided_by_tier = verdict.judge_tier is not None
+    if is_decided_by_tier:
+        return own_findings
 
+    round_findings = []
     for judged_round in verdict.rounds:
         if judged_round.opinion:
             for finding in judged_round.opinion.findings:
-                findings.append((judged_round.tier, finding))
-    return findings
+                round_findings.append((judged_round.tier, finding))
+    return [*own_findings, *round_findings]
