@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.gate.commits import PushedChanges, Updates
+    from judgekit.gate.remotes import Remotes
     from judgekit.git import Repository, TreeEntry
 
 _MEMORY_CONFIG = ".claude/memory/memory-config.json"
@@ -55,56 +56,72 @@ def find_rule_commits(
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
-    # 1. The default branch. A remote can have multiple names in this clone, each with its default branch.
+    # 1. A remote can have multiple names in this clone, each with its default branch.
     defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
     commits = _select_different_rules(repository, defaults)
     if commits:
         return commits
 
-    # 2. The remote's other refs.
+    # 2. The refs as the push found them, and as they were last fetched.
     oids = [*remote_oids.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
     commits = _select_different_rules(repository, oids)
     if commits:
         return commits
 
     # 3. Everything else that this clone knows.
-    other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
-    other_oids = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
-    has_default_branch = any(oid is not None for oid in other_oids)
-    if not has_default_branch:
-        other_oids = [ref.oid for ref in clone_remotes.other_refs]
-
     pushed = [update.local_oid for update in updates if not update.deletes]
-    rule_changes = _list_rule_changes(repository, pushed)
-    branches = _list_own_branches(repository)
-    return _select_different_rules(repository, [*other_oids, *pushed, *rule_changes, *branches])
+    candidates = [
+        *_list_commits_of_other_remotes(clone_remotes),
+        *pushed,
+        *_list_rule_changes(repository, pushed),
+        *_list_own_branches(repository),
+    ]
+    return _select_different_rules(repository, candidates)
+
+
+def _list_commits_of_other_remotes(clone_remotes: Remotes) -> list[str | None]:
+    """List the default branches of the remotes not pushed to, or all their refs if no default is known."""
+    other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
+    # The push doesn't ask the other remotes for their refs, so `remote_oids` is empty.
+    defaults = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
+    is_any_known = any(oid is not None for oid in defaults)
+    if is_any_known:
+        return defaults
+    return [ref.oid for ref in clone_remotes.other_refs]
 
 
 def _select_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Resolve ids to commits, and return the first commit for each different set of rules.
+    """Return the first commit for each different set of rules, for at most `_MAX_RULES` sets.
 
     Unknown commits (None) and ids missing from this clone are skipped.
     """
     distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
-
-    # Ask git about each commit, and about its rule files.
     names = []
     for oid in distinct_oids:
-        # In git's syntax, this is the commit itself, or the commit that a tag points to.
-        names.append(f"{oid}^{{commit}}")
-        names.extend(f"{oid}:{path}" for path in RULES)
+        names += [_name_commit(oid), *_name_rule_files(oid)]
     oid_by_name = _find_objects(repository, names)
 
-    # Files with equal content have equal object ids, so the ids show which rules are different.
     commit_by_rules: dict[tuple[str, ...], str] = {}
     for oid in distinct_oids:
-        commit = oid_by_name[f"{oid}^{{commit}}"]
-        rules = tuple(oid_by_name[f"{oid}:{path}"] for path in RULES)
-        if commit and rules not in commit_by_rules:
-            commit_by_rules[rules] = commit
+        commit = oid_by_name[_name_commit(oid)]
+        if not commit:
+            continue
+        # Files with equal content have equal object ids, so the ids show which rules are different.
+        rules = tuple(oid_by_name[name] for name in _name_rule_files(oid))
+        commit_by_rules.setdefault(rules, commit)
 
     commits = list(commit_by_rules.values())
     return commits[:_MAX_RULES]
+
+
+def _name_commit(oid: str) -> str:
+    """Name a commit in git's syntax. The id can also be that of a tag that points to the commit."""
+    return f"{oid}^{{commit}}"
+
+
+def _name_rule_files(oid: str) -> list[str]:
+    """Name a commit's rules in git's syntax, each as `COMMIT:PATH`."""
+    return [f"{oid}:{path}" for path in RULES]
 
 
 def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
@@ -125,18 +142,20 @@ def _list_own_branches(repository: Repository) -> list[str]:
 
 
 def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """List the newest commits in the pushed history that changed the rules."""
+    """List the commits in the pushed history that changed the rules: the newest, up to `_MAX_RULES`.
+
+    The list is empty if this clone lacks a part of the history.
+    """
     tips = repository.resolve_commits(pushed).values()
     if not tips:
         return []
 
-    max_count = f"--max-count={_MAX_RULES}"
-    log_command = ("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES)
-    distinct_tips = dict.fromkeys(tips)
-    revisions = "\n".join([*distinct_tips, ""])  # "" adds a newline at the end
+    # Without `--full-history`, git would skip changes on a side branch that its merge dropped.
+    options = ("--format=%H", "--full-history", f"--max-count={_MAX_RULES}", "--stdin")
+    revisions = "".join(f"{tip}\n" for tip in dict.fromkeys(tips))
     try:
-        output = repository.ask(*log_command, stdin=revisions.encode())
-    except GitError:  # this clone lacks part of the history
+        output = repository.ask("log", *options, "--", *RULES, stdin=revisions.encode())
+    except GitError:
         return []
     return output.decode().split()
 
@@ -150,21 +169,33 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
-        if commit is not None:
-            _write_rules(repository, commit, RULES, root)
-            # The rules say which rubric file is needed.
-            rubric_path = _find_rubric_file(root)
-            if rubric_path is not None:
-                _write_rules(repository, commit, (rubric_path,), root)
+        if commit is None:
+            yield root
+            return
 
+        _write_rules_and_rubric(repository, commit, root)
         try:
             yield root
         except ConfigError as error:
-            is_about_rules = error.path is not None and Path(str(error.path)).is_relative_to(root)
-            if commit is None or not is_about_rules:
-                raise
+            if _is_about_file_in(root, error):
+                raise _rename_file_in_error(error, commit, root) from None
+            raise
 
-            raise _rename_file_in_error(error, commit, root) from None
+
+def _write_rules_and_rubric(repository: Repository, commit: str, root: Path) -> None:
+    """Write a commit's rules into the folder `root`, and the rubric file that they name."""
+    _write_rules(repository, commit, RULES, root)
+    rubric_path = _find_rubric_file(root)
+    if rubric_path is not None:
+        _write_rules(repository, commit, (rubric_path,), root)
+
+
+def _is_about_file_in(folder: Path, error: ConfigError) -> bool:
+    """Whether an error is about a file in a folder."""
+    if error.path is None:
+        return False
+    path = Path(str(error.path))
+    return path.is_relative_to(folder)
 
 
 def _rename_file_in_error(error: ConfigError, commit: str, root: Path) -> ConfigError:
@@ -211,18 +242,25 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
     blobs = repository.read_blobs(oids, MAX_FILE_BYTES)
     total_bytes = 0
 
-    # The data is None for files that are too large or missing from this clone.
     for file, (_, data) in zip(files, blobs, strict=True):
+        if data is None:  # too large, or missing from this clone
+            if _is_deciding(file.path, paths):
+                raise _build_unreadable_error(commit, file.path)
+            continue
+
         name = _name_in_commit(commit, file.path)
-        if data is not None:
-            total_bytes += len(data)
-            if total_bytes > MAX_TOTAL_BYTES:
-                raise _build_limit_error(name, f"{MAX_TOTAL_BYTES // 1_000_000} MB")
-            _write_file(root / file.path, data, name)
-        elif _is_deciding(file.path, paths):
-            command = f"git show {_name_in_commit(commit, shlex.quote(file.path))}"
-            absence = f"not in this clone (fetch it with: {command})"
-            raise ConfigError(f"larger than {MAX_FILE_BYTES // 1000} kB, or {absence}", path=name)
+        total_bytes += len(data)
+        if total_bytes > MAX_TOTAL_BYTES:
+            raise _build_limit_error(name, f"{MAX_TOTAL_BYTES // 1_000_000} MB")
+        _write_file(root / file.path, data, name)
+
+
+def _build_unreadable_error(commit: str, path: str) -> ConfigError:
+    """Build the error about a rules file that's too large or missing from this clone."""
+    command = f"git show {_name_in_commit(commit, shlex.quote(path))}"
+    too_large = f"larger than {MAX_FILE_BYTES // 1000} kB"
+    missing = f"not in this clone (fetch it with: {command})"
+    return ConfigError(f"{too_large}, or {missing}", path=_name_in_commit(commit, path))
 
 
 def _list_regular_files(

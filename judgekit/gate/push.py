@@ -48,7 +48,7 @@ from judgekit.rubric import loader
 from judgekit.text import encodable, escaped, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName
@@ -118,50 +118,49 @@ def read_changed_file(
 ) -> tuple[Document, str]:
     """Build a document from a changed file's content.
 
-    Returns the document, and the reason why it can't be judged or "". With a reason, the document is empty.
-    `data` is None if the file is too large (`is_here` is True) or missing from this clone (False).
+    Returns the document and "". If the file can't be judged, the document is empty, with the reason instead
+    of "". Without `data`, the file is too large if `is_here`, and otherwise missing from this clone.
     """
     commit = change.commit
-    path = encodable(change.path)
-    file, reason = _decode_file(change, path, data, is_here=is_here)
+    printable_path = encodable(change.path)
+    file, reason = _decode_file(change, printable_path, data, is_here=is_here)
 
+    family = None
+    digest = change.blob  # without the content, use git's hash of it
     can_be_judged = not reason
     if can_be_judged:
         family = _name_families(change)
         digest = file.sha256
-    else:
-        family = None
-        digest = change.blob  # without the content, use git's hash of it
 
     author = Author(name=encodable(commit.people[0]), family=family)
-    task_id = f"{path}@{digest[:16]}"
+    task_id = f"{printable_path}@{digest[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
 
 
 def _decode_file(
-    change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
+    change: ChangedFile, printable_path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
     """Decode a file. If it can't be judged, return an empty file and the reason."""
-    reason = _explain_missing_content(change, data, is_here=is_here)
-    if not reason and data is not None:
-        try:
-            return documents.decode(change.path, data), ""
-        except InputError as error:
-            reason = str(error).removeprefix(f"{path}: ")
-    return File(path, text="", sha256="", total=0), reason
-
-
-def _explain_missing_content(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
-    """Explain why a file's content isn't available; "" if it is."""
-    if data is None and is_here:
-        return f"larger than {MAX_BLOB_BYTES // 1_000_000} MB"
+    empty_file = File(printable_path, text="", sha256="", total=0)
     if data is None:
-        name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
-        return f"not in this partial clone; fetch it with: git show {name}"
+        return empty_file, _explain_unread_content(change, is_here=is_here)
+
     store = _name_store(data)
     if store:
-        return f"stored with {store}: the push contains only a pointer"
-    return ""
+        return empty_file, f"stored with {store}: the push contains only a pointer"
+
+    try:
+        return documents.decode(change.path, data), ""
+    except InputError as error:
+        return empty_file, str(error).removeprefix(f"{printable_path}: ")
+
+
+def _explain_unread_content(change: ChangedFile, *, is_here: bool) -> str:
+    """Explain why a file's content wasn't read: it's too large, or missing from this clone."""
+    if is_here:
+        return f"larger than {MAX_BLOB_BYTES // 1_000_000} MB"
+    name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
+    return f"not in this partial clone; fetch it with: git show {name}"
 
 
 def _name_store(data: bytes) -> str:
@@ -201,8 +200,9 @@ def judge_push(
         scope = _make_scope_of_push(repository, updates, remote, url)
     else:
         scope = _make_scope_since(repository, base)
+    in_ci = base is not None and reviewers.is_ci()
 
-    gate: GateConfig | None = None  # until the rules are read
+    gate: GateConfig | None = None
     try:
         # Closing the stack replaces temporary paths in errors with the paths in the commit.
         with ExitStack() as stack:
@@ -210,44 +210,55 @@ def judge_push(
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
             policy.store_selection(repository, scope.rule_commits, gate.paths, gate.authors)
-
-            # Judge a change if any of the rules selects it.
-            paths_and_authors = []
-            for rules in all_rules:
-                paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
-            wanted = commits.ChangeFilter(*paths_and_authors)
-            # Only count remotes as upstream if all rules do.
-            upstream_sets = [set(rules.settings.gate.upstream) for rules in all_rules]
-            upstreams = sorted(set.intersection(*upstream_sets))
-            upstream_commits = remotes.list_upstream_commits(repository, upstreams)
-            remote_commits = [*scope.remote_commits, *upstream_commits]
-            changes = examine.examine_push(repository, scope.updates, remote_commits, wanted)
-
-            count_lines = partial(
-                commits.count_changed_lines,
-                repository,
-                changes.updates_with_commits,
-                remote_commits,
-            )
-
-            choose_depth = _make_depth_chooser(strictest.settings, count_lines)
-            in_ci = base is not None and reviewers.is_ci()
-            return _judge_changes(
-                repository, strictest, changes, scope.push, run, choose_depth, in_ci=in_ci
-            )
+            return _judge_scope(repository, scope, all_rules, strictest, run, in_ci=in_ci)
     except Exception as error:
-        if gate is None:
-            gate = configuration.load(None).gate  # the user's own settings can block pushes as well
-        mode = run.mode or gate.mode
-        if mode == "blocking" and gate.undetermined == "block":
+        if _blocks_undetermined(gate, run):
             raise PushBlocked(str(error)) from error
         raise
+
+
+def _judge_scope(
+    repository: Repository,
+    scope: _Scope,
+    all_rules: Sequence[_Rules],
+    strictest: _Rules,
+    run: Run,
+    *,
+    in_ci: bool,
+) -> Report:
+    """Judge each change that any of the rules selects, under the strictest rules."""
+    gates = [rules.settings.gate for rules in all_rules]
+    wanted = commits.ChangeFilter(*[(gate.paths, gate.authors) for gate in gates])
+    upstreams = _list_common_upstreams(gates)
+    upstream_commits = remotes.list_upstream_commits(repository, upstreams)
+    remote_commits = [*scope.remote_commits, *upstream_commits]
+    pushed = examine.examine_push(repository, scope.updates, remote_commits, wanted)
+
+    count_lines = partial(
+        commits.count_changed_lines, repository, pushed.updates_with_commits, remote_commits
+    )
+    choose_depth = _make_depth_chooser(strictest.settings, count_lines)
+    return _judge_changes(repository, strictest, pushed, scope.push, run, choose_depth, in_ci=in_ci)
+
+
+def _list_common_upstreams(gates: Iterable[GateConfig]) -> list[str]:
+    """List the upstreams that all rules name."""
+    upstream_sets = [set(gate.upstream) for gate in gates]
+    return sorted(set.intersection(*upstream_sets))
+
+
+def _blocks_undetermined(gate: GateConfig | None, run: Run) -> bool:
+    """Whether undetermined files block the push. Pass None for `gate` if the rules couldn't be read."""
+    if gate is None:
+        gate = configuration.load(None).gate  # the user's own settings can block pushes as well
+    mode = run.mode or gate.mode
+    return mode == "blocking" and gate.undetermined == "block"
 
 
 def _make_scope_of_push(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str
 ) -> _Scope:
-    """Compare the pushed commits with the remote's."""
+    """Make the scope for judging a push: its ref updates, and the remote's rules and commits."""
     refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
     return _Scope(
         push=PushRecord(remote=url or remote, ref=refs),
@@ -258,7 +269,7 @@ def _make_scope_of_push(
 
 
 def _make_scope_since(repository: Repository, base: str) -> _Scope:
-    """Compare the current commit with `base`. Treats `base` as the remote's state, and uses its rules."""
+    """Make the scope for judging the current commit. `base` counts as the remote's state, with its rules."""
     base_commit = commits.resolve_commit(repository, base)
     head = commits.resolve_commit(repository, "HEAD")
     update = commits.RefUpdate(
@@ -278,19 +289,21 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
     Unreadable rules are skipped. If all are unreadable, the first `ConfigError` is raised. The rules are in
     temporary folders, which exist until `stack` is closed.
     """
+    # For None, the checked-out folder is empty, so only the user's own rules apply.
+    rule_commits: Sequence[str | None] = oids or [None]
     readable: list[_Rules] = []
     errors: list[ConfigError] = []
 
-    for oid in oids or (
-        None,
-    ):  # for None, the folder is empty, so that only the user's rules apply
+    for commit in rule_commits:
         try:
-            folder = stack.enter_context(policy.check_out_rules(repository, oid))
-            readable.append(_Rules(configuration.load(folder), folder))
+            folder = stack.enter_context(policy.check_out_rules(repository, commit))
+            settings = configuration.load(folder)
         except ConfigError as error:
             errors.append(error)
+        else:
+            readable.append(_Rules(settings, folder))
 
-    if errors and not readable:
+    if not readable:
         raise errors[0]
     return readable
 
@@ -302,29 +315,39 @@ def _make_depth_chooser(
 
     `count_lines` returns the number of changed lines by path. It's slow, so it's called at most once.
     """
-    if not settings.gate.depth and settings.gate.review is None:
+    has_depths = settings.gate.depth or settings.gate.review is not None
+    if not has_depths:
         return None
 
     from judgekit.judging import depth  # noqa: PLC0415 - only if depths are configured
 
     users_gate = configuration.load(None).gate  # the user's settings, without the project's
+    project_gate = settings.gate
     count_lines_once = cache(count_lines)
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
         """Choose how thoroughly to judge a file, by path, number of changed lines, and authors."""
-        # Who wrote the file's commits. Trailers such as `Generated-by` can name authors as well.
-        signatures: set[str] = set()
-        for commit in (change.commit, *change.earlier):
-            signatures.update(commit.people, commit.trailers)
-
-        # git counts no lines for some files, such as binary ones. Count all their lines as changed.
-        total_lines = sum(len(lines_of(file.text)) for file in document.files)
-        changed_lines = count_lines_once().get(change.path, total_lines)
-        return depth.choose(
-            users_gate, settings.gate, change.path, changed_lines, sorted(signatures)
-        )
+        changed_lines_by_path = count_lines_once()
+        changed_lines = changed_lines_by_path.get(change.path)
+        if changed_lines is None:  # git counts no lines for some files, such as binary ones
+            changed_lines = _count_lines(document)
+        signatures = _list_signatures(change)
+        return depth.choose(users_gate, project_gate, change.path, changed_lines, signatures)
 
     return choose_depth
+
+
+def _count_lines(document: Document) -> int:
+    """Count all lines of a document's files."""
+    return sum(len(lines_of(file.text)) for file in document.files)
+
+
+def _list_signatures(change: ChangedFile) -> list[str]:
+    """List who wrote a file's commits. Trailers such as `Generated-by` can name authors as well."""
+    signatures: set[str] = set()
+    for commit in (change.commit, *change.earlier):
+        signatures.update(commit.people, commit.trailers)
+    return sorted(signatures)
 
 
 def _judge_changes(
@@ -339,14 +362,14 @@ def _judge_changes(
 ) -> Report:
     """Judge the files in a push, and report on all files, judged or not."""
     settings = rules.settings
-    report_of_nothing = _report_on_unjudged(settings, pushed, run)
+    report = _report_on_unjudged(settings, pushed, run)
     if not pushed.changes:
-        return report_of_nothing
+        return report
 
     ledger = Ledger.of(repository.folder)
     loaded = loader.load_configured_rubric("gate", settings.gate.rubric, rules.folder)
     notes = list(pushed.notes)  # the steps below add to these
-    mode = report_of_nothing.mode
+    mode = report.mode
     if mode == "blocking":
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
     if loaded.source:
@@ -367,12 +390,9 @@ def _judge_changes(
         reviewed=reviewed,
     )
 
-    budget = settings.gate.budget - run.spent
-    holds = report_of_nothing.holds and mode == "blocking"
-    run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
-    changes = sorted(pushed.changes, key=operator.attrgetter("path"))
-    files = _read_files(repository, changes)  # reading them isn't charged to the budget
-    running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
+    # In advisory mode nothing stops a push, whatever `gate.undetermined` says.
+    holds = mode == "blocking" and report.holds
+    rows = _judge_within_budget(repository, gatekeeper, pushed.changes, holds=holds)
 
     if settings.server.url is not None:
         notes += send_to_team(settings, ledger)
@@ -381,10 +401,8 @@ def _judge_changes(
         notes += reviewed.notes
         reviewer_names = [reviewer.token for reviewer in reviewed.reviewers]
 
-    rows = [gatekeeper.rows[change.path, change.blob] for change in changes]
-    return report_of_nothing._replace(
-        rows=rows, mode=mode, notes=list(dict.fromkeys(notes)), reviewers=reviewer_names
-    )
+    distinct_notes = list(dict.fromkeys(notes))
+    return report._replace(rows=rows, mode=mode, notes=distinct_notes, reviewers=reviewer_names)
 
 
 def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
@@ -425,23 +443,34 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
     return "advisory"
 
 
+def _judge_within_budget(
+    repository: Repository,
+    gatekeeper: _Gatekeeper,
+    changes: Iterable[ChangedFile],
+    *,
+    holds: bool,
+) -> list[Row]:
+    """Judge the changed files in the seconds that the run has left. Returns their rows, sorted by path."""
+    run = gatekeeper.run
+    budget = gatekeeper.settings.gate.budget - run.spent
+    sorted_changes = sorted(changes, key=operator.attrgetter("path"))
+    run.on_start(Begin(count=len(sorted_changes), budget=budget, holds=holds))
+
+    files = _read_files(repository, sorted_changes)  # reading them isn't charged to the budget
+    running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
+    return [gatekeeper.rows[change.path, change.blob] for change in sorted_changes]
+
+
 def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
     """Read each changed file, and build its document. A file that can't be judged gets a reason."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.read_blobs(oids, MAX_BLOB_BYTES)]
 
-    # If a blob (a file's content) couldn't be read, it's too large or missing from this clone. git can only
-    # describe those that aren't missing.
     unread_blobs = []
     for change, data in zip(changes, contents, strict=True):
-        if data is None:
+        if data is None:  # too large, or missing from this clone
             unread_blobs.append(change.blob)
-
-    large_blobs = set()
-    for line in repository.describe_objects(unread_blobs):  # OID KIND SIZE, or OID missing
-        oid, _, description = line.partition(" ")
-        if description != "missing":
-            large_blobs.add(oid)
+    large_blobs = _find_existing_blobs(repository, unread_blobs)
 
     files = []
     for change, data in zip(changes, contents, strict=True):
@@ -449,6 +478,16 @@ def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[
         document, reason = read_changed_file(change, data, is_here=is_here)
         files.append(_FileToJudge(change, document, reason))
     return files
+
+
+def _find_existing_blobs(repository: Repository, blobs: list[str]) -> set[str]:
+    """Find the blobs that this clone has."""
+    existing_blobs = set()
+    for line in repository.describe_objects(blobs):  # OID KIND SIZE, or OID missing
+        oid, _, description = line.partition(" ")
+        if description != "missing":
+            existing_blobs.add(oid)
+    return existing_blobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,7 +517,6 @@ class _Gatekeeper:
         decisions = list(self.ledger.records(DECISIONS))  # people's decisions on files
         undecided: list[tuple[ChangedFile, Document]] = []
 
-        # Decide as many files as possible without models.
         for file in files:
             is_decided = self._decide_without_models(
                 file.change, file.document, file.reason, decisions
@@ -486,29 +524,8 @@ class _Gatekeeper:
             if not is_decided:
                 undecided.append((file.change, file.document))
 
-        if not undecided:
-            return
-
-        # Judge the undecided files with models, concurrently.
-        async with aclosing(open_gateway(environment.environ())) as gateway:
-            request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
-            judge, no_model_reason = service.document_judge(gateway, self.folder, request)
-            has_model = judge.models_by_tier or judge.is_remote  # a shared judge has its models
-            if not has_model:
-                self._add_undetermined_rows(undecided, f"not judged: {no_model_reason}")
-                return
-
-            async def judge_and_record(pair: tuple[ChangedFile, Document]) -> None:
-                """Judge a file, and add its verdict to the ledger and to `rows`."""
-                change, document = pair
-                verdict = await self._judge_file(judge, change, document, deadline)
-                self._record_verdict(change, verdict, decisions)
-
-            limit = service.max_concurrency(judge, MAX_CONCURRENT)
-            stream = map_concurrently(judge_and_record, undecided, limit, in_order=False)
-            async with aclosing(stream):
-                async for _ in stream:  # `judge_and_record` has added the row
-                    pass
+        if undecided:
+            await self._judge_with_models(undecided, decisions, deadline)
 
     def _decide_without_models(
         self, change: ChangedFile, document: Document, obstacle: str, decisions: Sequence[Record]
@@ -541,6 +558,33 @@ class _Gatekeeper:
             without_terminal=without_terminal,
         )
 
+    async def _judge_with_models(
+        self,
+        undecided: Sequence[tuple[ChangedFile, Document]],
+        decisions: Sequence[Record],
+        deadline: float,
+    ) -> None:
+        """Judge files concurrently. If there's no model for it, they are undetermined."""
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
+            judge, no_model_reason = service.document_judge(gateway, self.folder, request)
+            has_model = judge.models_by_tier or judge.is_remote  # a shared judge has its models
+            if not has_model:
+                self._add_undetermined_rows(undecided, f"not judged: {no_model_reason}")
+                return
+
+            async def judge_and_record(pair: tuple[ChangedFile, Document]) -> None:
+                """Judge a file, and add its verdict to the ledger and to `rows`."""
+                change, document = pair
+                verdict = await self._judge_file(judge, change, document, deadline)
+                self._record_verdict(change, verdict, decisions)
+
+            limit = service.max_concurrency(judge, MAX_CONCURRENT)
+            stream = map_concurrently(judge_and_record, undecided, limit, in_order=False)
+            async with aclosing(stream):
+                async for _ in stream:  # `judge_and_record` has added the row
+                    pass
+
     def _add_undetermined_rows(
         self, files: Sequence[tuple[ChangedFile, Document]], reason: str
     ) -> None:
@@ -548,7 +592,9 @@ class _Gatekeeper:
         # The rows aren't recorded in the ledger, since nothing was judged.
         self.notes.append(reason)
         for change, document in files:
-            verdict = tasks.decide_without_models(self.loaded, self.mode, document, None, reason)
+            verdict = tasks.decide_without_models(
+                self.loaded, self.mode, document, override=None, reason=reason
+            )
             self._add_row(change, verdict)
 
     async def _judge_file(
@@ -556,29 +602,39 @@ class _Gatekeeper:
     ) -> Verdict:
         """Judge a file. Mark the verdict as noise if another run could well decide differently."""
         seconds_left = deadline - time.monotonic()
-        judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
+        timeout = min(judge.settings.timeout, seconds_left)
+        file_judge = judge.with_settings(timeout=timeout)
 
         has_server = bool(self.settings.server.url)  # then the shared judge chooses the depth
         if self.choose_depth and not has_server:
-            from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
+            file_judge = _set_depth(file_judge, self.choose_depth(change, document))
 
-            depth = self.choose_depth(change, document)
-            # Replace the usual judging with judging at the depth chosen here.
-            judge_at_depth = partial(review.judge_at_depth, lambda _document: depth)
-            judge_in_time = replace(judge_in_time, instead=judge_at_depth)
+        verdict = tasks.require_findings(await file_judge.judge(document))
+        verdict = self._mark_noise(judge, document, verdict)
+        return self._set_stable_id(verdict, change)
 
-        verdict = tasks.require_findings(await judge_in_time.judge(document))
-        # Noise is only measured for judging by tiers.
-        is_judged_by_tiers = not verdict.depth or verdict.depth.depth == "tiers"
-        if is_judged_by_tiers:
-            try:
-                verdict = noise.mark_noise(judge, document, verdict)
-            except ConfigError as error:
-                self.notes.append(f"noise not known: {error}")
-        return self._set_run_id(verdict, change)
+    def _mark_noise(self, judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
+        """Mark a verdict as noise if another run could well decide differently.
 
-    def _set_run_id(self, verdict: Verdict, change: ChangedFile) -> Verdict:
-        """Make a verdict's id from the run's id and the file, so that a restarted run gives the same id."""
+        Noise is only measured for judging by tiers, so verdicts from other depths stay as they are.
+        """
+        used_depth = (
+            verdict.depth.depth if verdict.depth else "tiers"
+        )  # without a rule, the tiers judge
+        if used_depth != "tiers":
+            return verdict
+
+        try:
+            return noise.mark_noise(judge, document, verdict)
+        except ConfigError as error:
+            self.notes.append(f"noise not known: {error}")
+            return verdict
+
+    def _set_stable_id(self, verdict: Verdict, change: ChangedFile) -> Verdict:
+        """Make a verdict's id from the run's id and the file, so that a restarted run gives the same id.
+
+        If the run has no id, the verdict keeps its own.
+        """
         if not self.run.id:
             return verdict
         name = f"{self.run.id}\0{change.path}\0{change.blob}"
@@ -589,11 +645,7 @@ class _Gatekeeper:
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
         """Add a verdict to the ledger, and its row to `rows`. If the ledger can't be written, add a note."""
-        # The verdict is cached if it needed no new call. Failed calls are never cached, so a verdict with a
-        # failure has called a model.
-        has_failures = any(judged_round.failure for judged_round in verdict.rounds)
-        is_cached = verdict.cost_source == "cache" and not has_failures
-        push = self.push.model_copy(update={"cached": is_cached})
+        push = self.push.model_copy(update={"cached": _is_from_cache(verdict)})
         is_lost = False
 
         try:
@@ -623,3 +675,20 @@ class _Gatekeeper:
 
         self.rows[change.path, change.blob] = row
         self.run.on_verdict(row)
+
+
+def _set_depth(judge: DocumentJudge, depth: Depth) -> DocumentJudge:
+    """Return a judge that judges each document at this depth."""
+    from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
+
+    judge_at_depth = partial(review.judge_at_depth, lambda _document: depth)
+    return replace(judge, instead=judge_at_depth)  # instead of the usual judging
+
+
+def _is_from_cache(verdict: Verdict) -> bool:
+    """Whether no model was called for a verdict, since all replies were in the cache."""
+    # Failures are never cached, so a failed round shows that a model was called.
+    has_failures = any(judged_round.failure for judged_round in verdict.rounds)
+    if has_failures:
+        return False
+    return verdict.cost_source == "cache"

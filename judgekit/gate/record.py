@@ -10,7 +10,7 @@ from judgekit.gate import WORDS
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from judgekit.gate import Report
+    from judgekit.gate import Omission, Report
 
 
 class _Record(BaseModel):
@@ -53,23 +53,25 @@ class GateRecord(_Record):
 
 
 def build_gate_record(report: Report) -> dict[str, Any]:
-    """Build the JSON record of a run: the overall verdict, the number of files by verdict, and the rest."""
+    """Build the JSON record of a run: its verdict, the number of judged files by verdict, and other files."""
     words = [row["word"] for row in report.judged]  # such as GO or NO-GO
-
-    not_examined = []
-    for omission in report.not_examined:
-        reason = encodable(omission["reason"])
-        not_examined.append(OmissionRecord(name=omission["name"], reason=reason))
+    is_blocking = report.mode == "blocking"
 
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,
         blocked=report.blocked,
-        holds=report.holds and report.mode == "blocking",
+        # In advisory mode nothing stops a push, whatever `gate.undetermined` says.
+        holds=is_blocking and report.holds,
         fault=report.fault,
         judged={word: words.count(word) for word in WORDS},
         skipped=[SkipGroupRecord(**group) for group in report.skipped],
-        not_examined=not_examined,
+        not_examined=[_make_omission_record(omission) for omission in report.not_examined],
         notes=[encodable(note) for note in report.notes],
     )
     return record.model_dump(mode="json", by_alias=True)
+
+
+def _make_omission_record(omission: Omission) -> OmissionRecord:
+    """Convert an omission to its record."""
+    return OmissionRecord(name=omission["name"], reason=encodable(omission["reason"]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.git import GitError, normalise_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from judgekit.gate.commits import Updates
     from judgekit.git import Repository
@@ -80,7 +80,7 @@ class Remotes(NamedTuple):
 
     @property
     def other_refs(self) -> list[TrackedRef]:
-        """The refs of all other remotes."""
+        """The refs of the remotes that aren't pushed to."""
         others = []
         for name, refs in self.refs.items():
             if name not in self.names:
@@ -94,24 +94,32 @@ class Remotes(NamedTuple):
         refs from the last fetch.
         """
         refs = self.refs.get(name, [])
-        ref_by_name = {ref.name: ref for ref in refs}
-        ref_by_source = {ref.source: ref for ref in refs}
-        candidates = []
+        head = _find_head(refs, name)
+        if head is not None and not head.target:  # HEAD points to a commit instead of a branch
+            return head.oid
 
-        head = ref_by_name.get(f"{_REMOTES}{name}/HEAD") or ref_by_source.get("HEAD")
+        branch = None
         if head is not None:
-            if not head.target:  # HEAD points to a commit instead of a branch
-                return head.oid
-            candidates.append(ref_by_name.get(head.target))
+            ref_by_name = {ref.name: ref for ref in refs}
+            branch = ref_by_name.get(head.target)
+        if branch is None:
+            branch = _guess_default_branch(refs)
+        if branch is None:
+            return None
+        return remote_oids.get(branch.source) or branch.oid
 
-        # Without a usable HEAD, guess the branch from the common names.
-        candidates.append(ref_by_source.get(f"{_BRANCHES}main"))
-        candidates.append(ref_by_source.get(f"{_BRANCHES}master"))
 
-        for ref in candidates:
-            if ref is not None:
-                return remote_oids.get(ref.source) or ref.oid
-        return None
+def _find_head(refs: Sequence[TrackedRef], name: str) -> TrackedRef | None:
+    """Find a remote's HEAD: the ref in its folder, or else the ref that was fetched from HEAD."""
+    ref_by_name = {ref.name: ref for ref in refs}
+    ref_by_source = {ref.source: ref for ref in refs}
+    return ref_by_name.get(f"{_REMOTES}{name}/HEAD") or ref_by_source.get("HEAD")
+
+
+def _guess_default_branch(refs: Sequence[TrackedRef]) -> TrackedRef | None:
+    """Find the branch with one of the common names, `main` or else `master`."""
+    ref_by_source = {ref.source: ref for ref in refs}
+    return ref_by_source.get(f"{_BRANCHES}main") or ref_by_source.get(f"{_BRANCHES}master")
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
@@ -123,37 +131,52 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     addresses = _read_addresses(repository)
     pushed_names = _find_pushed_names(repository, addresses, remote, url)
     refspecs = _read_refspecs(repository)
+    listed_refs = _list_refs(repository, _list_ref_folders(refspecs))
 
-    # Refspecs can put a remote's refs into other folders than refs/remotes/.
-    ref_folders = {_REMOTES.rstrip("/")}
-    for specs in refspecs.values():
-        ref_folders.update(spec.folder for spec in specs if spec.folder)
-    listed_refs = _list_refs(repository, sorted(ref_folders))
-
-    # Map each remote to its refs, and each ref to its remotes.
     refs_by_remote: dict[str, list[TrackedRef]] = {}
-    remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
     for name in dict.fromkeys([*pushed_names, *addresses, *refspecs]):
         refs_by_remote[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
-        for ref in refs_by_remote[name]:
+    own_refs = _drop_shared_refs(refs_by_remote, pushed_names)
+
+    # If `remote` is "", that name can have refs already, so add to them.
+    own_refs[""] = [*own_refs.get("", []), *_list_unowned_refs(listed_refs, own_refs)]
+    return Remotes(pushed_names, own_refs)
+
+
+def _list_ref_folders(refspecs: Mapping[str, Sequence[Refspec]]) -> list[str]:
+    """List the folders with remotes' refs: refs/remotes/, and any others that refspecs put them into."""
+    folders = {_REMOTES.rstrip("/")}
+    for specs in refspecs.values():
+        folders.update(spec.folder for spec in specs if spec.folder)
+    return sorted(folders)
+
+
+def _drop_shared_refs(
+    refs_by_remote: Mapping[str, Sequence[TrackedRef]], pushed_names: Sequence[str]
+) -> dict[str, list[TrackedRef]]:
+    """Return each remote's refs, without those that another remote has as well.
+
+    All names in `pushed_names` stand for the same remote, so they can share refs.
+    """
+    remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
+    for name, refs in refs_by_remote.items():
+        for ref in refs:
             remotes_by_ref[ref.name].add(name)
 
-    # A remote owns the refs that no other remote shares.
     own_refs: dict[str, list[TrackedRef]] = {}
-    owned_names: set[str] = set()
-    for name, tracked_refs in refs_by_remote.items():
-        # All names of the pushed remote stand for the same remote, so they can share refs.
+    for name, refs in refs_by_remote.items():
         same_remote = set(pushed_names) if name in pushed_names else {name}
-        own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
-        owned_names.update(ref.name for ref in own_refs[name])
+        own_refs[name] = [ref for ref in refs if remotes_by_ref[ref.name].issubset(same_remote)]
+    return own_refs
 
-    # The remaining refs have no owner. If `remote` is "", also keep the refs found for it.
-    unowned = []
-    for ref in listed_refs:
-        if ref.name.startswith(_REMOTES) and ref.name not in owned_names:
-            unowned.append(ref)
-    own_refs[""] = [*own_refs.get("", []), *unowned]
-    return Remotes(pushed_names, own_refs)
+
+def _list_unowned_refs(
+    listed_refs: Iterable[TrackedRef], own_refs: Mapping[str, Sequence[TrackedRef]]
+) -> list[TrackedRef]:
+    """List the refs in refs/remotes/ that no remote owns."""
+    owned_names = {ref.name for refs in own_refs.values() for ref in refs}
+    remote_refs = [ref for ref in listed_refs if ref.name.startswith(_REMOTES)]
+    return [ref for ref in remote_refs if ref.name not in owned_names]
 
 
 def list_remote_commits(
@@ -180,16 +203,20 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
 
     folder = os.path.realpath(repository.folder)
     upstream_addresses = {normalise_address(address, folder) for address in upstreams}
-    refs = read_remotes(repository, "").refs
-    oids: list[str] = []
+    # "" is no remote's name: only the refs count here, not which remote is pushed to.
+    refs_by_remote = read_remotes(repository, "").refs
 
+    oids: list[str] = []
     for name, addresses in _read_addresses(repository).items():
-        remote_addresses = {normalise_address(address, folder) for address in addresses}
-        is_upstream = not remote_addresses.isdisjoint(upstream_addresses)
-        if is_upstream:
-            oids += [ref.oid for ref in refs.get(name, [])]
+        if _has_address(addresses, upstream_addresses, folder):
+            oids += [ref.oid for ref in refs_by_remote.get(name, [])]
 
     return list(dict.fromkeys(oids))
+
+
+def _has_address(addresses: Iterable[str], normalised: Container[str], folder: str) -> bool:
+    """Whether one of a remote's addresses is among the normalised ones. Paths are relative to `folder`."""
+    return any(normalise_address(address, folder) in normalised for address in addresses)
 
 
 def _complete_name(ref: str) -> str:
@@ -209,10 +236,12 @@ def _match_star(pattern: str, ref: str) -> str | None:
     before, star, after = pattern.partition("*")
     if not star:
         return "" if ref == pattern else None
+
     is_long_enough = len(ref) >= len(before) + len(after)  # they mustn't overlap
-    if not is_long_enough or not ref.startswith(before) or not ref.endswith(after):
-        return None
-    return ref[len(before) : len(ref) - len(after)]
+    is_match = is_long_enough and ref.startswith(before) and ref.endswith(after)
+    if is_match:
+        return ref[len(before) : len(ref) - len(after)]
+    return None
 
 
 def _read_addresses(repository: Repository) -> dict[str, list[str]]:
@@ -240,10 +269,9 @@ def _find_pushed_names(
 
     names = [remote]
     for name, own_addresses in addresses.items():
-        normalised = {normalise_address(address, folder) for address in own_addresses}
-        if not normalised.isdisjoint(pushed_addresses) and name != remote:
+        if _has_address(own_addresses, pushed_addresses, folder):
             names.append(name)
-    return names
+    return list(dict.fromkeys(names))  # `remote` can be among them twice
 
 
 def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:

@@ -70,21 +70,23 @@ class ReviewedOverrides:
         """Find a file's newest override by a reviewer, or None.
 
         Adds a note to `notes` for each override that doesn't count, such as one by the file's author.
+        Overrides given without a terminal only count if `without_terminal`.
         """
-        valid_overrides = []
         hashes = [file.sha256 for file in document.files]
+        valid_overrides = []
 
         for override in self.overrides:
             if not is_override_of(override, document.task_id, hashes):
                 continue
 
-            reason = self._find_objection(override, change, without_terminal=without_terminal)
-            if not reason:
+            objection = self._find_objection(override, change, without_terminal=without_terminal)
+            if objection:
+                description = f"{override.decision} by {override.who} ({override.why})"
+                self.notes.append(
+                    f"{document.task_id}: {description} doesn't count here: {objection}"
+                )
+            else:
                 valid_overrides.append(override)
-                continue
-
-            description = f"{override.decision} by {override.who} ({override.why})"
-            self.notes.append(f"{document.task_id}: {description} doesn't count here: {reason}")
 
         return find_newest_override(
             valid_overrides,
@@ -98,12 +100,16 @@ class ReviewedOverrides:
     ) -> str:
         """Explain why an override doesn't count; "" if it does."""
         # A token can be listed with multiple addresses, and its holder may have used any of them in commits.
-        matching = [reviewer for reviewer in self.reviewers if reviewer.token == override.who]
-        if not matching:
+        listed_reviewers = [
+            reviewer for reviewer in self.reviewers if reviewer.token == override.who
+        ]
+        if not listed_reviewers:
             return "gate.reviewers of the default branch doesn't name this token"
-        if any(is_author(reviewer, change) for reviewer in matching):
+        if any(is_author(reviewer, change) for reviewer in listed_reviewers):
             return "authors don't clear their own files"
-        if not override.terminal and not without_terminal:
+
+        is_given_properly = override.terminal or without_terminal
+        if not is_given_properly:
             return "it was given without a terminal"
         return ""
 
@@ -112,10 +118,12 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
     """Whether a reviewer may have contributed to a file, going by names and addresses in commits."""
     # Match loosely: a wrong match costs a second opinion, but a missed one lets authors clear themselves.
     names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)}
-    own_names = names - {""}  # the address can be missing
+    names.discard("")  # the address can be missing
+
     for commit in (change.commit, *change.earlier):
         for person in commit.people:
-            if own_names & _list_names(person):
+            person_names = _list_names(person)
+            if any(name in person_names for name in names):
                 return True
     return False
 
@@ -140,8 +148,8 @@ def _normalise_name(name: str) -> str:
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
     """Read the reviewers from the default branch, and people's overrides from the shared judge.
 
-    Without a shared judge, there are no overrides. Nothing is raised: on an error, there are none either, and
-    a note says why.
+    Without a shared judge, there are no overrides. An error isn't raised: then there are no overrides either,
+    and a note says why.
     """
     notes: list[str] = []
     try:
@@ -149,15 +157,13 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
         if server is None:  # no shared judge is configured
             return ReviewedOverrides(notes=notes)
 
-        return ReviewedOverrides(
-            reviewers=_read_reviewers(repository, notes),
-            overrides=list(_fetch_overrides(server, project)),
-            notes=notes,
-        )
+        reviewers = _read_reviewers(repository, notes)
+        overrides = list(_fetch_overrides(server, project))
     except JudgekitError as error:
         notes.append(f"overrides are not known: {error}")
+        return ReviewedOverrides(notes=notes)
 
-    return ReviewedOverrides(notes=notes)
+    return ReviewedOverrides(reviewers=reviewers, overrides=overrides, notes=notes)
 
 
 def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLine]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.judging.documents import Document, File
+    from judgekit.judging.verdict import VerdictWord
     from judgekit.rubric.loader import LoadedRubric
 
 FILE = ".judgekit/task.yaml"
@@ -105,7 +106,11 @@ def require_findings(verdict: Verdict) -> Verdict:
     Decision models give only probabilities, so the author wouldn't know what to change.
     """
     would_block = verdict.verdict in ("reject", "improve")
-    if not would_block or verdict.findings or not is_wordless(verdict.record()):
+    if not would_block:
+        return verdict
+
+    is_explained = bool(verdict.findings) or not is_wordless(verdict.record())
+    if is_explained:
         return verdict
 
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
@@ -123,35 +128,42 @@ def decide_without_models(
 ) -> Verdict:
     """Build a verdict without calling models.
 
-    With an override (a person's decision), it decides. Otherwise the verdict is "undetermined", with the
-    `reason`.
+    If a person overrode the judge, their decision is the verdict. Otherwise it's "undetermined", for the
+    given `reason`.
     """
     human_override: Override | None = None
+    decision: VerdictWord = "undetermined"
+    degraded: str | None = reason
     if override is not None:
-        human_override = Override(
-            at=override.timestamp,
-            decision=override.decision,
-            why=override.why,
-            who=override.who,
-        )
-
-    subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
+        human_override = _make_human_override(override)
+        decision = human_override.decision
+        degraded = None
 
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
-        subjects=subjects,
+        subjects=[JudgedFile(path=file.path, sha256=file.sha256) for file in document.files],
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
-        verdict=human_override.decision if human_override else "undetermined",
+        verdict=decision,
         consensus="none",
-        degraded=None if human_override else reason,
+        degraded=degraded,
         author=document.author,
         human_override=human_override,
         commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=0,
+    )
+
+
+def _make_human_override(override: OverrideLine) -> Override:
+    """Convert the ledger's line about an override to the form for a verdict."""
+    return Override(
+        at=override.timestamp,
+        decision=override.decision,
+        why=override.why,
+        who=override.who,
     )
 
 
@@ -176,7 +188,9 @@ def read_changed_files(
         # Skip files that aren't text or have been deleted in the meantime.
         with suppress(InputError, OSError):
             data = (project / path).read_bytes()
-            if not _is_blob(data, committed_blobs.get(path, "")):  # differs from the commit
+            committed_blob = committed_blobs.get(path, "")  # "" for a new file
+            is_committed = _is_blob(data, committed_blob)
+            if not is_committed:
                 files.append(documents.decode(path, data))
 
     return sorted(files, key=operator.attrgetter("path"))
@@ -192,27 +206,35 @@ def _list_recent_files(
     root = os.path.realpath(repository.folder)
     command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     output = os.fsdecode(repository.ask(*command, seconds=GIT_SECONDS))
+    # git lists a file with a merge conflict multiple times.
+    names = dict.fromkeys(name for name in output.split("\0") if name)
     recent_files: list[tuple[float, str]] = []
 
-    # git lists a file with a merge conflict multiple times.
-    for name in dict.fromkeys(output.split("\0")):
-        if not name or not wanted.match(name):
+    for name in names:
+        if not wanted.match(name):
             continue
 
         path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
         with suppress(OSError):
             status = os.lstat(path)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
-                continue
-            if since is not None and status.st_mtime < since - _ROUNDING_SECONDS:
-                continue
-
-            # Skip paths through a linked folder, which could lead out of the project.
-            is_reached_by_link = os.path.realpath(path) != os.path.normpath(path)
-            if not is_reached_by_link:
+            if _is_recent_file(status, since) and _is_reached_directly(path):
                 recent_files.append((status.st_mtime, name))
 
     return recent_files
+
+
+def _is_recent_file(status: os.stat_result, since: float | None) -> bool:
+    """Whether a path is a regular file, not too large, and not changed before `since`."""
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if status.st_size > MAX_FILE_BYTES:
+        return False
+    return since is None or status.st_mtime >= since - _ROUNDING_SECONDS
+
+
+def _is_reached_directly(path: str) -> bool:
+    """Whether a path leads through no linked folder. Such a folder could lead out of the project."""
+    return os.path.realpath(path) == os.path.normpath(path)
 
 
 def _read_committed_blobs(repository: Repository) -> dict[str, str]:
