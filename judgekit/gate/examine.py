@@ -414,7 +414,7 @@ class _Origins:
             return is_put_by_step
 
         earlier_path = self.moved_from.get(file)
-        if earlier_path is None:  # no step only moved the file
+        if earlier_path is None:  # it was edited, or is already judged at its new path
             return is_put_by_step
         return any(tree.has(earlier_path, blob) for tree in sources)
 

@@ -618,9 +618,8 @@ class _Gatekeeper:
 
         Noise is only measured for judging by tiers, so verdicts from other depths stay as they are.
         """
-        used_depth = (
-            verdict.depth.depth if verdict.depth else "tiers"
-        )  # without a rule, the tiers judge
+        # A verdict's depth is only recorded if a rule chose it. Without one, the tiers judge.
+        used_depth = verdict.depth.depth if verdict.depth else "tiers"
         if used_depth != "tiers":
             return verdict
 
