@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from itertools import islice
 from textwrap import shorten
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,17 +48,18 @@ _AMOUNT = re.compile(fit.WORDS["amount"])
 def extract(raw: str, model: type[Model]) -> Model:
     """Extract the answer from a reply: the last object in `raw` that fits `model`.
 
-    Keys match exactly, or by a single key that only differs in case, spaces, underscores and hyphens. If a
-    value is truncated, its field gets the default. A nested object only counts as an answer under a key such
-    as `result` or `answer`. Anything inside `<think>`, or before a lone `</think>`, doesn't count.
+    A key can differ from its field's in case, spaces, underscores and hyphens, if only one does. If a value
+    is truncated, its field gets the default. A nested object only counts as an answer under a key such as
+    `result` or `answer`. Anything inside `<think>`, or before a lone `</think>`, doesn't count.
 
     Raises `AmbiguousReply` if `raw` contains two answers that differ in a field that `model` requires.
-    Raises `InvalidReply` if there's no answer, with what the last object lacked. Raises `UsageError` if an
-    argument has the wrong type.
+    Raises `InvalidReply` if there's no answer; its message says what the last object lacked. Raises
+    `UsageError` if an argument has the wrong type.
     """
     require("extract", raw=raw)
     kind: object = model  # an untyped caller can pass anything
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    if not is_model:
         wanted = "a subclass of pydantic's BaseModel"
         raise UsageError(f"extract: model must be {wanted}, got {type(model).__name__}")
     return _find_only_answer(cut_off_thoughts(raw), model, nested=False)
@@ -72,23 +74,31 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
     if not schema_enforced:
         return _find_only_answer(cut_off_thoughts(raw), model, nested=True)
 
-    # Remove a byte order mark, blanks, and Markdown's code fence (```).
-    text = cut_off_thoughts(raw).strip("\ufeff \t\r\n")
-    fenced = _FENCE.fullmatch(text)
-    if fenced:
-        text = fenced[1].strip()
-
+    text = _strip_wrapping(cut_off_thoughts(raw))
     is_one_object = text.startswith("{") and find_exact_end(text, 0) == len(text)
     if not is_one_object:
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
 
-    # Most replies are valid, so try pydantic's fast parser first. It has no limit on entries, so only use it
-    # on a text too short for more than `MAX_ENTRIES` of them.
+    # Most replies are valid, so try pydantic's fast parser first. It doesn't limit the number of entries, but
+    # a text of at most `MAX_ENTRIES` characters can't have more entries than that.
     if len(text) <= MAX_ENTRIES:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
+    return _scan_answer(text, model)
 
-    # Otherwise use the tolerant scanner, which also corrects values, such as the number "4" in quotes.
+
+def _strip_wrapping(text: str) -> str:
+    """Remove a byte order mark, blanks, and Markdown's code fence (```) around a reply."""
+    text = text.strip("\ufeff \t\r\n")
+    fenced = _FENCE.fullmatch(text)
+    return fenced[1].strip() if fenced else text
+
+
+def _scan_answer(text: str, model: type[Model]) -> Model:
+    """Read the answer with the tolerant scanner, and correct values, such as a number in quotes.
+
+    Raises `InvalidReply` if the object doesn't fit the model.
+    """
     try:
         return fit.fit(scan(text)[0], model)
     except fit.Misfit as misfit:
@@ -128,17 +138,23 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
 
 
 def _read_answers(raw: str, model: type[Model]) -> list[tuple[Object, Model]]:
-    """Read all objects that fit `model`, last one first. Raises `InvalidReply` if none fits."""
-    last_misfit = ""
+    """Read all objects that fit `model`, last one first.
+
+    If none fits, raises `InvalidReply` with the misfit of the last object.
+    """
     answers = []
+    misfits = []
     for item in reversed(scan(raw)):
         try:
             answers.append((item, fit.fit(item, model)))
         except fit.Misfit as misfit:
-            last_misfit = last_misfit or str(misfit)
-    if not answers:
-        raise InvalidReply(last_misfit or f"no object in the reply: {_quote(raw)}")
-    return answers
+            misfits.append(str(misfit))
+
+    if answers:
+        return answers
+    if misfits:
+        raise InvalidReply(misfits[0])
+    raise InvalidReply(f"no object in the reply: {_quote(raw)}")
 
 
 def _quote(raw: str) -> str:
@@ -170,19 +186,32 @@ def _find_contradiction(
     contradicting keys inside the last one.
     """
     fields_by_key = _map_decisive_fields(answer)
-    surroundings = _split_at_objects(
-        raw, objects
-    )  # the texts before, between and after the objects
-
-    # Search around the last object. If that object isn't exact JSON, the scanner may have misjudged where it
-    # ends, so search everything.
     last_object = objects[0]
     end = find_exact_end(raw, last_object.start)
+
+    # the texts before, between and after the objects
+    surroundings = _split_at_objects(raw, objects)
+
     if end is None:
+        # The object isn't exact JSON, so the scanner may have misjudged its end. Search everything.
         texts = [raw]
     else:
         texts = [raw[: last_object.start], raw[end:], *_unescape_objects(surroundings)]
 
+    key = _find_contradicting_mention(texts, fields_by_key)
+    if key is not None:
+        return key
+
+    is_exact = end is not None
+    if nested and is_exact:
+        key = _find_contradicting_entry(last_object, fields_by_key)
+        if key is not None:
+            return key
+    return _find_difference_in_prose(surroundings, fields_by_key)
+
+
+def _find_contradicting_mention(texts: Sequence[str], fields_by_key: _FieldsByKey) -> str | None:
+    """Find the first key that a text gives with a different value or an invalid amount, or return None."""
     for text in texts:
         for key, value, may_begin_object in _find_mentions(text, fields_by_key):
             fields = fields_by_key[key]
@@ -190,15 +219,17 @@ def _find_contradiction(
                 return key
             if _is_invalid_amount(value, fields):
                 return key
+    return None
 
-    # Search inside the last object.
-    if nested and end is not None:
-        for key, value in _walk_entries(last_object):
-            fields = fields_by_key.get(key, [])
-            if fields and _contradicts(value, fields, may_begin_object=False):
-                return key
 
-    return _find_difference_in_prose(surroundings, fields_by_key)
+def _find_contradicting_entry(item: Object, fields_by_key: _FieldsByKey) -> str | None:
+    """Find the first key that an object gives with a different value, at any depth, or return None."""
+    for key, value in _walk_entries(item):
+        if key not in fields_by_key:
+            continue
+        if _contradicts(value, fields_by_key[key], may_begin_object=False):
+            return key
+    return None
 
 
 def _unescape_objects(texts: Sequence[str]) -> list[str]:
@@ -212,37 +243,40 @@ def _unescape_objects(texts: Sequence[str]) -> list[str]:
 
 
 def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
-    """Map each normalised key, such as "accuracy", to the fields with that key that decide the answer.
+    """Map each normalised key, such as "accuracy", to its decisive fields in the answer and nested models.
 
-    A field is a (model instance, field name). The fields that a model requires are decisive. Includes the
-    fields of nested models.
+    A field is a (model instance, field name). It's decisive if its model requires it.
     """
-    models = [answer]
-    for name in _list_decisive_fields(type(answer)):
-        value = getattr(answer, name)
-        if isinstance(value, BaseModel):
-            models.append(value)
-
     fields_by_key: _FieldsByKey = {}
-    for model in models:
+    for model in (answer, *_list_nested_models(answer)):
         for name in _list_decisive_fields(type(model)):
             key = fit.normalise_key(fit.key_of(name, type(model)))
             fields_by_key.setdefault(key, []).append((model, name))
     return fields_by_key
 
 
-def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
-    """List the parts of `raw` before, between and after the exact JSON objects, last part first.
+def _list_nested_models(answer: BaseModel) -> list[BaseModel]:
+    """List the models that are values of the answer's decisive fields."""
+    values = [getattr(answer, name) for name in _list_decisive_fields(type(answer))]
+    return [value for value in values if isinstance(value, BaseModel)]
 
-    `objects` must also start with the last one.
+
+def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
+    """List the parts of `raw` before, between and after the exact JSON objects.
+
+    `objects` goes from the last object to the first, and so do the parts.
     """
     parts = []
     part_end = len(raw)
     for item in objects:
         object_end = find_exact_end(raw, item.start)
-        if object_end is not None and object_end <= part_end:
-            parts.append(raw[object_end:part_end])
-            part_end = item.start
+        if object_end is None:
+            continue
+        contains_next_object = object_end > part_end
+        if contains_next_object:
+            continue
+        parts.append(raw[object_end:part_end])
+        part_end = item.start
     parts.append(raw[:part_end])
     return parts
 
@@ -253,27 +287,37 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
     Yields the key, the value after its colon, and whether the key could be the first in an object. If there
     are too many mentions, yields just one with the value `CUT`, which contradicts any answer.
     """
-    mentions = []
-    for match in _MENTION.finditer(text):
-        key = fit.normalise_key(match["quoted"] or match["bare"])
-        if key in fields_by_key:
-            mentions.append((key, match))
-        if len(mentions) > MAX_MENTIONS:
-            yield key, CUT, False
-            return
-
+    mentions = list(islice(_find_keys(text, fields_by_key), MAX_MENTIONS + 1))
     if not mentions:
+        return
+    if len(mentions) > MAX_MENTIONS:
+        last_key, _match = mentions[-1]
+        yield last_key, CUT, False
         return
 
     # Limit the length of each value, so that a reply full of mentions doesn't take quadratic time.
     max_chars = max(_MIN_CHARS_PER_MENTION, _TOTAL_CHARS // len(mentions))
     for key, match in mentions:
-        start = match.start()
-        follows_brace = _FIRST.search(text, max(0, start - _MAX_INDENT), start) is not None
-        # An unquoted key's match includes the brace or comma before it.
-        may_be_first = follows_brace or bool(match["bare"])
         value = read_value_at(text[match.end() : match.end() + max_chars])
-        yield key, value, may_be_first
+        yield key, value, _may_begin_object(text, match)
+
+
+def _find_keys(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield each of the answer's keys in the text, normalised, with its match."""
+    for match in _MENTION.finditer(text):
+        key = fit.normalise_key(match["quoted"] or match["bare"])
+        if key in fields_by_key:
+            yield key, match
+
+
+def _may_begin_object(text: str, match: re.Match[str]) -> bool:
+    """Whether a matched key could be the first in an object."""
+    is_quoted = match["bare"] is None
+    if is_quoted:
+        start = match.start()
+        return _FIRST.search(text, max(0, start - _MAX_INDENT), start) is not None
+    # The match of a bare key includes the brace or comma before it, and it could be a brace.
+    return True
 
 
 def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
@@ -298,21 +342,24 @@ def _contradicts(
     means that the value's key could be the first in an object.
     """
     is_cut = False
-    is_valid = False
+    is_different = False
     for model, name in fields:
         value = _validate_value(mentioned, model, name)
+        if value is None:  # invalid for this field
+            continue
         if value is CUT:
             is_cut = True
-        elif value is not None and value == getattr(model, name):
+            continue
+        if value == getattr(model, name):
             return False
-        elif value is not None:
-            is_valid = True
-    if is_valid:
-        return True
+        is_different = True
 
-    # A truncated value could have been anything, so it's a contradiction. But at the start of an object, it
-    # can just be the beginning of the answer itself.
-    return is_cut and not may_begin_object
+    if is_different:
+        return True
+    # At the start of an object, a truncated value can just be the beginning of the answer itself.
+    if may_begin_object:
+        return False
+    return is_cut  # elsewhere, it could have been anything, so it's a contradiction
 
 
 def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
@@ -320,25 +367,36 @@ def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bo
 
     Examples are "90 %" and "7/5". The language model may have meant a different score.
     """
-    # Split the value into amounts: "7/5" becomes ["7", "5"].
+    amounts = _split_amounts(value)
+    if not amounts:
+        return False
+    all_are_amounts = all(map(_AMOUNT.fullmatch, amounts))
+    if not all_are_amounts:
+        return False
+
+    for model, name in fields:
+        is_invalid = _validate_value(value, model, name) is None
+        if is_invalid and _takes_amount(_get_annotation(model, name), value):
+            return True
+    return False
+
+
+def _split_amounts(value: object) -> list[str]:
+    """Split a value, or each item of an array, into amounts: "7/5" becomes ["7", "5"]."""
     parts = value if isinstance(value, Array) else [value]
     amounts = []
     for part in parts:
         if isinstance(part, (int, float, str)):
             amounts += re.split(r"[/,;]\s?", str(part).strip())
-    if not amounts or not all(map(_AMOUNT.fullmatch, amounts)):
-        return False
+    return amounts
 
-    # Is there a field that takes a number, but not this value?
-    for model, name in fields:
-        annotation = _get_annotation(model, name)
-        # For a nested model, a list such as "4, 3, 5" could be the values of its fields.
-        could_be_nested = fit.is_model(annotation) and not isinstance(value, (int, float))
-        takes_amounts = fit.is_number(annotation) or could_be_nested
-        is_invalid = _validate_value(value, model, name) is None
-        if takes_amounts and is_invalid:
-            return True
-    return False
+
+def _takes_amount(annotation: object, value: object) -> bool:
+    """Whether a field takes a number, or is a nested model for a list such as "4, 3, 5"."""
+    if fit.is_number(annotation):
+        return True
+    is_single_number = isinstance(value, (int, float))
+    return fit.is_model(annotation) and not is_single_number
 
 
 def _get_annotation(model: BaseModel, name: str) -> object:
@@ -371,21 +429,18 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
 
     `texts` are the parts of the reply outside of its objects.
     """
-    # Collect each score, and a pattern that matches its key in prose. Between the key's words, there can be a
-    # space, underscore, hyphen or nothing.
-    scores = {}
-    patterns = {}
-    for key, fields in fields_by_key.items():
-        for model, name in fields:
-            if fit.is_number(_get_annotation(model, name)):
-                words = re.split(r"[\s_-]+", fit.key_of(name, type(model)))
-                patterns[key] = r"[\s_-]?".join(map(re.escape, words))
-                scores[key] = getattr(model, name)
-    if len(scores) < _MIN_SCORES:
+    number_fields = _map_number_fields(fields_by_key)
+    if len(number_fields) < _MIN_SCORES:
         return None
 
+    patterns = []
+    scores = {}
+    for key, (model, name) in number_fields.items():
+        patterns.append(_make_key_pattern(fit.key_of(name, type(model))))
+        scores[key] = getattr(model, name)
+
     # The prose only counts if it gives a number for every score. A few numbers could mean anything.
-    mentions = _find_numbers_in_prose(texts, list(patterns.values()))
+    mentions = _find_numbers_in_prose(texts, patterns)
     mentioned_keys = {key for key, _ in mentions}
     if mentioned_keys != scores.keys():
         return None
@@ -398,6 +453,22 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     return None
 
 
+def _map_number_fields(fields_by_key: _FieldsByKey) -> dict[str, tuple[BaseModel, str]]:
+    """Map each key to its numeric field; if there are several, to the last one."""
+    number_fields = {}
+    for key, fields in fields_by_key.items():
+        for model, name in fields:
+            if fit.is_number(_get_annotation(model, name)):
+                number_fields[key] = (model, name)
+    return number_fields
+
+
+def _make_key_pattern(key: str) -> str:
+    """Make a pattern for a key in prose: its words, with a space, underscore, hyphen or nothing between."""
+    words = re.split(r"[\s_-]+", key)
+    return r"[\s_-]?".join(map(re.escape, words))
+
+
 def _find_numbers_in_prose(
     texts: Sequence[str], key_patterns: Sequence[str]
 ) -> list[tuple[str, float]]:
@@ -405,17 +476,26 @@ def _find_numbers_in_prose(
 
     Returns pairs of a normalised key and its number.
     """
-    # In the pattern, `(?&NAMES)` is a placeholder for the keys.
-    names = "|".join(key_patterns)
-    pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
-
+    pattern = _make_prose_pattern(key_patterns)
     mentions = []
     for text in texts:
         for match in pattern.finditer(text):
-            # In "Accuracy:\n1. The answer is …", the 1 numbers a list item. It isn't a score.
-            is_on_next_line = "\n" in match["between"]
-            next_char = match["after"].strip()[:1]
-            is_item_number = is_on_next_line and next_char in (".", ")", ":", "-")
-            if not is_item_number:
-                mentions.append((fit.normalise_key(match["key"]), float(match["number"])))
+            if _is_item_number(match):
+                continue
+            key = fit.normalise_key(match["key"])
+            mentions.append((key, float(match["number"])))
     return mentions
+
+
+def _make_prose_pattern(key_patterns: Sequence[str]) -> re.Pattern[str]:
+    """Make the pattern of a key and its number in prose, from the template in `reply_words.toml`."""
+    template = fit.WORDS["said"]
+    names = "|".join(key_patterns)
+    return re.compile(template.replace("(?&NAMES)", names))
+
+
+def _is_item_number(match: re.Match[str]) -> bool:
+    """Whether the number belongs to a list item, as on a line "1. The answer is …" after "Accuracy:"."""
+    is_on_next_line = "\n" in match["between"]
+    next_char = match["after"].strip()[:1]
+    return is_on_next_line and next_char in (".", ")", ":", "-")

@@ -7,12 +7,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BaseModel, ValidationError
 
 from judgekit import environment
 from judgekit.replies.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, read_number
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -88,12 +101,16 @@ def unwrap_annotation(annotation: Any) -> Any:  # noqa: ANN401 - an annotation c
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
-            continue
-        types_except_none = _list_union_types(annotation)
-        is_optional = len(types_except_none) == 1
-        if not is_optional:
+        elif _is_optional(annotation):
+            annotation = _list_union_types(annotation)[0]
+        else:
             return annotation
-        annotation = types_except_none[0]
+
+
+def _is_optional(annotation: Any) -> bool:  # noqa: ANN401 - an annotation can be any object
+    """Whether an annotation is a union of one type and None, such as `int | None`."""
+    types_except_none = _list_union_types(annotation)
+    return len(types_except_none) == 1
 
 
 def _list_union_types(annotation: object) -> list[Any]:
@@ -159,17 +176,28 @@ def coerce(value: object, annotation: object, field_path: str) -> object:
     if is_number(kind):
         return _coerce_number(value, field_path)
 
-    # Pydantic would accept true as 1, because Python considers them equal.
-    if isinstance(value, bool) and not _may_be_bool(kind):
-        raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
-    if isinstance(value, (Object, Array)) and not value.closed:  # without its closing bracket
-        raise CutOff(f"`{field_path}` is cut off")
-
-    if kind is str:
-        return str(value) if type(value) is int else value
+    _refuse_wrong_bool(value, kind, field_path)
+    _refuse_unclosed(value, field_path)
+    is_text_as_number = kind is str and type(value) is int
+    if is_text_as_number:
+        return str(value)  # pydantic wouldn't convert it
     if get_origin(kind) is Literal:
         return _coerce_choice(value, get_args(kind), field_path)
     return _coerce_container(value, kind, field_path)
+
+
+def _refuse_wrong_bool(value: object, kind: object, field_path: str) -> None:
+    """Raise `Misfit` for true or false if pydantic would accept it as 1 or 0."""
+    is_wrong_bool = isinstance(value, bool) and not _may_be_bool(kind)
+    if is_wrong_bool:
+        raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
+
+
+def _refuse_unclosed(value: object, field_path: str) -> None:
+    """Raise `CutOff` for an object or array without its closing bracket."""
+    is_unclosed = isinstance(value, (Object, Array)) and not value.closed
+    if is_unclosed:
+        raise CutOff(f"`{field_path}` is cut off")
 
 
 def _may_be_bool(kind: object) -> bool:
@@ -177,35 +205,47 @@ def _may_be_bool(kind: object) -> bool:
 
     It can't if numbers are allowed, because it would convert true to 1.
     """
-    if get_origin(kind) is Literal:
+    if (
+        get_origin(kind) is Literal
+    ):  # `Literal[1]` would accept true, because Python considers them equal
         return False
+
     types = _list_union_types(kind)
+    if bool in types:  # even beside a number, pydantic then keeps true as it is
+        return True
     has_number = int in types or float in types
-    return bool in types or not has_number
+    return not has_number
 
 
 def _coerce_choice(value: object, choices: Sequence[object], field_path: str) -> object:
     """Return the choice that equals `value` except for its case or quotes, or `value` unchanged."""
-    # A number can be in quotes, such as "2".
-    if any(type(choice) is int for choice in choices):
+    has_numbers = any(type(choice) is int for choice in choices)
+    if has_numbers:
         with suppress(Misfit):
-            value = _coerce_number(value, field_path)
-    if value in choices or not isinstance(value, str):
+            value = _coerce_number(value, field_path)  # it can be in quotes, such as "2"
+
+    if value in choices:
+        return value
+    if not isinstance(value, str):
         return value
 
-    text = value.strip().casefold()
-    similar_choices = []
-    for choice in choices:
-        if isinstance(choice, str) and choice.casefold() == text:
-            similar_choices.append(choice)
-    return similar_choices[0] if len(similar_choices) == 1 else value
+    similar_choices = _find_similar_choices(value, choices)
+    is_clear = len(similar_choices) == 1
+    return similar_choices[0] if is_clear else value
+
+
+def _find_similar_choices(text: str, choices: Sequence[object]) -> list[str]:
+    """List the choices that equal a text, apart from its case and the spaces around it."""
+    folded_text = text.strip().casefold()
+    texts = [choice for choice in choices if isinstance(choice, str)]
+    return [choice for choice in texts if choice.casefold() == folded_text]
 
 
 def _coerce_number(value: object, field_path: str) -> object:
     """Convert a number, a quoted number, or an object such as `{"score": 4}` to an int or float.
 
-    Raises `Misfit` for true, false and other strings and objects. Raises `CutOff` if the number is truncated.
-    Any other value is returned unchanged.
+    Raises `Misfit` for true, false, a string that isn't a number, or an object that doesn't clearly give one.
+    Raises `CutOff` if the number is truncated. Any other value is returned unchanged.
     """
     if isinstance(value, Object):
         return _coerce_number(_find_number_in(value, field_path), field_path)
@@ -242,18 +282,21 @@ def _find_number_in(value: Object, field_path: str) -> object:
 def _coerce_container(value: object, kind: object, field_path: str) -> object:
     """Coerce the values of a mapping or the items of a list. Return any other value unchanged."""
     origin = get_origin(kind)
-    arguments = get_args(kind)
     if origin in (dict, Mapping):
+        # Some models write a mapping as a list, as in `[{"name": "accuracy", "score": 4}, …]`.
         mapping = _key_by_name(value) or value
         if isinstance(mapping, Object):
-            _key_kind, value_kind = arguments
+            _key_kind, value_kind = get_args(kind)
             return _coerce_mapping(mapping, value_kind, field_path)
-    if not isinstance(value, Array):
-        return value
 
-    # If no list is expected, still coerce the items, which raises `CutOff` for a truncated one.
-    item_kind = arguments[0] if origin in (list, Sequence) else Any
-    return [coerce(item, item_kind, _join(field_path, number)) for number, item in enumerate(value)]
+    if isinstance(value, Array):
+        # Coerce the items even if no list is expected, because this raises `CutOff` for a truncated one.
+        is_list_expected = origin in (list, Sequence)
+        item_kind = get_args(kind)[0] if is_list_expected else Any
+        return [
+            coerce(item, item_kind, _join(field_path, number)) for number, item in enumerate(value)
+        ]
+    return value
 
 
 def _coerce_mapping(value: Object, kind: object, field_path: str) -> dict[str, object]:
@@ -274,39 +317,56 @@ def _join(field_path: str, part: object) -> str:
 def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> object:
     """Convert an object so that `model` accepts it, even if it's wrapped or nested differently.
 
-    Returns a dict of the fields by JSON key. Unknown keys are preserved. A value that isn't an object is
-    converted without the model.
+    Returns a dict of the fields by JSON key, which also preserves unknown keys. If there's no object, the
+    value is returned for pydantic to reject.
     """
-    # Some models list the fields, as in `[{"name": "accuracy", "score": 4}, …]`.
-    by_name = _key_by_name(value)
-    if by_name and _find_keys_like(by_name, _list_keys(model)):
-        value = by_name
-
-    # Others put the object into a list.
-    if isinstance(value, Array) and len(value) == 1:
-        value = value[0]
+    value = _take_from_list(value, model)
     if not isinstance(value, Object):
-        return coerce(value, Any, field_path)
+        return coerce(value, Any, field_path)  # raises an error for a truncated value
 
     # Refuse scores on another scale. Either the wrapper or the answer inside it can mention the scale.
     _refuse_other_scale(value, model)
     value = _unwrap(value, model)
     _refuse_other_scale(value, model)
 
-    # Match keys to fields.
+    keys_by_field = _match_keys(value, model, field_path)
+    coerced = _coerce_fields(value, model, keys_by_field, field_path)
+    return _list_unknown_entries(value, keys_by_field.values()) | coerced
+
+
+def _take_from_list(value: object, model: type[BaseModel]) -> object:
+    """Return the object that some models write as a list or put into one, or any other value unchanged."""
+    # a list of the fields, as in `[{"name": "accuracy", "score": 4}, …]`
+    by_name = _key_by_name(value)
+    if by_name and _find_keys_like(by_name, _list_keys(model)):
+        return by_name
+
+    # a list of just the object
+    if isinstance(value, Array) and len(value) == 1:
+        return value[0]
+    return value
+
+
+def _match_keys(value: Object, model: type[BaseModel], field_path: str) -> dict[str, str]:
+    """Map each field of the model to the object's key for it, if it has one."""
     keys_by_field = {}
     for name in model.model_fields:
-        matching_key = _match_key(value, name, model, field_path)
-        if matching_key is not None:
-            keys_by_field[name] = matching_key
-    coerced = _coerce_fields(value, model, keys_by_field, field_path)
+        key = _match_key(value, name, model, field_path)
+        if key is not None:
+            keys_by_field[name] = key
+    return keys_by_field
 
-    # Preserve the other keys.
+
+def _list_unknown_entries(value: Object, known_keys: Collection[str]) -> dict[str, object]:
+    """Return the entries of an object that belong to no field, except truncated ones."""
     unknown = {}
     for key, item in value.items():
-        if key not in keys_by_field.values() and item is not CUT:
-            unknown[key] = item
-    return unknown | coerced
+        is_known = key in known_keys
+        is_truncated = item is CUT
+        if is_known or is_truncated:
+            continue
+        unknown[key] = item
+    return unknown
 
 
 def _coerce_fields(
@@ -324,23 +384,30 @@ def _coerce_fields(
             item = value[keys_by_field[name]]
         else:
             item = _find_elsewhere(value, name, model)
-        if item is _MISSING:
-            continue
-
-        # Models write null for an optional field that they omit.
-        is_required = field.is_required()
-        kind = field.annotation
-        is_nullable = kind in (Any, None, object) or NoneType in get_args(kind)
-        if item is None and not is_required and not is_nullable:
+        if item is _MISSING or _is_omitted(item, field):
             continue
 
         key = key_of(name, model)
         try:
-            coerced[key] = coerce(item, kind, _join(field_path, key))
+            coerced[key] = coerce(item, field.annotation, _join(field_path, key))
         except CutOff:
-            if is_required:
+            if field.is_required():
                 raise
     return coerced
+
+
+def _is_omitted(item: object, field: FieldInfo) -> bool:
+    """Whether a value is the null that models write for an optional field that they omit."""
+    if item is not None or field.is_required():
+        return False
+    return not _takes_null(field.annotation)
+
+
+def _takes_null(annotation: Any) -> bool:  # noqa: ANN401 - an annotation can be any object
+    """Whether null is a valid value for a field with this annotation."""
+    takes_anything = annotation in (Any, object)
+    takes_only_null = annotation is None
+    return takes_anything or takes_only_null or NoneType in get_args(annotation)
 
 
 # The keys of a model, in an object that spells or nests them in its own way
@@ -368,11 +435,13 @@ def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str |
     there are multiple similar keys.
     """
     exact_key = key_of(name, model)
-    other_keys = set()  # the other fields' keys, normalised
-    for other_name in model.model_fields:
-        if other_name != name:
-            other_keys.add(normalise_key(key_of(other_name, model)))
-    similar_keys = _find_keys_like(value, {normalise_key(exact_key)} - other_keys)
+    normalised_key = normalise_key(exact_key)
+    other_names = [other_name for other_name in model.model_fields if other_name != name]
+    other_keys = [normalise_key(key_of(other_name, model)) for other_name in other_names]
+    if normalised_key in other_keys:
+        return None
+
+    similar_keys = _find_keys_like(value, {normalised_key})
     if len(similar_keys) > 1:
         first, second = similar_keys[:2]
         raise Misfit(f"`{exact_key}` is given as {first!r} and {second!r}")
@@ -426,57 +495,71 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
     for _ in range(max_depth):
         if _find_keys_like(candidate, keys):
             return candidate
-
-        # Continue with the wrapped object. If there are multiple, continue with the one that has keys of
-        # `model`.
-        wrapped = list(_find_wrapped(candidate))
-        wrapped_with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
-        candidates = wrapped_with_keys or wrapped
-        if len(candidates) != 1:
+        wrapped = _find_only_wrapped(candidate, keys)
+        if wrapped is None:
             break
-        candidate = candidates[0]
+        candidate = wrapped
     return value
+
+
+def _find_only_wrapped(value: Object, keys: Collection[str]) -> Object | None:
+    """Return the only object wrapped in `value`, or the only one with some of the keys; None without one."""
+    wrapped = list(_find_wrapped(value))
+    wrapped_with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
+    candidates = wrapped_with_keys or wrapped  # those with keys take precedence
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     """Find the value of a required field that isn't a key of `value`.
 
-    The field can be in a wrapped object, as in `{"result": {"scores": …}}`. Or the field is a nested model
-    whose fields are keys of `value`. Returns `_MISSING` if the field isn't found or is optional. Raises
-    `Misfit` if it's found more than once.
+    It can be in a wrapped object, as in `{"result": {"scores": …}}`, or flattened, as in `{"accuracy": 4,
+    "style": 3}` instead of `{"scores": {…}}`. Returns `_MISSING` if the field isn't found or is optional.
+    Raises `Misfit` if it's found more than once.
     """
     field = model.model_fields[name]
     if not field.is_required():
         return _MISSING
 
-    # in a wrapped object
     wrapped = list(_find_wrapped(value))
-    values = []
-    for inner in wrapped:
-        key = _match_key(inner, name, model)
-        if key is not None:
-            values.append(inner[key])
+    values = _list_values_in(wrapped, name, model)
 
-    # a flattened nested model, such as `{"accuracy": 4, "style": 3}` instead of `{"scores": {…}}`
     kind = unwrap_annotation(field.annotation)
     if is_model(kind):
-        flat_models = []
-        for container in (value, *wrapped):
-            flat_model = _collect_flat_model(container, kind)
-            if flat_model is not None:
-                flat_models.append(flat_model)
+        flat_models = _collect_flat_models((value, *wrapped), kind)
         if flat_models:
-            values = flat_models  # Flattened models take precedence over wrapped values.
+            values = flat_models  # they take precedence over wrapped values
 
     if len(values) > 1:
         raise Misfit(f"`{name}` is given in {len(values)} places")
     return values[0] if values else _MISSING
 
 
-def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
-    """Collect the fields of a nested `model` whose keys are in `value` itself, instead of in a nested object.
+def _list_values_in(objects: Sequence[Object], name: str, model: type[BaseModel]) -> list[object]:
+    """List the values that the objects have for the field `name` of the model."""
+    values = []
+    for item in objects:
+        key = _match_key(item, name, model)
+        if key is not None:
+            values.append(item[key])
+    return values
 
-    Returns None if there are no such keys, or if a required field is missing.
+
+def _collect_flat_models(objects: Sequence[Object], model: type[BaseModel]) -> list[object]:
+    """Collect a nested model from each object that has its keys directly."""
+    flat_models: list[object] = []
+    for item in objects:
+        flat_model = _collect_flat_model(item, model)
+        if flat_model is not None:
+            flat_models.append(flat_model)
+    return flat_models
+
+
+def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
+    """Collect a nested model's fields from an object that has their keys directly.
+
+    For example, `{"accuracy": 4}` instead of `{"scores": {"accuracy": 4}}`. Returns None if there are no such
+    keys, or if a required field is missing.
     """
     collected = Object()
     for name, field in model.model_fields.items():
@@ -491,18 +574,26 @@ def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
 
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     """Raise `Misfit` if an object mentions a scale other than the model's, such as `"scale": "0-10"`."""
-    # A key such as "maximum" gives the scale, unless it's a field of the model. But "total" is usually the
-    # sum of the scores.
-    scale_keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _list_keys(model))
+    scale_keys = _find_scale_keys(value, model)
     if not scale_keys:
         return
     maximum = _find_maximum(model)
     if maximum is None:
         return
+
     for key in scale_keys:
-        figures = _FIGURE.findall(str(value[key])[:_MAX_QUOTED_CHARS])  # "0-10" has two
-        if figures and max(map(float, figures)) != maximum:
+        text = str(value[key])[:_MAX_QUOTED_CHARS]
+        figures = [float(figure) for figure in _FIGURE.findall(text)]  # "0-10" has two
+        mentioned_maximum = max(figures, default=maximum)
+        if mentioned_maximum != maximum:
             raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")
+
+
+def _find_scale_keys(value: Object, model: type[BaseModel]) -> list[str]:
+    """List an object's keys that give the scale, such as "maximum", without those of the model."""
+    scale_keys = _MAXIMUM_KEYS - _list_keys(model)
+    scale_keys -= {"total"}  # this is usually the sum of the scores
+    return _find_keys_like(value, scale_keys)
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
@@ -514,23 +605,32 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     outer = item.outer
     if outer is None:
         return False
-
-    # If something closes the string or the outer object, the model hasn't broken off.
-    text_after = item.tail.strip()
-    is_string_closed = text_after.startswith(tuple(QUOTES))
-    is_outer_closed = "}" in text_after or "]" in text_after
-    if is_string_closed or is_outer_closed:
+    if _is_outer_continued(item):  # so the model hasn't broken off
         return True
 
     # If an outer object also has one of the answer's keys, the outer object could be the answer, with `item`
     # as a quotation in it.
-    answer_keys = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
+    model_keys = _list_keys(model)
+    item_keys = [normalise_key(key) for key in _walk_keys(item)]
+    answer_keys = {key for key in item_keys if key in model_keys}
     while outer is not None:
-        complete_keys = map(normalise_key, _walk_keys(outer, only_complete=True))
-        if not answer_keys.isdisjoint(complete_keys):
+        if _has_complete_key(outer, answer_keys):
             return True
         outer = outer.outer
     return False
+
+
+def _is_outer_continued(item: Object) -> bool:
+    """Whether the text after an object closes the string that it's in, or the outer object."""
+    text_after = item.tail.strip()
+    is_string_closed = text_after.startswith(tuple(QUOTES))
+    is_outer_closed = "}" in text_after or "]" in text_after
+    return is_string_closed or is_outer_closed
+
+
+def _has_complete_key(item: Object, keys: Collection[str]) -> bool:
+    """Whether an object has one of the normalised keys, with a value that isn't truncated."""
+    return any(normalise_key(key) in keys for key in _walk_keys(item, only_complete=True))
 
 
 def _walk_keys(item: Object, *, only_complete: bool = False) -> Iterator[str]:
@@ -538,9 +638,10 @@ def _walk_keys(item: Object, *, only_complete: bool = False) -> Iterator[str]:
 
     If `only_complete`, skip keys with truncated values.
     """
-    for container in (item, *item.values()):
-        if not isinstance(container, Object):
-            continue
+    children = [value for value in item.values() if isinstance(value, Object)]
+    for container in (item, *children):
         for key, value in container.items():
-            if not (only_complete and value is CUT):
-                yield key
+            is_truncated = value is CUT
+            if only_complete and is_truncated:
+                continue
+            yield key

@@ -23,7 +23,7 @@ from judgekit.config import TIE
 from judgekit.rubric.schema import YesNo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Characters; longer texts of a reply are cut, not refused, since they decide nothing.
 MAX_REASONING = 8_000
@@ -50,21 +50,10 @@ def _list_findings(value: object) -> object:
 
     Any other value is returned unchanged, so that pydantic rejects it. Items of other types are dropped.
     """
-    # Make a list of whatever was returned.
-    items = value
-    if value is None:
-        items = []
-    elif isinstance(value, str):
-        has_none = value.strip().casefold() in ("", "none", "n/a")
-        items = [] if has_none else [value]
-    elif isinstance(value, dict):
-        # Either one finding, or findings grouped by dimension.
-        is_one_finding = "issue" in value
-        items = [value] if is_one_finding else _flatten_findings(value)
+    items = _wrap_findings(value)
     if not isinstance(items, list):
         return value
 
-    # Make each item an object.
     findings = []
     for item in items:
         if isinstance(item, str):
@@ -72,6 +61,19 @@ def _list_findings(value: object) -> object:
         elif isinstance(item, dict):
             findings.append(item)
     return findings
+
+
+def _wrap_findings(value: object) -> object:
+    """Make a list of null, a string or an object. Any other value, such as a list, is returned unchanged."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        says_none = value.strip().casefold() in ("", "none", "n/a")
+        return [] if says_none else [value]
+    if isinstance(value, dict):
+        is_one_finding = "issue" in value
+        return [value] if is_one_finding else _flatten_findings(value)
+    return value
 
 
 def _flatten_findings(findings_by_dimension: dict[str, Any]) -> list[dict[str, Any]]:
@@ -179,43 +181,63 @@ def make_score_reply_model(
 
     A score is an integer from `min_score` to `max_score`. For dimensions in `binary`, it's yes or no.
     """
-    # `…_schema` and `sent_…` are parts of the JSON Schema that's sent to providers.
     score = Annotated[int, Field(strict=True, ge=min_score, le=max_score)]
-    score_schema = {"type": "integer", "enum": list(range(min_score, max_score + 1))}
-    yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
     score_fields: dict[str, Any] = {}
-    sent_scores: dict[str, Any] = {}
     for number, name in enumerate(dimensions):
         # Fields aren't named after their dimensions, because pydantic has methods such as `copy`.
-        if name in binary:
-            score_fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
-            sent_scores[name] = yes_no_schema
-        else:
-            score_fields[f"dimension_{number}"] = (score, Field(alias=name))
-            sent_scores[name] = score_schema
-
+        field_type = YesNo if name in binary else score
+        score_fields[f"dimension_{number}"] = (field_type, Field(alias=name))
     scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **score_fields)
+
     findings = Annotated[list[FindingReply], BeforeValidator(_list_findings)]
     reply_fields: dict[str, Any] = {"scores": (scores, ...), "findings": (findings, [])}
     model = create_model("ScoreReply", __base__=ScoreReply, **reply_fields)
-
-    sent_finding = dict.fromkeys(FindingReply.model_fields, _STRING)
-    sent_finding["dimension"] = {"type": "string", "enum": list(dimensions)}
-    sent_findings = {"type": "array", "items": _build_object_schema(sent_finding)}
-    properties = {
-        "reasoning": _STRING,
-        "scores": _build_object_schema(sent_scores),
-        "findings": sent_findings,
-    }
-    model.sent = _build_object_schema(properties)
+    model.sent = _build_score_reply_schema(dimensions, range(min_score, max_score + 1), binary)
     return cast("type[ScoreReply]", model)
 
 
+def _build_score_reply_schema(
+    dimensions: Sequence[str], points: range, binary: frozenset[str]
+) -> dict[str, Any]:
+    """Build the JSON Schema that's sent to providers for a reply with scores."""
+    point_schema = {"type": "integer", "enum": list(points)}
+    yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
+    scores = {name: yes_no_schema if name in binary else point_schema for name in dimensions}
+
+    finding = dict.fromkeys(FindingReply.model_fields, _STRING)
+    finding["dimension"] = {"type": "string", "enum": list(dimensions)}
+
+    properties = {
+        "reasoning": _STRING,
+        "scores": _build_object_schema(scores),
+        "findings": {"type": "array", "items": _build_object_schema(finding)},
+    }
+    return _build_object_schema(properties)
+
+
 def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
-    """Create the model for a reply that lists the labels of the candidates that fulfil each criterion.
+    """Create the model for a reply with a list for each criterion: the labels of candidates that fulfil it.
 
     Unknown labels are dropped, but a list of only unknown labels is invalid.
     """
+    drop_unknown = _make_label_filter(labels)
+    label_list = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(drop_unknown)]
+
+    # Each list's key is the name of its criterion. If there's only one criterion, the key is always the same.
+    keys = [KEEP] if len(criteria) == 1 else list(criteria)
+    fields: dict[str, Any] = {}
+    for number, key in enumerate(keys):
+        fields[f"list_{number}"] = (label_list, Field(alias=key))
+    model = create_model("SelectReply", __base__=ReplyForm, **fields)
+
+    # the stricter JSON Schema that's sent to providers
+    list_schema = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
+    model.sent = _build_object_schema(dict.fromkeys(keys, list_schema))
+    return model
+
+
+def _make_label_filter(labels: Sequence[str]) -> Callable[[list[str]], list[str]]:
+    """Make a validator that drops unknown labels, and corrects the spelling of the others."""
     labels_by_normalised_label = {_normalise_label(label): label for label in labels}
 
     def drop_unknown(reply_labels: list[str]) -> list[str]:
@@ -230,19 +252,7 @@ def make_select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> t
             raise ValueError("none of the labels was offered")
         return list(known)
 
-    label_list = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(drop_unknown)]
-
-    # Each list's key is the name of its criterion. If there's only one criterion, the key is always the same.
-    keys = [KEEP] if len(criteria) == 1 else list(criteria)
-    fields: dict[str, Any] = {}
-    for number, key in enumerate(keys):
-        fields[f"list_{number}"] = (label_list, Field(alias=key))
-    model = create_model("SelectReply", __base__=ReplyForm, **fields)
-
-    # the stricter JSON Schema that's sent to providers
-    list_schema = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
-    model.sent = _build_object_schema(dict.fromkeys(keys, list_schema))
-    return model
+    return drop_unknown
 
 
 def make_compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:

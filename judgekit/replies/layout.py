@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment
 from judgekit.text import with_different_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _TABLE: dict[str, str] = environment.table(__file__, "reply_words.toml")
 _ANSWERING = frozenset(_TABLE["answering"].split())
@@ -60,11 +63,11 @@ class Mark(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A part of a reply that isn't its answer. `ended_by` is the mark at its end, or "" without one."""
+    """A part of a reply that isn't its answer. `closing_text` is the mark at its end, or "" without one."""
 
     start: int
     end: int
-    ended_by: str
+    closing_text: str
 
 
 def find_thoughts(raw: str) -> list[Span]:
@@ -79,42 +82,67 @@ def find_thoughts(raw: str) -> list[Span]:
     spans: list[Span] = []
     open_marks: list[Mark] = []  # a stack, innermost last
     for mark in marks:
-        # A channel, such as `<|channel|>analysis`, has no closing mark. It ends where the next one starts.
-        in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL)
-        ends_channel = mark.opens is None or mark.name.startswith(_CHANNEL)
-        if in_channel and ends_channel:
+        if _ends_channel(open_marks, mark):
             _close_innermost(raw, spans, open_marks, mark)
 
-        # Open new thoughts, or close those with the mark's name.
         is_open = mark.name in [open_mark.name for open_mark in open_marks]
         if mark.opens:
             open_marks.append(mark)
         elif is_open:
-            # Discard inner marks that were never closed.
-            while open_marks[-1].name != mark.name:
-                open_marks.pop()
+            _discard_inner_marks(open_marks, mark.name)
             _close_innermost(raw, spans, open_marks, mark)
-        elif mark.opens is False and _THOUGHT.search(mark.name):
+        elif _closes_thoughts(mark):
             # A lone `</think>` means that `<think>` was in the prompt, so everything so far is thoughts.
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
             open_marks.clear()
 
-    # Unclosed thoughts continue to the reply's end. The outermost ones include all others, so add only those.
-    for mark in open_marks:
-        if not _is_ignored(mark.name):
-            spans.append(Span(mark.start, len(raw), ""))
-            break
+    spans += _list_unclosed(raw, open_marks)
     return sorted(spans)
 
 
+def _ends_channel(open_marks: Sequence[Mark], mark: Mark) -> bool:
+    """Whether a mark ends the innermost open channel, such as `<|channel|>analysis`.
+
+    A channel has no closing mark. It ends at the next channel, or at a token such as `<|end|>`.
+    """
+    in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL)
+    only_ends = mark.opens is None
+    starts_channel = mark.name.startswith(_CHANNEL)
+    return in_channel and (only_ends or starts_channel)
+
+
+def _discard_inner_marks(open_marks: list[Mark], name: str) -> None:
+    """Discard the marks inside the innermost open mark of that name, because they were never closed."""
+    while open_marks[-1].name != name:
+        open_marks.pop()
+
+
+def _closes_thoughts(mark: Mark) -> bool:
+    """Whether a mark is a closing one with a name for thoughts, such as `</think>`."""
+    is_closing = mark.opens is False  # None is neither opening nor closing
+    return is_closing and _THOUGHT.search(mark.name) is not None
+
+
+def _list_unclosed(raw: str, open_marks: Sequence[Mark]) -> list[Span]:
+    """List the outermost unclosed thoughts, which continue to the reply's end and include all others."""
+    for mark in open_marks:
+        if not _is_ignored(mark.name):
+            return [Span(mark.start, len(raw), "")]
+    return []
+
+
 def _close_innermost(raw: str, spans: list[Span], open_marks: list[Mark], mark: Mark) -> None:
-    """Close the innermost open mark at `mark`, and add the span between them unless its name is ignored."""
+    """Remove the innermost open mark, which `mark` closes, and add the span from one to the other.
+
+    If the open mark's name is ignored, no span is added.
+    """
     opening = open_marks.pop()
     if _is_ignored(opening.name):
         return
     # A mark that opens the next channel isn't part of this one.
     end = mark.start if mark.opens else mark.end
-    spans.append(Span(opening.start, end, raw[mark.start : mark.end]))
+    closing_text = raw[mark.start : mark.end]
+    spans.append(Span(opening.start, end, closing_text))
 
 
 def _is_ignored(name: str) -> bool:
@@ -131,18 +159,24 @@ def cut_off_thoughts(raw: str) -> str:
     if not thoughts:
         return raw
     first = thoughts[0]
-    has_text_before = raw[: first.start].strip() != ""
-    if has_text_before or not first.ended_by:
-        return raw
+    is_at_beginning = raw[: first.start].strip() == ""
+    if is_at_beginning and _is_end_certain(raw, first):
+        return raw[first.end :]
+    return raw
 
-    mark = _MARK.match(raw, first.start)
-    if mark is None:
-        return raw
 
-    # If a closing mark such as `</think>` appears more than once, the thoughts may just mention it. But a
-    # special token, such as `<|end|>`, is hardly ever mentioned.
-    is_certain = mark["special"] or raw.count(first.ended_by) == 1
-    return raw[first.end :] if is_certain else raw
+def _is_end_certain(raw: str, thoughts: Span) -> bool:
+    """Whether thoughts certainly end at their closing mark, instead of just mentioning it."""
+    if not thoughts.closing_text:  # they continue to the reply's end
+        return False
+    opening_mark = _MARK.match(raw, thoughts.start)
+    if opening_mark is None:  # as before a lone `</think>`
+        return False
+
+    # A special token, such as `<|end|>`, is hardly ever mentioned.
+    if opening_mark["special"]:
+        return True
+    return raw.count(thoughts.closing_text) == 1
 
 
 def is_in_thoughts(spans: list[Span], position: int) -> bool:
@@ -156,27 +190,40 @@ def _find_marks(raw: str) -> list[Mark]:
     Inside an object, a mark is just mentioned in a string.
     """
     marks = []
-
-    # progress of the search for objects
-    object_end = 0
-    object_count = 0
-    next_brace = raw.find("{")
+    objects = _ObjectSearch(raw)
     for match in _MARK.finditer(raw):
-        # Find the end of the last object that starts before this mark.
-        while 0 <= next_brace < match.start() and object_count < _MAX_OBJECTS:
-            object_count += 1
-            end = find_exact_end(raw, next_brace)
-            object_end = max(object_end, end or 0)
-            # Continue after the object. If it isn't valid JSON, its first brace is skipped.
-            next_brace = raw.find("{", end or next_brace + 1)
-
-        is_in_object = match.start() < object_end
-        if is_in_object:
+        if objects.includes(match.start()):
             continue
         mark = _parse_mark(raw, match)
         if mark is not None:
             marks.append(mark)
     return marks
+
+
+class _ObjectSearch:
+    """Finds the valid JSON objects in a text, one after the other. Gives up after `_MAX_OBJECTS` braces."""
+
+    def __init__(self, raw: str) -> None:
+        self.raw = raw
+        self.next_brace = raw.find("{")  # or -1
+        self.brace_count = 0  # braces at which an object was expected
+        self.last_end = 0  # end of the last object
+
+    def includes(self, position: int) -> bool:
+        """Whether a position is in an object. Positions have to be asked in ascending order."""
+        while 0 <= self.next_brace < position and self.brace_count < _MAX_OBJECTS:
+            self._read_object()
+        return position < self.last_end
+
+    def _read_object(self) -> None:
+        """Go past the object at the next brace or, if it isn't valid JSON, past the brace."""
+        self.brace_count += 1
+        end = find_exact_end(self.raw, self.next_brace)
+        if end is None:
+            self.next_brace = self.raw.find("{", self.next_brace + 1)
+        else:
+            self.last_end = end
+            self.next_brace = self.raw.find("{", end)
 
 
 def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
@@ -188,38 +235,55 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
     text = next(filter(None, match.groups()), "").lower()  # exactly one group has matched
 
     # marks that only have one form
-    is_special = bool(match["special"])
-    if is_special and text.strip() == "channel":
-        name_after = _AFTER_CHANNEL.match(raw, end)
-        channel = name_after["name"].lower() if name_after else ""
+    if match["special"] and text.strip() == "channel":
+        channel = _read_channel_name(raw, end)
         return Mark(f"{_CHANNEL}{channel}", start, end, opens=True)
     if match["spoken"] or match["unnamed"]:
         return Mark("thought", start, end, opens=_WORDLESS[text])
     if match["closed"]:
         return Mark(_normalise_name(text), start, end, opens=False)
 
-    # The name can have a prefix or suffix such as "end of".
+    return _parse_named_mark(raw, match, text)
+
+
+def _read_channel_name(raw: str, start: int) -> str:
+    """Read the name of a channel after its token, in small letters; "" if there's none."""
+    name = _AFTER_CHANNEL.match(raw, start)
+    return name["name"].lower() if name else ""
+
+
+def _parse_named_mark(raw: str, match: re.Match[str], text: str) -> Mark | None:
+    """Parse a tag or token by its name, which can have a prefix or suffix such as "end of"."""
+    start, end = match.span()
     parts = _SIDE.fullmatch(text.strip())
-    name = _normalise_name(parts["name"] if parts else text)
     full_name = _normalise_name(text)
-    if name in _NEUTRAL or full_name in _NEUTRAL:
+    name = _normalise_name(parts["name"]) if parts else full_name
+
+    is_neutral = name in _NEUTRAL or full_name in _NEUTRAL
+    if is_neutral:
         return None
     if full_name in _ENDING:
         # Such a token ends any open channel, but never opens or closes thoughts itself.
-        return Mark(name, start, end, opens=None) if is_special else None
-
-    # Prose can mention tags. So an unknown tag only counts at the start of a line, and HTML never counts.
-    has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
-    is_certain = has_known_name or is_special or match["opened"]
-    if not is_certain:
-        line_before = raw[max(0, start - _MAX_INDENT) : start].rpartition("\n")[2]
-        is_unknown_tag = match["tag"] and name not in _PROSE
-        is_at_line_start = not line_before.strip()
-        if not (is_unknown_tag and is_at_line_start):
-            return None
+        return Mark(name, start, end, opens=None) if match["special"] else None
+    if _is_in_prose(raw, match, name):
+        return None
 
     closes = parts is not None and bool(parts["closes"] or parts["closes_after"])
     return Mark(name, start, end, opens=not closes)
+
+
+def _is_in_prose(raw: str, match: re.Match[str], name: str) -> bool:
+    """Whether a mark is only mentioned in prose, or is HTML. An unknown tag counts at the start of a line."""
+    has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
+    is_token = bool(match["special"] or match["opened"])
+    if has_known_name or is_token:
+        return False
+
+    is_html = name in _PROSE
+    if is_html or not match["tag"]:
+        return True
+    line_before = raw[max(0, match.start() - _MAX_INDENT) : match.start()].rpartition("\n")[2]
+    return line_before.strip() != ""
 
 
 def _normalise_name(name: str) -> str:

@@ -16,7 +16,7 @@ from judgekit.errors import InvalidReply
 from judgekit.replies.extract import extract
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.providers.base import Reply
     from judgekit.replies.forms import ScoreReply
@@ -48,35 +48,45 @@ def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dic
     if offset is None:
         return {}
 
-    # Find the token of each score in the text, and the probabilities of its alternatives.
     token_ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
     expected = {}
     for name, (start, end) in locate_scores(reply.text, answer, points).items():
-        token_index = bisect_right(token_ends, offset + start)
-        spans_multiple_tokens = offset + end > token_ends[token_index]
-        if spans_multiple_tokens:  # There's no probability for the complete number.
+        index = _find_single_token(token_ends, offset + start, offset + end)
+        if index is None:  # there's no probability for a number of several tokens
             continue
-
-        token = reply.tokens[token_index]
-        score = scores[name]
-        mean = compute_expectation(token, reply.logprobs[token_index], score, points)
+        mean = compute_expectation(reply.tokens[index], reply.logprobs[index], scores[name], points)
         if mean is not None:
-            # Ignore tiny probabilities of other points.
-            is_almost_score = abs(mean - score) < SURE
-            expected[name] = float(score) if is_almost_score else mean
+            expected[name] = _snap_to_score(mean, scores[name])
     return expected
 
 
-def _find_token_offset(reply: Reply) -> int | None:
-    """Return the number to add to a position in the reply text, to get the position in the joined tokens.
+def _find_single_token(token_ends: Sequence[int], start: int, end: int) -> int | None:
+    """Return the index of the token with the characters from `start` to `end`; None if it takes several."""
+    index = bisect_right(token_ends, start)
+    spans_multiple_tokens = end > token_ends[index]
+    return None if spans_multiple_tokens else index
 
-    It's often not 0, because servers remove whitespace, thoughts or trailing marks from one of the two.
-    Returns None if the tokens don't contain the text.
+
+def _snap_to_score(mean: float, score: int) -> float:
+    """Return the written score if the mean is almost that, to ignore tiny probabilities of other points."""
+    is_almost_score = abs(mean - score) < SURE
+    return float(score) if is_almost_score else mean
+
+
+def _find_token_offset(reply: Reply) -> int | None:
+    """Return the offset from a position in the reply text to the same position in the joined tokens.
+
+    It's often not 0, because servers remove whitespace, thoughts or trailing marks from either the text or
+    the tokens. Returns None if the tokens don't contain the text.
     """
     stripped = reply.text.strip()
+    if not stripped:
+        return None
+
+    # Thoughts before the answer can contain the same text, so the last one counts.
     position_in_tokens = "".join(reply.tokens).rfind(stripped)
-    if not stripped or position_in_tokens < 0:
+    if position_in_tokens < 0:
         return None
     position_in_text = reply.text.index(stripped)
     return position_in_tokens - position_in_text
@@ -87,35 +97,38 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
 
     Scores that can't be located with certainty are omitted.
     """
-    # Each number with the value of a score is a candidate.
-    scores: dict[str, int] = answer.model_dump()["scores"]
-    candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
-    has_negative_points = (
-        points.start < 0
-    )  # These aren't supported, as `_NUMBER` doesn't match a sign.
-    if has_negative_points or len(candidates) > _MAX_CANDIDATES:
+    has_negative_points = points.start < 0
+    if has_negative_points:  # not supported, because `_NUMBER` doesn't match a sign
         return {}
 
-    # Replace one number at a time, and extract the answer again. If exactly one score changes to the new
-    # value, that number is the score.
+    scores: dict[str, int] = answer.model_dump()["scores"]
+    candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
+    if len(candidates) > _MAX_CANDIDATES:
+        return {}
+
+    # Replace one number at a time. If this changes exactly one score, the number is that score.
     spans = {}
     for match in candidates:
         start, end = match.span(1)
         other_point = next(point for point in points if point != int(match[1]))
         changed_text = f"{text[:start]}{other_point}{text[end:]}"
-        try:
-            changed_answer = extract(changed_text, type(answer))
-        except InvalidReply:
-            continue
-
-        changed_scores = changed_answer.model_dump()["scores"]
-        changed_names = [name for name in scores if changed_scores[name] != scores[name]]
-        if len(changed_names) != 1:
-            continue
-        name = changed_names[0]
-        if changed_scores[name] == other_point:
+        changes = _find_changes(changed_text, type(answer), scores)
+        if list(changes.values()) == [other_point]:
+            (name,) = changes
             spans[name] = start, end
     return spans
+
+
+def _find_changes(
+    changed_text: str, model: type[ScoreReply], old_scores: Mapping[str, int]
+) -> dict[str, int]:
+    """Extract the answer from a changed text, and return the scores that differ; {} if there's no answer."""
+    try:
+        changed_answer = extract(changed_text, model)
+    except InvalidReply:
+        return {}
+    new_scores: dict[str, int] = changed_answer.model_dump()["scores"]
+    return {name: new_scores[name] for name in old_scores if new_scores[name] != old_scores[name]}
 
 
 def compute_expectation(
@@ -127,38 +140,55 @@ def compute_expectation(
     to their log probabilities. Returns None if `token` doesn't spell `value`, if the points' total
     probability is invalid or too low, or if a point could begin a longer number.
     """
-    spells_value = token.lstrip(_LEADING).rstrip(_TRAILING) == str(value)
+    spells_value = _strip_token(token) == str(value)
     if not spells_value or token not in alternatives:
         return None
 
-    # Multiple tokens, such as "4" and " 4", can spell the same point, so add their probabilities.
-    probabilities = dict.fromkeys(points, 0.0)
-    points_by_text = {str(point): point for point in points}
-    for text, logprob in alternatives.items():
-        point = points_by_text.get(text.lstrip(_LEADING).rstrip(_TRAILING))
-        if point is not None and logprob <= _TOLERANCE:  # a positive logarithm is invalid
-            probabilities[point] += math.exp(logprob)
-
+    probabilities = _sum_probabilities(alternatives, points)
     total = sum(probabilities.values())
-    if not MIN_MASS <= total <= 1 + _TOLERANCE:
+    is_total_valid = MIN_MASS <= total <= 1 + _TOLERANCE
+    if not is_total_valid:
         return None
     if _may_begin_longer_number(probabilities):  # such as "1", which can begin "10"
         return None
     return sum(point * probability for point, probability in probabilities.items()) / total
 
 
+def _strip_token(token: str) -> str:
+    """Remove the characters that a token can have around a number, such as the space in " 4"."""
+    return token.lstrip(_LEADING).rstrip(_TRAILING)
+
+
+def _sum_probabilities(alternatives: Mapping[str, float], points: range) -> dict[int, float]:
+    """Calculate each point's probability: the sum for all tokens that spell it, such as "4" and " 4"."""
+    probabilities = dict.fromkeys(points, 0.0)
+    points_by_text = {str(point): point for point in points}
+    for token, logprob in alternatives.items():
+        point = points_by_text.get(_strip_token(token))
+        if point is None:
+            continue
+        is_valid = logprob <= _TOLERANCE  # a probability is at most 1, and its logarithm at most 0
+        if is_valid:
+            probabilities[point] += math.exp(logprob)
+    return probabilities
+
+
 def _may_begin_longer_number(probabilities: Mapping[int, float]) -> bool:
     """Whether a likely point such as 1 could just be the first token of a longer number such as 10."""
     doubtful_probability = 0.0
     for point, probability in probabilities.items():
-        longer_points = []
-        for other in probabilities:
-            if other != point and str(other).startswith(str(point)):
-                longer_points.append(other)
+        longer_points = _list_longer_points(point, probabilities)
 
-        # If the longer number has a probability, it's a single token. So the tokenizer doesn't split numbers.
-        if any(probabilities[longer] for longer in longer_points):
+        # If 10 has a probability, it's a single token. So the tokenizer doesn't split such numbers.
+        is_single_token = any(probabilities[longer] for longer in longer_points)
+        if is_single_token:
             return False
         if longer_points:
             doubtful_probability += probability
     return doubtful_probability > _TOLERANCE * sum(probabilities.values())
+
+
+def _list_longer_points(point: int, points: Iterable[int]) -> list[int]:
+    """List the other points that begin with the same digits, such as 10 for 1."""
+    others = [other for other in points if other != point]
+    return [other for other in others if str(other).startswith(str(point))]

@@ -14,6 +14,7 @@ from judgekit.replies.scan import QUOTES, scan
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Reply
+    from judgekit.replies.scan import Object
 
 Form = TypeVar("Form", bound=ReplyForm)
 
@@ -27,7 +28,9 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
         try:
             return read_answer(reply.text, form, schema_enforced=True)
         except InvalidReply:
-            if classify_failure(reply.text) is FailureKind.TRUNCATED:
+            # A truncated reply needn't violate the schema, so it's no reason to distrust the provider.
+            is_truncated = classify_failure(reply.text) is FailureKind.TRUNCATED
+            if is_truncated:
                 raise
         # The reply violates the schema, so its provider doesn't really enforce it.
         reply.distrust()
@@ -42,19 +45,28 @@ def classify_failure(raw: str) -> FailureKind:
     except InvalidReply:  # too many entries
         return FailureKind.INVALID_REPLY
 
-    # A reply without any object can be a refusal, perhaps after the model's thoughts.
-    if not objects:
-        thoughts = find_thoughts(raw)
-        start = thoughts[-1].end if thoughts else 0
+    if objects:
+        return FailureKind.TRUNCATED if _is_truncated(objects[-1]) else FailureKind.INVALID_REPLY
+    return FailureKind.REFUSAL if _is_refusal(raw) else FailureKind.INVALID_REPLY
 
-        # The patterns for refusals have straight apostrophes ("I can't").
-        beginning = raw[start:][:_REFUSAL_CHARS].replace("\u2019", "'").lower()
-        return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
 
-    # The reply is truncated if the last object isn't closed, and the text after it is empty or an unclosed
-    # string.
-    last_object = objects[-1]
+def _is_truncated(last_object: Object) -> bool:
+    """Whether a reply ends inside its last object: after an entry, or in a string that is never closed."""
+    if last_object.closed:
+        return False
     tail = last_object.tail.strip()
-    ends_in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
-    is_truncated = not last_object.closed and (not tail or ends_in_string)
-    return FailureKind.TRUNCATED if is_truncated else FailureKind.INVALID_REPLY
+    if not tail:
+        return True
+
+    starts_string = tail[0] in QUOTES
+    goes_on = "}" in tail or "```" in tail
+    return starts_string and not goes_on
+
+
+def _is_refusal(raw: str) -> bool:
+    """Whether a reply starts with a refusal such as "I can't", perhaps after the model's thoughts."""
+    thoughts = find_thoughts(raw)
+    start = thoughts[-1].end if thoughts else 0
+    beginning = raw[start:][:_REFUSAL_CHARS]
+    beginning = beginning.replace("\u2019", "'").lower()  # the patterns have straight apostrophes
+    return _REFUSING.match(beginning) is not None

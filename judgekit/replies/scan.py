@@ -44,14 +44,13 @@ _COMMA = r",[\s,]*+"
 _NEXT_KEY = rf"(?:{_QUOTED})\s*+(?::|\Z)|[{QUOTES}][^{QUOTES}]*+\Z"
 _NEXT_ITEM = rf"[{QUOTES}{{\[\]]|-?[0-9]|(?:true|false|null|True|False|None)\b"
 
-_AFTER_WORD = {  # what may end a number or word, in an object (True) and in an array
-    # A comma counts only before something that can follow it: `4,5` and `2, or 3` are not 4 and 2.
-    True: re.compile(
-        rf"[^\S\n]*+(?:\}}|\n|{_COMMENT}|{_COMMA}(?:\Z|\}}|{_COMMENT}|[{QUOTES}]|{_BARE}\s*+:)|,[^\S\n]*+\n"
-        rf"|(?<=\s)(?:{_QUOTED})\s*+:)"
-    ),
-    False: re.compile(rf"\s*+(?:[,\]]|{_COMMENT}|(?<=\n))"),
-}
+# What may end a number or word. In an object, a comma counts only before something that can follow it: `4,5`
+# and `2, or 3` are not 4 and 2.
+_AFTER_WORD_IN_OBJECT = re.compile(
+    rf"[^\S\n]*+(?:\}}|\n|{_COMMENT}|{_COMMA}(?:\Z|\}}|{_COMMENT}|[{QUOTES}]|{_BARE}\s*+:)|,[^\S\n]*+\n"
+    rf"|(?<=\s)(?:{_QUOTED})\s*+:)"
+)
+_AFTER_WORD_IN_ARRAY = re.compile(rf"\s*+(?:[,\]]|{_COMMENT}|(?<=\n))")
 
 
 # These patterns match the text after a quote that ends a string, rather than a quote inside the string.
@@ -62,7 +61,8 @@ def _build_end_in_object(next_key: str) -> str:
 
 _ENDS_IN_ARRAY = rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
 _ENDS_WITH_BARE_KEYS = _build_end_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:")
-_AFTER_STRING = {True: re.compile(_ENDS_WITH_BARE_KEYS), False: re.compile(_ENDS_IN_ARRAY)}
+_AFTER_STRING_IN_OBJECT = re.compile(_ENDS_WITH_BARE_KEYS)
+_AFTER_STRING_IN_ARRAY = re.compile(_ENDS_IN_ARRAY)
 
 
 def _make_first_quote_pattern(closing: str) -> re.Pattern[str]:
@@ -87,10 +87,21 @@ def _make_closing_quote_pattern(
     A quote only closes the string if it's followed by something that can follow a string, such as a comma.
     """
     quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
-    after_string = _ENDS_IN_ARRAY
-    if in_object:
-        after_string = _ENDS_WITH_BARE_KEYS if bare_keys else _build_end_in_object(_NEXT_KEY)
-    return re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{after_string}))*+[{quotes}]")
+    after_string = _get_pattern_after_string(in_object=in_object, bare_keys=bare_keys)
+
+    other_char = _BODY.format(quotes)
+    inner_quote = rf"[{quotes}](?!{after_string})"
+    closing_quote = f"[{quotes}]"
+    return re.compile(f"(?:{other_char}|{inner_quote})*+{closing_quote}")
+
+
+def _get_pattern_after_string(*, in_object: bool, bare_keys: bool) -> str:
+    """Return the pattern for the text that can follow a string in an object or array."""
+    if not in_object:
+        return _ENDS_IN_ARRAY
+    if bare_keys:
+        return _ENDS_WITH_BARE_KEYS
+    return _build_end_in_object(_NEXT_KEY)
 
 
 # As JSON writes a number, of a size that a score may have.
@@ -183,26 +194,24 @@ def scan(raw: str) -> deque[Object]:
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
-    previous_end = 0
     match = _START.search(raw, reader.pos)
     while match:
         start = match.start()
         outer = None
         if objects:
-            # The start of this object is the end of the previous object's tail.
             previous = objects[-1]
-            previous.tail = raw[previous_end:start]
-            outer = _find_outer(previous, is_rescued=start == reader.rescued)
+            previous.tail = raw[reader.end : start]  # `reader.end` is still the previous object's
+            is_rescued = start == reader.rescued
+            outer = _find_outer(previous, is_rescued=is_rescued)
 
         item = reader.read(start)
-        item.outer = outer
         item.start = start
+        item.outer = outer
         objects.append(item)
-        previous_end = reader.end
         match = _START.search(raw, reader.pos)
 
     if objects:
-        objects[-1].tail = raw[previous_end:]
+        objects[-1].tail = raw[reader.end :]
     return objects
 
 
@@ -213,9 +222,9 @@ def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
     """
     if is_rescued:
         return previous
-    # If there's a quote between the two objects, the same string can contain both.
-    has_quote_between = not set(QUOTES).isdisjoint(previous.tail)
-    return previous.outer if has_quote_between else None
+    # With a quote between the two objects, both can be in strings of the same object.
+    is_quote_between = any(quote in previous.tail for quote in QUOTES)
+    return previous.outer if is_quote_between else None
 
 
 def read_value_at(text: str) -> object:
@@ -249,38 +258,45 @@ class _Reader:
         open_containers: list[Object | Array] = [outermost]  # objects and arrays, innermost last
         self.pos = start + len("{")
         self.broken = False
-        self.unclosed = -1
+        self.unclosed = -1  # no string yet
         self.entries += 1
 
         while open_containers and not self.broken:
-            # Either close the innermost container, or read its next entry. A container that is an entry is
-            # read in the next rounds.
-            container = open_containers[-1]
             self._skip(_BETWEEN_ENTRIES)
-            closing_bracket = "}" if isinstance(container, Object) else "]"
-            if self.raw.startswith(closing_bracket, self.pos):
-                open_containers.pop()
-                container.closed = not container.cut
-                self.pos += 1
+            if self._is_at_closing_bracket(open_containers[-1]):
+                self._close_container(open_containers)
             else:
-                value = self._read_entry(container)
-                self.entries += 1
-                if value is CUT:
-                    # A container with a truncated value is truncated itself.
-                    for open_container in open_containers:
-                        open_container.cut = True
-                elif isinstance(value, (Object, Array)):
-                    open_containers.append(value)
-                    self.broken = len(open_containers) > MAX_DEPTH
-
+                self._read_next_entry(open_containers)
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
 
-        # If a string was never closed, the object ends where that string starts. In this case, `pos` can be
-        # inside the string.
+        # An object ends before its string that is never closed. In this case, `pos` can be inside the string.
         has_unclosed_string = self.unclosed >= 0
         self.end = self.unclosed if has_unclosed_string else self.pos
         return outermost
+
+    def _is_at_closing_bracket(self, container: Object | Array) -> bool:
+        """Whether the closing bracket of the container comes next."""
+        closing_bracket = "}" if isinstance(container, Object) else "]"
+        return self.raw.startswith(closing_bracket, self.pos)
+
+    def _close_container(self, open_containers: list[Object | Array]) -> None:
+        """Close the innermost container. It only counts as closed if no value in it is truncated."""
+        container = open_containers.pop()
+        container.closed = not container.cut
+        self.pos += 1
+
+    def _read_next_entry(self, open_containers: list[Object | Array]) -> None:
+        """Read the next entry of the innermost container. If it's a container itself, open it."""
+        value = self._read_entry(open_containers[-1])
+        self.entries += 1
+        if value is CUT:
+            # A container with a truncated value is truncated itself.
+            for container in open_containers:
+                container.cut = True
+        elif isinstance(value, (Object, Array)):
+            open_containers.append(value)
+            self.broken = len(open_containers) > MAX_DEPTH
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         """Move past a match of `pattern` at the current position, if there is one."""
@@ -292,30 +308,39 @@ class _Reader:
 
         If the value is an object or array, only its opening bracket is read. Without an entry, set `broken`.
         """
-        # an array's item
         if isinstance(container, Array):
-            start = self.pos
-            value = self._read_value(in_object=False)
-            was_read = self.pos > start
-            if was_read:
-                container.append(value)
-            else:
-                self.broken = True
-            return value
+            return self._read_item(container)
+        return self._read_pair(container)
 
-        # an object's key and value
+    def _read_item(self, array: Array) -> object:
+        """Read an array's next item, and add it. If there's none, set `broken`."""
+        start = self.pos
+        value = self._read_value(in_object=False)
+        was_read = self.pos > start
+        if was_read:
+            array.append(value)
+        else:
+            self.broken = True
+        return value
+
+    def _read_pair(self, target: Object) -> object:
+        """Read an object's next key and value, and add them. Without a key, set `broken` and return None."""
         key_match = _KEY.match(self.raw, self.pos)
         if not key_match:
             self.broken = True
             return None
-        self.bare_key = key_match["bare"] is not None  # unquoted
+
+        unquoted_key = key_match["bare"]
+        self.bare_key = unquoted_key is not None
         self.pos = key_match.end()
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
 
-        quoted_key = key_match["quoted"]
-        key = key_match["bare"] or _decode(quoted_key[1:-1])
-        container.put(key, value)
+        if self.bare_key:
+            key = unquoted_key
+        else:
+            key = _decode(key_match["quoted"][1:-1])  # without the quotes
+        target.put(key, value)
         return value
 
     def _read_value(self, *, in_object: bool) -> object:
@@ -324,21 +349,30 @@ class _Reader:
         If the value is an object or array, only read its opening bracket, and return it empty.
         """
         first_char = self.raw[self.pos : self.pos + 1]  # "" at the text's end
-        if first_char in ("{", "["):
+        if first_char == "{":
             self.pos += 1
-            return Object() if first_char == "{" else Array()
+            return Object()
+        if first_char == "[":
+            self.pos += 1
+            return Array()
         if first_char and first_char in QUOTES:
             return self._read_string(first_char, in_object=in_object)
+        return self._read_word(in_object=in_object)
 
-        # a number, a literal such as `true`, or unquoted words
+    def _read_word(self, *, in_object: bool) -> object:
+        """Read a number, a literal such as `true`, or unquoted words.
+
+        Returns `CUT` if there's none, or if nothing after it, such as a comma, shows that it's complete.
+        """
         match = _WORD.match(self.raw, self.pos)
         if not match:
             return CUT
         self.pos = match.end()
 
-        # Without a comma or closing bracket after it, for example, the value is truncated.
+        pattern_after = _AFTER_WORD_IN_OBJECT if in_object else _AFTER_WORD_IN_ARRAY
         word_end = match.start() + len(match[0].rstrip())
-        if not _AFTER_WORD[in_object].match(self.raw, word_end):
+        is_complete = pattern_after.match(self.raw, word_end) is not None
+        if not is_complete:
             return CUT
 
         word = match[0].strip()
@@ -351,37 +385,54 @@ class _Reader:
 
         If it's never closed, set `broken` and return `CUT`.
         """
-        # In valid JSON, the first quote closes the string. Check that a comma, for example, follows it.
         start = self.pos + 1
+
+        # In valid JSON, the first quote closes the string. Check that a comma, for example, follows it.
         first_quote = _FIRST_QUOTE[opening].match(self.raw, start)
-        if first_quote and _AFTER_STRING[in_object].match(self.raw, first_quote.end()):
-            self.pos = first_quote.end()
-            return _decode(self.raw[start : self.pos - 1])
+        pattern_after = _AFTER_STRING_IN_OBJECT if in_object else _AFTER_STRING_IN_ARRAY
+        if first_quote and pattern_after.match(self.raw, first_quote.end()):
+            return self._end_string(start, first_quote.end())
 
         # Otherwise the first quote is part of the string. Find the first quote that can close the string.
         pattern = _make_closing_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
         closing_quote = pattern.match(self.raw, start)
+        is_closed = closing_quote is not None
         end = closing_quote.end() if closing_quote else len(self.raw)
 
-        # Look for an object inside the string. If the object is complete, the string just quotes it. If not,
-        # the model broke off in the string and started its answer again.
-        inner = None
-        if self.rescues_left:
-            inner = _START.search(self.raw, start, end)
-        if inner and closing_quote:
-            inside = self.raw[inner.start() : end]
-            is_complete_object = inside.count("{") <= inside.count("}")
-            if is_complete_object:
-                inner = None
-        if closing_quote and not inner:
-            self.pos = end
-            return _decode(self.raw[start : end - 1])
+        restart = self._find_restart(start, end, is_closed=is_closed)
+        if is_closed and restart is None:
+            return self._end_string(start, end)
+        self._break_off_string(end, restart)
+        return CUT
 
-        # The string is never closed. Continue at the object inside it, or after the string.
+    def _end_string(self, start: int, end: int) -> str:
+        """Return the string from `start` to its closing quote, which ends at `end`, and continue there."""
+        self.pos = end
+        return _decode(self.raw[start : end - 1])
+
+    def _find_restart(self, start: int, end: int, *, is_closed: bool) -> int | None:
+        """Find an object in a string, at which a model that broke off started its answer again.
+
+        Returns its start. If it's complete and its string is closed, the string just quotes it: None.
+        """
+        if not self.rescues_left:
+            return None
+        inner = _START.search(self.raw, start, end)
+        if inner is None:
+            return None
+
+        inside = self.raw[inner.start() : end]
+        is_complete = inside.count("{") <= inside.count("}")
+        is_quoted = is_closed and is_complete
+        return None if is_quoted else inner.start()
+
+    def _break_off_string(self, end: int, restart: int | None) -> None:
+        """Mark the string at `pos` as never closed. Continue at the object inside it, or at its end."""
         self.broken = True
         self.unclosed = self.pos
-        if inner:
+        if restart is None:
+            self.pos = end
+        else:
             self.rescues_left -= 1
-            self.rescued = inner.start()
-        self.pos = inner.start() if inner else end
-        return CUT
+            self.rescued = restart
+            self.pos = restart
