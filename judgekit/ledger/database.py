@@ -81,6 +81,14 @@ class Attempt(NamedTuple):
     replica: str
 
 
+class _StoredRequest(NamedTuple):
+    """A request that an attempt has claimed. Its `answer` is None until it's answered."""
+
+    body: str
+    attempt: str
+    answer: str | None
+
+
 class Database:
     """The store at a connection string; it opens connections when they're needed, up to a few."""
 
@@ -89,21 +97,10 @@ class Database:
 
         Raises `ConfigError` if the string is malformed or psycopg isn't installed.
         """
-        try:
-            import psycopg  # noqa: PLC0415 - an extra, which only a store needs
-        except ImportError:
-            command = files.install_extra("postgres")
-            problem = f"psycopg is not installed; run {command}"
-            raise ConfigError(problem, key="server.store") from None
-
-        self._driver: ModuleType = psycopg
-        self._parameters = _SETTINGS | _parse_address(psycopg, place)
+        self._driver = _import_driver()
+        self._parameters = _SETTINGS | _parse_address(self._driver, place)
         self._migrations = migrations
-
-        # The SQL statements can contain placeholders for other entries of the file.
-        raw = environment.table(__file__, "database.toml")
-        self._tidy_statements: list[str] = raw.pop("tidy")
-        self._sql = {name: _fill_templates(text, raw) for name, text in raw.items()}
+        self._sql, self._tidy_statements = _load_statements()
         self._free_slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle = list[Any]()  # connections that the next transaction can use
 
@@ -118,21 +115,15 @@ class Database:
         inside the block are converted to our errors.
         """
         if not self._free_slots.acquire(timeout=_SLOT_TIMEOUT_S):
-            raise StoreError("the store is busy; try again", 1)
+            raise StoreError("the store is busy; try again", retry_after=1)
 
         connection: Connection = None
         try:
-            # Reuse an idle connection, unless the server has closed it. An empty statement checks that: if it
-            # fails, the driver marks the connection as closed, and we open a new one below.
-            with suppress(IndexError, self._driver.OperationalError):
-                connection = self._idle.pop()
-                connection.execute("")
-
-            if connection is None or connection.closed:
+            connection = self._take_idle()
+            if connection is None or self._has_closed(connection):
                 connection = self._driver.connect(
                     **self._parameters, autocommit=True, prepare_threshold=None
                 )
-
             with connection.transaction():
                 yield connection
         except self._driver.Error as error:
@@ -142,6 +133,21 @@ class Database:
             if connection is not None and not connection.closed:
                 self._idle.append(connection)
             self._free_slots.release()
+
+    def _take_idle(self) -> Connection | None:
+        """Take an idle connection, the one used last; None if there's none."""
+        # Another thread can take the last one at any time, so don't ask first whether there is one.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _has_closed(self, connection: Connection) -> bool:
+        """Whether the server has closed a connection."""
+        # The driver only notices that when a statement fails, so run an empty one.
+        with suppress(self._driver.OperationalError):
+            connection.execute("")
+        return bool(connection.closed)
 
     def _convert_error(self, error: Exception) -> JudgekitError:
         """Convert a driver error to `ConfigError` if a person must act, else to `StoreError`."""
@@ -183,19 +189,12 @@ class Database:
         """
         applied_names = []
         with self.transaction() as connection:
-            # If another process is migrating the store, wait until it finishes.
-            connection.execute("SET LOCAL statement_timeout = 0")
-            connection.execute(_ACQUIRE_LOCK, (_MIGRATION_LOCK,))
-
-            # While a migration waits for a table lock, other statements on that table must wait too. So
-            # give up after a few seconds.
-            connection.execute("SET LOCAL lock_timeout = '5s'")
-
+            _lock_for_migration(connection)
             current_schema, _ = self._read_schema_versions(connection)
             is_new_store = current_schema == 0
             if is_new_store:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
-                connection.execute(self._sql["first"])
+                connection.execute(self._sql["first"])  # create the table that lists the migrations
 
             for number, path in sorted(self._list_migrations().items()):
                 if number <= current_schema:
@@ -204,9 +203,7 @@ class Database:
                 applied_names.append(path.name)
 
             if runtime_role is not None:
-                grants = (self._migrations / "grants.sql").read_text(encoding="utf-8")
-                role = self._driver.sql.Identifier(runtime_role)
-                connection.execute(self._driver.sql.SQL(grants).format(role=role))
+                self._grant_rights(connection, runtime_role)
         return applied_names
 
     def _run_migration(
@@ -228,11 +225,21 @@ class Database:
     def _refuse_old_servers(self, connection: Connection, oldest_supported: int) -> None:
         """Raise `ConfigError` if a running server uses a schema older than `oldest_supported`."""
         cursor = connection.execute(self._sql["old"], (oldest_supported, ALIVE_SECONDS))
-        (old_servers,) = cursor.fetchone()
-        if old_servers:
-            servers = counted(old_servers, "running server has", "running servers have")
-            problem = f"{servers} a judgekit of a schema before {oldest_supported}"
-            raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
+        (old_server_count,) = cursor.fetchone()
+        if old_server_count == 0:
+            return
+        servers = counted(old_server_count, "running server has", "running servers have")
+        raise ConfigError(
+            f"{servers} a judgekit of a schema before {oldest_supported}; "
+            "upgrade and restart them first, then migrate"
+        )
+
+    def _grant_rights(self, connection: Connection, role_name: str) -> None:
+        """Grant a database role the rights that a server needs."""
+        sql = self._driver.sql
+        template = (self._migrations / "grants.sql").read_text(encoding="utf-8")
+        role = sql.Identifier(role_name)
+        connection.execute(sql.SQL(template).format(role=role))
 
     def _list_migrations(self) -> dict[int, Path]:
         """Return the migration files by number, such as 1: `0001_store.sql`."""
@@ -260,10 +267,12 @@ class Database:
         `holder` is the name on the sender's token, or "" for the command line.
         """
         rows = [_make_row(record, holder, provisional=False) for record in records]
-        # All writers lock rows in primary-key order (id, author), so that they can't deadlock.
-        rows.sort(key=lambda row: row[:2])
+        # All writers lock rows in the order of the primary key, so that they can't deadlock.
+        rows.sort(key=_get_primary_key)
+
         # A server first stores a verdict provisionally. Only the client that requested it may complete it.
-        statement = "complete" if holder else "add"
+        is_from_client = holder != ""
+        statement = "complete" if is_from_client else "add"
         with self.transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(self._sql[statement], rows)
 
@@ -286,14 +295,13 @@ class Database:
         start = "-infinity" if since is None else since.isoformat()
         query_values = {"at": start, "id": "", "who": "", "project": project, "n": _LINES_PER_PAGE}
         # Read page by page, so that a slow caller doesn't hold a connection.
-        while True:
-            rows = self._execute("read", query_values)
-            if not rows:
-                return
-            for at, line_id, who, text in rows:
-                # The next page starts after the last line of this one.
-                query_values |= {"at": at, "id": line_id, "who": who}
+        while rows := self._execute("read", query_values):
+            for _, _, _, text in rows:
                 yield text.encode()
+
+            # The next page starts after this page's last line.
+            at, line_id, who, _ = rows[-1]
+            query_values.update(at=at, id=line_id, who=who)
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the project's lines since a time, such as `14d`, to the file `into`.
@@ -380,29 +388,33 @@ class Database:
                 connection.execute(_ACQUIRE_LOCK, (_BUDGET_LOCK,))
 
             is_claimed = connection.execute(self._sql["claim"], values).fetchone() is not None
-            if is_claimed:
-                if budget is not None:
-                    period = values | {"per": budget.per}
-                    spending = connection.execute(self._sql["spent"], period).fetchone()
-                    # If this raises an error, the transaction is rolled back, which removes the claim.
-                    _check_budget(budget, usd, *spending)
-                return None
+            if not is_claimed:
+                return self._read_earlier_answer(connection, attempt)
 
-            # Another attempt has claimed the request. Return that attempt's answer if there is one.
-            earlier_request = connection.execute(self._sql["earlier"], values).fetchone()
-            answer = None
-            if earlier_request is not None:
-                earlier_body, _, answer = earlier_request
-                if earlier_body != attempt.body:
-                    raise UsageError(
-                        "this Idempotency-Key came with another request; use a new key"
-                    )
+            if budget is not None:
+                period = values | {"per": budget.per}
+                spending = connection.execute(self._sql["spent"], period).fetchone()
+                # If this raises an error, the transaction is rolled back, which removes the claim.
+                _check_budget(budget, usd, *spending)
+            return None
 
-            if answer is None:
-                raise StoreError(
-                    "this request is being judged; ask again for its verdict", 1, wire_name="busy"
-                )
-            return str(answer)
+    def _read_earlier_answer(self, connection: Connection, attempt: Attempt) -> str:
+        """Return the answer to a request that an earlier attempt has claimed.
+
+        Raises `UsageError` if that request had another body, and `StoreError` if it isn't answered yet.
+        """
+        request = self._read_request(connection, attempt)
+        if request is not None and request.body != attempt.body:
+            raise UsageError("this Idempotency-Key came with another request; use a new key")
+        if request is None or request.answer is None:
+            message = "this request is being judged; ask again for its verdict"
+            raise StoreError(message, retry_after=1, wire_name="busy")
+        return str(request.answer)
+
+    def _read_request(self, connection: Connection, attempt: Attempt) -> _StoredRequest | None:
+        """Read the request that an attempt is about; None if no attempt has claimed it."""
+        row = connection.execute(self._sql["earlier"], attempt._asdict()).fetchone()
+        return None if row is None else _StoredRequest(*row)
 
     def finish_attempt(
         self, attempt: Attempt, usd: float, answer: str | None, record: Record | None
@@ -414,26 +426,35 @@ class Database:
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
-            # If another replica has taken over the request and answered it, this statement changes no row.
-            statement = "give_up" if answer is None else "answer"
-            was_ours = connection.execute(self._sql[statement], values).rowcount == 1
-            stored_request = connection.execute(self._sql["earlier"], values).fetchone()
+            is_accepted = self._end_claim(connection, values)
+            request = self._read_request(connection, attempt)
 
-            # Charge the attempt even if another one answered, but only once if this method is called again.
+            # The attempt has cost money even if another one answered.
             if usd:
-                is_first_charge = connection.execute(self._sql["note_spend"], values).rowcount == 1
-                if is_first_charge:
-                    connection.execute(self._sql["spend"], values)
+                self._charge_once(connection, values)
 
             # Only the attempt with the first answer adds a ledger record.
-            if was_ours and record is not None:
+            if is_accepted and record is not None:
                 row = _make_row(record, attempt.who, provisional=True)
                 connection.execute(self._sql["add"], row)
 
-            if stored_request is None:
-                return ""
-            _, _, first_answer = stored_request
+            first_answer = request.answer if request is not None else None
             return first_answer or ""
+
+    def _end_claim(self, connection: Connection, values: dict[str, Any]) -> bool:
+        """Store an attempt's answer, or give the request up if it has none.
+
+        Returns False if the claim had already ended, with an answer or because another replica took over.
+        """
+        statement = "give_up" if values["answer"] is None else "answer"
+        changed_rows: int = connection.execute(self._sql[statement], values).rowcount
+        return changed_rows == 1
+
+    def _charge_once(self, connection: Connection, values: dict[str, Any]) -> None:
+        """Add an attempt's cost to the spending, unless an earlier call has added it."""
+        is_first_charge = connection.execute(self._sql["note_spend"], values).rowcount == 1
+        if is_first_charge:
+            connection.execute(self._sql["spend"], values)
 
     # Replies kept for all replicas
 
@@ -456,6 +477,36 @@ class Database:
             self._execute("keep_reply", (key, len(text.encode()), text))
 
 
+def _import_driver() -> ModuleType:
+    """Import the database driver. Raises `ConfigError` if it isn't installed."""
+    try:
+        import psycopg  # noqa: PLC0415 - an optional dependency, which only a store needs
+    except ImportError:
+        command = files.install_extra("postgres")
+        problem = f"psycopg is not installed; run {command}"
+        raise ConfigError(problem, key="server.store") from None
+    driver: ModuleType = psycopg
+    return driver
+
+
+def _load_statements() -> tuple[dict[str, str], list[str]]:
+    """Load the SQL statements by name, and the list of those that tidy up the store."""
+    entries = environment.table(__file__, "database.toml")
+    tidy_statements: list[str] = entries.pop("tidy")
+    # A statement can contain placeholders for other entries of the file.
+    statements = {name: _fill_templates(text, entries) for name, text in entries.items()}
+    return statements, tidy_statements
+
+
+def _lock_for_migration(connection: Connection) -> None:
+    """Wait until no other process is migrating the store, and let later waits for tables be short."""
+    connection.execute("SET LOCAL statement_timeout = 0")
+    connection.execute(_ACQUIRE_LOCK, (_MIGRATION_LOCK,))
+    # While a migration waits for a table lock, other statements on that table must wait too. So give up
+    # after a few seconds.
+    connection.execute("SET LOCAL lock_timeout = '5s'")
+
+
 def refusal(record: Record) -> str:
     """Explain why a record can't be stored; "" if it can."""
     if len(record.id) > _MAX_ID_LENGTH or not _ID.fullmatch(record.id):
@@ -475,6 +526,11 @@ def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, .
     return record.id, who, record.project, record.schema_, at, holder, str(provisional), text
 
 
+def _get_primary_key(row: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the id and author of a row."""
+    return row[:2]
+
+
 def _check_budget(
     budget: Budget, usd: float, spent: float, reserved: float, seconds_to_renewal: float
 ) -> None:
@@ -485,21 +541,26 @@ def _check_budget(
     """
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
 
-    # The budget is used up until the period ends.
-    if spent + usd > budget.usd:
-        if budget.per == "day":
-            renewal = "at midnight UTC"
-        else:
-            renewal = "when the month ends (UTC)"
+    is_used_up = spent + usd > budget.usd
+    if is_used_up:
         problem = f"{limit} does not allow {usd:g} more ({spent:.4f} spent)"
-        message = f"{problem}; it begins anew {renewal}"
+        message = f"{problem}; it begins anew {_describe_renewal(budget)}"
         # Add a second, so that a client that waits exactly this long doesn't retry too early.
         retry_after = seconds_to_renewal + 1
         raise StoreError(message, retry_after, status=429, wire_name="budget")
 
-    # The running requests may cost less than is reserved for them, so a retry in a few seconds can succeed.
-    if spent + reserved + usd > budget.usd:
-        raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
+    is_reserved = spent + reserved + usd > budget.usd
+    if is_reserved:
+        # The running requests may cost less than is reserved for them, so a retry soon can succeed.
+        message = f"the rest of {limit} is reserved for what is judged now; try again"
+        raise StoreError(message, retry_after=5)
+
+
+def _describe_renewal(budget: Budget) -> str:
+    """Say when a budget's next period begins."""
+    if budget.per == "day":
+        return "at midnight UTC"
+    return "when the month ends (UTC)"
 
 
 def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
@@ -518,10 +579,16 @@ def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
 
 def _has_stray_password(parts: dict[str, str]) -> bool:
     """Whether an unescaped `@` or `/` in the password has spilled it into other parts."""
-    if "@" in str(parts.get("host")) or "@" in str(parts.get("dbname")):
+    host = str(parts.get("host"))
+    database = str(parts.get("dbname"))
+    if "@" in host or "@" in database:
         return True
-    ports = str(parts.get("port") or "").replace(",", "")  # one for each host, comma-separated
-    return bool(ports) and not ports.isdecimal()
+
+    # In `postgresql://ann:pass@wo:rd@host`, the `@` ends the password early, and `rd@host` becomes the port.
+    ports = str(parts.get("port") or "")
+    digits = ports.replace(",", "")  # there's a port for each host, separated by commas
+    has_valid_ports = digits == "" or digits.isdecimal()
+    return not has_valid_ports
 
 
 def _close_all(connections: list[Connection]) -> None:

@@ -39,29 +39,18 @@ def make_csv(records: Iterable[Record]) -> str:
 
     Strings are escaped so that spreadsheets don't run them as formulas.
     """
-    verdicts = []
-    labels = []
-    overrides = []
-
-    for record in records:
-        if isinstance(record, VerdictLine):
-            verdicts.append(record)
-        elif isinstance(record, Label):
-            labels.append(record)
-        elif isinstance(record, OverrideLine):
-            overrides.append(record)
-
-    label_by_id = kpi.find_majority_labels(labels)  # people's label on each verdict
+    records = list(records)
+    verdicts = [record for record in records if isinstance(record, VerdictLine)]
+    overrides = [record for record in records if isinstance(record, OverrideLine)]
+    labels = [record for record in records if isinstance(record, Label)]
+    label_by_id = kpi.find_majority_labels(labels)
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(COLUMNS)
     for verdict in verdicts:
         cells = _make_cells(verdict, label_by_id.get(verdict.id), overrides)
-        for index, cell in enumerate(cells):
-            if isinstance(cell, str):
-                cells[index] = defuse_cell(cell)
-        writer.writerow(cells)
+        writer.writerow([_escape_formula(cell) for cell in cells])
 
     return table.getvalue().removesuffix("\n")
 
@@ -73,13 +62,13 @@ def _make_cells(
 
     `label` is people's label on the verdict. `overrides` are people's decisions about any verdicts.
     """
+    # The table shows every decision, even one that wasn't typed at a terminal and that a gate may ignore.
     override = find_newest_override(
         overrides, verdict.task_id, verdict.hashes, without_terminal=True
     )
-    decision = None
-    if override is not None:
-        decision = override.decision
-    scores = [f"{name}={value:g}" for name, value in (verdict.scores or {}).items()]
+    decision = override.decision if override else None
+    scores = verdict.scores or {}
+    score_texts = [f"{name}={value:g}" for name, value in scores.items()]
 
     return [
         verdict.timestamp.isoformat(),
@@ -93,7 +82,7 @@ def _make_cells(
         verdict.verdict,
         verdict.word,
         verdict.average,
-        " ".join(scores),
+        " ".join(score_texts),
         verdict.model,
         verdict.judge_tier,
         verdict.consensus,
@@ -105,6 +94,11 @@ def _make_cells(
         label,
         decision,
     ]
+
+
+def _escape_formula(cell: object) -> object:
+    """Escape a string so that a spreadsheet doesn't run it. Other cells are returned unchanged."""
+    return defuse_cell(cell) if isinstance(cell, str) else cell
 
 
 def send_unsent(
@@ -147,10 +141,10 @@ def send_to_team(settings: Config, ledger: store.Ledger) -> list[str]:
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily: few users need an HTTP client
 
     try:
-        server = shared.configured(settings)
-        if server is None:  # the settings don't name a team's server
+        team = shared.configured(settings)  # None if the settings don't name a team's server
+        if team is None:
             return []
-        _, remarks = send_unsent(ledger, server.send, HAND_ON_SECONDS)
+        _, remarks = send_unsent(ledger, team.send, seconds=HAND_ON_SECONDS)
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
     return remarks
@@ -161,47 +155,59 @@ def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
     positions = _read_progress(ledger)
     for path in store.list_files([ledger.folder]):
         with path.open("rb") as file:
-            state = os.fstat(file.fileno())
-            inode, offset = positions.get(path.name, (0, 0))
-            # Continue after the last line sent. A file that was replaced (it has another inode) or truncated
-            # is sent from the start.
-            if inode == state.st_ino and offset <= state.st_size:
-                file.seek(offset)
+            sent_inode, sent_offset = positions.get(path.name, (0, 0))
+            _skip_sent_lines(file, sent_inode, sent_offset)
+
+            inode = os.fstat(file.fileno()).st_ino
             for lines, end_offset in _group_lines(file):
-                positions[path.name] = (state.st_ino, end_offset)
+                positions[path.name] = (inode, end_offset)
                 yield lines, json.dumps(positions)
 
 
+def _skip_sent_lines(file: BinaryIO, sent_inode: int, sent_offset: int) -> None:
+    """Move past the lines that were sent before. A replaced or truncated file is sent from the start."""
+    status = os.fstat(file.fileno())
+    is_same_file = status.st_ino == sent_inode
+    has_sent_lines = sent_offset <= status.st_size
+    if is_same_file and has_sent_lines:
+        file.seek(sent_offset)
+
+
 def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
-    """Yield the remaining lines of a file in batches, each with the offset where the batch ends.
+    """Yield the remaining lines of a file in batches, each with the offset at which the batch ends.
 
     Damaged lines are skipped.
     """
-    # the current batch
-    lines = []
-    size = 0  # in bytes
+    batch: list[bytes] = []
+    size_bytes = 0
+    end_offset = file.tell()
+    for line, end_offset in _read_complete_lines(file):
+        size_bytes += len(line)
+        raw = line.strip()
+        if not _is_damaged(raw):
+            batch.append(raw)
 
-    is_at_end = False
-    while not is_at_end:
-        end_offset = file.tell()
-        line = file.readline()
-        # A last line without a newline is still being written: leave it for the next run.
-        is_at_end = not line.endswith(b"\n")
-        if not is_at_end:
-            end_offset = file.tell()
-            size += len(line)
-            raw = line.strip()
-            is_damaged = isinstance(
-                store.parse(raw), str
-            )  # For a damaged line, `parse` returns a message.
-            if not is_damaged:
-                lines.append(raw)
+        is_full = len(batch) >= MAX_BATCH_LINES or size_bytes >= MAX_BATCH_BYTES
+        if batch and is_full:
+            yield batch, end_offset
+            batch = []
+            size_bytes = 0
 
-        is_full = len(lines) >= MAX_BATCH_LINES or size >= MAX_BATCH_BYTES
-        if lines and (is_full or is_at_end):
-            yield lines, end_offset
-            lines = []
-            size = 0
+    if batch:
+        yield batch, end_offset
+
+
+def _read_complete_lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Yield the remaining lines of a file, each with the offset at which it ends."""
+    # A last line without a newline is still being written: leave it for the next run.
+    while (line := file.readline()).endswith(b"\n"):
+        yield line, file.tell()
+
+
+def _is_damaged(raw: bytes) -> bool:
+    """Whether a line can't be parsed."""
+    record_or_problem = store.parse(raw)
+    return isinstance(record_or_problem, str)
 
 
 def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:

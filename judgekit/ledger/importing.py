@@ -20,11 +20,11 @@ from judgekit.errors import InputError, UsageError
 from judgekit.judging.verdict import Consensus, VerdictWord
 from judgekit.ledger import records, store
 from judgekit.ledger.records import OverrideLine, Record, VerdictLine
-from judgekit.ledger.store import Damage, Ledger
+from judgekit.ledger.store import Damage, Ledger, OnDamage
 from judgekit.text import encodable, lines_of, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from judgekit.config import TierName
@@ -34,7 +34,7 @@ Fields: TypeAlias = dict[str, Any]
 FETCH_SECONDS = 60.0  # for everything that a host sends
 MAX_FETCHED_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
-_MAX_COMPLAINT_CHARS = 200  # characters of a host's complaint
+_MAX_ERROR_CHARS = 200  # characters of a host's last line on stderr
 _MAX_VALUE_CHARS = 60  # characters of a wrong value
 _BATCH_LINES = 500  # lines written while the lock is held
 _OUT_OF_RANGE = (
@@ -71,28 +71,42 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
 
-    # If the line has no average, or the average is 0, compute it from the scores.
     scores = _read_scores(older)
-    average = _read_number(older.get("average"))
-    if not average:
-        average = round(fmean(scores.values()), 2) if scores else None
-
-    # Preserve all other fields unchanged, under `imported`.
-    other_fields = {key: value for key, value in older.items() if key not in known_keys}
-
-    # Make the id a hash of the line, so that importing the line again gives the same id.
-    canonical_json = json.dumps(older, sort_keys=True, ensure_ascii=True)
+    average = _read_average(older, scores)
     fields |= {
-        "id": hashlib.sha256(canonical_json.encode()).hexdigest()[:32],
+        "id": _make_id(older),
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
         "timestamp": _read_time(older.get("timestamp")),
         "scores": scores,
         "average": average,
         "duration_ms": 0,
-        "imported": json.loads(encodable(json.dumps(other_fields, ensure_ascii=False))),
+        "imported": _keep_other_fields(older, known_keys),
     }
     return VerdictLine.model_validate(fields)
+
+
+def _read_average(older: Fields, scores: dict[str, float] | None) -> float | None:
+    """Read a line's average score. If it's missing or 0, compute it from the scores."""
+    average = _read_number(older.get("average"))
+    if average:
+        return average
+    return round(fmean(scores.values()), 2) if scores else None
+
+
+def _make_id(older: Fields) -> str:
+    """Make an id from a hash of the line, so that importing the line again gives the same id."""
+    canonical_json = json.dumps(older, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(canonical_json.encode()).hexdigest()[:32]
+
+
+def _keep_other_fields(older: Fields, known_keys: Collection[str]) -> Fields:
+    """Return the fields that a verdict has no field for, with all their strings made encodable."""
+    other_fields = {key: value for key, value in older.items() if key not in known_keys}
+    # Strings can be nested at any depth, so treat the JSON text as a whole.
+    other_json = json.dumps(other_fields, ensure_ascii=False)
+    encodable_fields: Fields = json.loads(encodable(other_json))
+    return encodable_fields
 
 
 def _convert_push(older: Fields) -> Fields:
@@ -103,35 +117,43 @@ def _convert_push(older: Fields) -> Fields:
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
     verdict = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
-
-    findings = []
-    for finding in _to_list(older.get("findings")):
-        # In the oldest lines, a finding is just a string.
-        if not isinstance(finding, dict):
-            finding = {"issue": finding}  # noqa: PLW2901 - the oldest lines have only the issue
-        findings.append({key: _to_text(finding.get(key)) for key in _FINDING_KEYS})
-
-    findings += _read_suggestions(older.get("revision_suggestions"))
-
-    # An author is either an object or just a name.
-    author = older.get("author")
-    if isinstance(author, dict):
-        author = author.get("name")
-
-    # Build an id such as "a.py, b.py@4f2a91c".
-    id_parts = [part for part in (", ".join(paths), commit) if part]
+    suggestions = _read_suggestions(older.get("revision_suggestions"))
 
     return {
-        "task_id": "@".join(id_parts) or "a push",
+        "task_id": _make_push_id(paths, commit),
         "subjects": [{"path": path, "sha256": ""} for path in paths],
         "mode": "lenient",
         "verdict": verdict,
-        "findings": findings,
+        "findings": [*_read_findings(older), *suggestions],
         "consensus": "none" if verdict == "undetermined" else "single",
         "model": _to_text(older.get("judge_model")) or None,
-        "author": {"name": _to_text(author) or None},
+        "author": {"name": _read_author_name(older) or None},
         "commit": commit or None,
     }
+
+
+def _make_push_id(paths: list[str], commit: str) -> str:
+    """Build a push's id from its files and commit: `a.py, b.py@4f2a91c`."""
+    parts = [", ".join(paths), commit]
+    known_parts = [part for part in parts if part]
+    return "@".join(known_parts) or "a push"
+
+
+def _read_findings(older: Fields) -> list[Fields]:
+    """Read the findings of an older line. In the oldest lines, a finding is just its issue."""
+    findings = []
+    for raw in _to_list(older.get("findings")):
+        finding = raw if isinstance(raw, dict) else {"issue": raw}
+        findings.append({key: _to_text(finding.get(key)) for key in _FINDING_KEYS})
+    return findings
+
+
+def _read_author_name(older: Fields) -> str:
+    """Read the author's name from an older line. The author is either an object or just a name."""
+    author = older.get("author")
+    if isinstance(author, dict):
+        author = author.get("name")
+    return _to_text(author)
 
 
 def _convert_task(older: Fields, *, text: bool) -> Fields:
@@ -139,36 +161,39 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
 
     If `text`, preserve the line's reasoning. Raises `ValueError` if the verdict is unknown.
     """
+    # Lines about tasks already use our verdicts, so each is translated to itself.
+    translations = {verdict: verdict for verdict in get_args(VerdictWord)}
+    return {
+        "task_id": _to_text(older["task_id"]),
+        "subjects": [],
+        "mode": "strict",
+        "rounds": _convert_rounds(older),
+        "reasoning": _to_text(older.get("reasoning")) if text else "",
+        "human_override": _read_override(older),
+        "verdict": _translate_word(translations, older, older.get("verdict")),
+        "findings": _read_suggestions(older.get("improvements")),
+        "consensus": _read_consensus(older),
+        "judge_tier": _read_tier(older),
+        "model": _to_text(older.get("model")) or None,
+        "of_task": True,
+    }
+
+
+def _convert_rounds(older: Fields) -> list[Fields]:
+    """Convert the rounds of an older line, except those that aren't objects."""
     # `previous_rounds` lacks the last round, which the line itself describes.
     older_rounds = [*_to_list(older.get("previous_rounds")), older]
     rounds = []
     for number, older_round in enumerate(older_rounds, 1):
         if isinstance(older_round, dict):
             rounds.append(_convert_round(number, older_round))
+    return rounds
 
+
+def _read_consensus(older: Fields) -> object:
+    """Return the consensus of an older line; "none" if it isn't one of ours."""
     consensus = older.get("consensus")
-    if consensus not in get_args(Consensus):
-        consensus = "none"
-    reasoning = ""
-    if text:
-        reasoning = _to_text(older.get("reasoning"))
-    # Lines about tasks already use our verdicts, so map each verdict to itself.
-    verdicts = {verdict: verdict for verdict in get_args(VerdictWord)}
-
-    return {
-        "task_id": _to_text(older["task_id"]),
-        "subjects": [],
-        "mode": "strict",
-        "human_override": _read_override(older),
-        "reasoning": reasoning,
-        "verdict": _translate_word(verdicts, older, older.get("verdict")),
-        "findings": _read_suggestions(older.get("improvements")),
-        "consensus": consensus,
-        "judge_tier": _read_tier(older),
-        "model": _to_text(older.get("model")) or None,
-        "rounds": rounds,
-        "of_task": True,
-    }
+    return consensus if consensus in get_args(Consensus) else "none"
 
 
 def _convert_round(number: int, older: Fields) -> Fields:
@@ -294,35 +319,45 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     If `text`, preserve the reasoning in an older judge's lines. Returns the number of lines added, the number
     of lines already known, and the damaged lines. Raises `LedgerError` if the ledger can't be written.
     """
-    old_ids = {record.id for record in ledger.records()}
-    ids = set(old_ids)  # both old and new ids
+    known_ids = {record.id for record in ledger.records()}
+    added_lines = 0
     known_lines = 0
     damaged_lines: list[Damage] = []
-    new_records = []
+    batch: list[Record] = []
 
-    for path in store.list_files(places, damaged_lines.append):
-        for number, raw in store.read_raw_lines(path, damaged_lines.append):
+    for record in _read_records(places, damaged_lines.append, text=text):
+        if record.id in known_ids:
+            known_lines += 1
+            continue
+
+        known_ids.add(record.id)
+        added_lines += 1
+        # Write the records in batches, to limit memory use.
+        batch.append(record)
+        if len(batch) == _BATCH_LINES:
+            ledger.add(*batch)
+            batch.clear()
+
+    ledger.add(*batch)
+    return Imported(added_lines, known_lines, damaged_lines)
+
+
+def _read_records(places: Iterable[Path], on_damage: OnDamage, *, text: bool) -> Iterator[Record]:
+    """Yield the records in the given files and folders; call `on_damage` for each damaged line."""
+    for path in store.list_files(places, on_damage):
+        for number, raw in store.read_raw_lines(path, on_damage):
             record = _read_record(raw, text=text)
             if isinstance(record, str):  # The line can't be read, and this string is the reason.
-                damaged_lines.append(Damage(path, number, record))
-                continue
-            if record.id in ids:
-                known_lines += 1
-                continue
+                on_damage(Damage(path, number, record))
+            else:
+                yield _clear_terminal(record)
 
-            ids.add(record.id)
-            # An imported override wasn't typed at this machine's terminal, so clear the flag.
-            if isinstance(record, OverrideLine):
-                record = record.model_copy(update={"terminal": False})
 
-            # Write the records in batches, to limit memory use.
-            new_records.append(record)
-            if len(new_records) == _BATCH_LINES:
-                ledger.add(*new_records)
-                new_records.clear()
-
-    ledger.add(*new_records)
-    return Imported(len(ids) - len(old_ids), known_lines, damaged_lines)
+def _clear_terminal(record: Record) -> Record:
+    """Clear an override's `terminal`, since it wasn't typed at one of this machine."""
+    if isinstance(record, OverrideLine):
+        return record.model_copy(update={"terminal": False})
+    return record
 
 
 def _read_record(raw: bytes, *, text: bool) -> Record | str:
@@ -334,24 +369,15 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         fields = json.loads(raw)
     except (ValueError, RecursionError):
         return "not JSON"
-
     if not isinstance(fields, dict):
         return "not an object"
 
-    # Only judgekit's lines have a schema.
     try:
-        if "schema" in fields:
-            record = store.parse(raw)
-        else:
-            record = convert_verdict(fields, text=text)
-
+        is_own_line = "schema" in fields  # an older judge's lines have no schema
+        record = store.parse(raw) if is_own_line else convert_verdict(fields, text=text)
         if isinstance(record, str):
             return record
-
-        # Check that the record can be written and read again. Times near the years 1 and 9999 can't be
-        # converted to UTC.
-        record.timestamp.astimezone(UTC)
-        copy = store.parse(records.serialise_record(record))
+        return record if _can_be_stored(record) else _OUT_OF_RANGE
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):
@@ -359,9 +385,16 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
     except ValueError as error:
         return str(error)
 
-    if isinstance(copy, str):
-        return _OUT_OF_RANGE
-    return record
+
+def _can_be_stored(record: Record) -> bool:
+    """Whether a record can be written and read again.
+
+    Raises `OverflowError` if its time can't be converted to UTC, as near the years 1 and 9999, and
+    pydantic's errors if it can't be written.
+    """
+    record.timestamp.astimezone(UTC)
+    copy_or_problem = store.parse(records.serialise_record(record))
+    return not isinstance(copy_or_problem, str)
 
 
 def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
@@ -369,6 +402,22 @@ def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
 
     Returns the last line that ssh wrote to stderr, or "". Raises `UsageError` if the host name is invalid or
     ssh isn't installed, and `InputError` if ssh fails.
+    """
+    exit_code, lines, errors = _run_ssh(_make_command(host, since), host)
+    to.write_bytes(lines)
+
+    # If ssh fails, the last line on stderr explains it best.
+    last_error = _find_last_line(errors)
+    if exit_code != 0:
+        reason = last_error or f"exit code {exit_code}"
+        raise InputError(f"{host}: ssh: {reason}")
+    return last_error
+
+
+def _make_command(host: str, since: datetime | None) -> list[str]:
+    """Build the ssh command that exports a host's ledger.
+
+    Raises `UsageError` if the host name is invalid or ssh isn't installed.
     """
     # ssh would take a name such as `-oProxyCommand=…` as an option.
     if not host.strip() or host.startswith("-"):
@@ -380,19 +429,7 @@ def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
     command = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
     if since:
         command += ["--since", since.isoformat()]
-
-    code, lines, errors = _run_ssh(command, host)
-    to.write_bytes(lines)
-
-    # The last line that ssh wrote to stderr explains a failure best.
-    complaints = [line for line in lines_of(errors) if line.strip()]
-    last_complaint = ""
-    if complaints:
-        last_complaint = short_line(complaints[-1], _MAX_COMPLAINT_CHARS)
-    if code:
-        reason = last_complaint or f"exit code {code}"
-        raise InputError(f"{host}: ssh: {reason}")
-    return last_complaint
+    return command
 
 
 def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
@@ -411,3 +448,11 @@ def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{host}: ssh could not be started ({error})") from None
+
+
+def _find_last_line(errors: str) -> str:
+    """Return the last line that isn't empty, shortened; "" if there's none."""
+    filled_lines = [line for line in lines_of(errors) if line.strip()]
+    if not filled_lines:
+        return ""
+    return short_line(filled_lines[-1], _MAX_ERROR_CHARS)
