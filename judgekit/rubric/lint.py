@@ -153,8 +153,9 @@ def _count_dimensions_by_term(rubric: ScoreRubric) -> Counter[str]:
     """Count, for each term in small letters, the dimensions that have it."""
     counts = Counter[str]()
     for dimension in rubric.dimensions.values():
-        for term in set(dimension.terms):  # a term that's repeated in a dimension counts once
-            counts[term.lower()] += 1
+        # A term that's repeated in a dimension, in whichever case, counts once.
+        distinct_terms = {term.lower() for term in dimension.terms}
+        counts.update(distinct_terms)
     return counts
 
 

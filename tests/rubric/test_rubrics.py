@@ -320,6 +320,13 @@ def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
     assert any("strict and lenient are the same; make them differ" in line for line in said(path))
 
 
+def test_a_dimension_that_repeats_a_term_in_capitals_shares_it_with_no_other(
+    own: Callable[..., Path],
+) -> None:
+    remarks = said(own(*TEN, **{"order, section, heading": "order, Order, section, heading"}))
+    assert not any("other dimensions have" in remark for remark in remarks)
+
+
 def compared(
     tmp_path: Path, labels: str, before: str = "", after: str = "", b: str = "b"
 ) -> list[str]:
