@@ -134,7 +134,7 @@ def serve_team(
     if context.invoked_subcommand is None:
         from judgekit.engine.team_server import serve
 
-        serve(host, port, project, certificate=tls_cert, key=tls_key, begun=note)
+        serve(host, port, project, certificate=tls_cert, key=tls_key, on_start=note)
 
 
 @serving.command()

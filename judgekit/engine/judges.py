@@ -60,16 +60,22 @@ class Service:
     """A gateway with its connections, and the judges made so far; `stop` is called on a request to leave."""
 
     def __init__(self, stop: Callable[[float], None] = lambda _: None) -> None:
+        """Create a service without any judges yet.
+
+        `stop` gets the seconds that the engine must have been idle before it leaves. 0 means now.
+        """
         self.stop = stop
+        self.since = datetime.now(UTC)
         self.ready = asyncio.Event()  # also set if `prepare` failed
         self.failure = ""
         self.gateway: Gateway = open_gateway({})
+        # The task that builds each judge, and the time when the task was started.
         self.cached_judges: dict[object, tuple[asyncio.Task[Any], float]] = {}
+        # A `Pace` limits how many judgings use the same providers at once.
         self._paces: dict[tuple[object, ...], Pace] = {}
-        self.since = datetime.now(UTC)
 
     async def prepare(self) -> None:
-        """Load everything that judging needs, then set `ready`. Doesn't raise.
+        """Load the library that calls models, set `ready`, then load the rules for secrets. Doesn't raise.
 
         `ready` is set even after a failure. Then `failure` contains the reason.
         """
@@ -78,8 +84,11 @@ class Service:
         except Exception as error:  # noqa: BLE001 - any failure is reported to waiting clients
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
+        await self._preload_secret_rules()
 
-        # Load the rules for secrets before the first request needs them. That request will report a failure.
+    async def _preload_secret_rules(self) -> None:
+        """Load the rules for secrets, so that the first request needn't wait for them. Doesn't raise."""
+        # The request that needs the rules will report a failure.
         with suppress(Exception):
             await asyncio.to_thread(secret_search.load_format_rules)
 
@@ -119,52 +128,71 @@ class Service:
         variables and configuration files are the same.
         """
         # Everything that could change the judge is in the key.
-        variables = frozenset(
-            (name, value)
-            for name, value in environment.environ().items()
-            if name not in _IGNORED_VARIABLES
-        )
-        key = (project, request, variables, _fingerprint_config(project, request), text_counts)
+        config = _fingerprint_config(project, request)
+        key = (project, request, _list_variables(), config, text_counts)
 
         now = time.monotonic()
         self._drop_unusable(key, now)
         if key not in self.cached_judges:
             # `make` blocks, because it reads files and asks local servers for their models.
-            self.cached_judges[key] = asyncio.create_task(asyncio.to_thread(make)), now
+            new_task = asyncio.create_task(asyncio.to_thread(make))
+            self.cached_judges[key] = (new_task, now)
 
         task, _ = self.cached_judges[key]
-        # If this caller is cancelled, the task goes on, because other callers may be waiting for it.
+        # Other callers may be waiting for the task, so it goes on if this caller is cancelled.
         judge: Value = await asyncio.shield(task)
         return judge
 
     def _drop_unusable(self, key: object, now: float) -> None:
         """Drop all judges that are too old, and also the judge for `key` if building it failed."""
-        for old_key, (task, made_at) in list(self.cached_judges.items()):
-            has_failed = task.done() and (task.cancelled() or task.exception() is not None)
+        for cached_key, (task, made_at) in list(self.cached_judges.items()):
             is_old = now - made_at > SECONDS
-            if is_old or (has_failed and old_key == key):
+            has_failed = _has_failed(task)
+            must_be_rebuilt = has_failed and cached_key == key  # others are only rebuilt on request
+            if is_old or must_be_rebuilt:
                 # The cache key contains environment variables, so this also forgets any API keys in them.
-                del self.cached_judges[old_key]
+                del self.cached_judges[cached_key]
 
     async def run_judge(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Judge a subject, and return its record, such as a verdict.
 
-        Some providers limit the number of concurrent judgings. If a judge uses one, wait for a free slot
-        first.
+        If one of the judge's providers limits the number of concurrent judgings, waits for a free slot first.
         """
         limit = service.max_concurrency(judge, _UNBOUNDED)
         if limit == _UNBOUNDED:
             return await judge.judge(subject)
 
-        providers = set()
-        for models in judge.models_by_tier.values():
-            providers |= {(model.profile.provider, model.api_base or "") for model in models}
         # Judges with the same limit and providers share a `Pace`, which lets `limit` of them run at once.
-        key = (limit, *sorted(providers))
+        key = (limit, *sorted(_collect_providers(judge)))
         if key not in self._paces:
             self._paces[key] = Pace(limit)
         async with self._paces[key].turn():
             return await judge.judge(subject)
+
+
+def _list_variables() -> frozenset[tuple[str, str]]:
+    """List the environment variables that could change a judge."""
+    variables = set()
+    for name, value in environment.environ().items():
+        if name not in _IGNORED_VARIABLES:
+            variables.add((name, value))
+    return frozenset(variables)
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    """Whether a task was cancelled or raised an error."""
+    if not task.done():
+        return False
+    return task.cancelled() or task.exception() is not None
+
+
+def _collect_providers(judge: Judge[Any, Any, Any]) -> set[tuple[str, str]]:
+    """Collect the providers of a judge's models, each with its base URL, or "" for the provider's own."""
+    providers = set()
+    for models in judge.models_by_tier.values():
+        for model in models:
+            providers.add((model.profile.provider, model.api_base or ""))
+    return providers
 
 
 def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozenset[object]:
@@ -224,16 +252,19 @@ class ThreadGateway:
         self._gateway = gateway
         self._loop = loop
         self._calls: set[Future[Reply]] = set()
-        self._has_ended = False
+        self._has_stopped_lending = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request on the event loop that owns the gateway. Called in the other thread's loop."""
+        """Complete a request on the event loop that owns the gateway.
+
+        Runs in the event loop of the thread that borrows the gateway.
+        """
         call = asyncio.run_coroutine_threadsafe(
             self._gateway.complete(endpoint, request), self._loop
         )
         self._calls.add(call)
-        # Check after registering the call: if `stop_lending` ran before that, it missed this call.
-        if self._has_ended:
+        # `stop_lending` may have run before the call was added, and missed it. So check only now.
+        if self._has_stopped_lending:
             call.cancel()
         try:
             return await asyncio.wrap_future(call)
@@ -243,8 +274,8 @@ class ThreadGateway:
     async def aclose(self) -> None: ...
 
     def stop_lending(self) -> None:
-        """Cancel the other thread's calls, including any that it starts later."""
-        self._has_ended = True
+        """Cancel the borrowing thread's calls, including any that it starts later."""
+        self._has_stopped_lending = True
         for call in list(self._calls):
             call.cancel()
 
@@ -256,9 +287,10 @@ async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     """
     loop = asyncio.get_running_loop()
     thread_gateway = ThreadGateway(gateway, loop)
-    context = copy_context()
-    context.run(borrowed_gateway.set, thread_gateway)
+    # `open_gateway` finds the gateway in a context variable. Only the thread's context may have it.
+    thread_context = copy_context()
+    thread_context.run(borrowed_gateway.set, thread_gateway)
     try:
-        return await loop.run_in_executor(_threads, context.run, work)
+        return await loop.run_in_executor(_threads, thread_context.run, work)
     finally:
-        thread_gateway.stop_lending()
+        thread_gateway.stop_lending()  # cancels the calls that are still running

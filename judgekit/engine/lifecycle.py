@@ -27,7 +27,9 @@ MAX_RSS = (
     800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 )
 DRAIN_SECONDS = 300  # for running requests when it's told to go
-_SUCCEEDED_IDLE_S = 30.0  # seconds without a request before an engine with a successor leaves
+_SHORT_IDLE_S = (
+    30.0  # seconds without a request; for an engine with a successor, or that can't judge
+)
 _INITIAL_IDLE_S = 86_400.0  # seconds; until the user's configuration has been read
 _KEEP_ALIVE_S = 75  # seconds that a client may keep a connection without asking
 _LATECOMER_SECONDS = (
@@ -57,27 +59,42 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or close it if it's from another user's process."""
         super().connection_made(transport)
-        peer = transport.get_extra_info("socket")
-        is_unix = peer and peer.family == getattr(_socket, "AF_UNIX", None)
-        if is_unix and not client.is_own_process(peer):
+        connection = transport.get_extra_info("socket")
+        # On a TCP port, the requests' token shows whether they're from this user.
+        is_other_user = _is_unix_socket(connection) and not client.is_own_process(connection)
+        if is_other_user:
             transport.abort()
+
+
+def _is_unix_socket(connection: Any) -> bool:  # noqa: ANN401 - asyncio's wrapper of a socket, or None
+    """Whether a connection is a Unix socket. It never is on systems without them."""
+    if not connection:
+        return False
+    unix_family = getattr(_socket, "AF_UNIX", None)
+    is_unix: bool = connection.family == unix_family
+    return is_unix
 
 
 class Engine(uvicorn.Server):
     def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
-        options: dict[str, Any] = {
-            "date_header": False,
-            "timeout_keep_alive": _KEEP_ALIVE_S,
-            "reset_contextvars": True,
-        }
-        super().__init__(settings(_Protocol, DRAIN_SECONDS, **options))
+        """Create the server of an engine that already listens. `live` then builds its application."""
+        config = settings(
+            _Protocol,
+            DRAIN_SECONDS,
+            date_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            # Otherwise a request could inherit the context variables of another one, such as its caller's
+            # environment, because asyncio can leak them between tasks.
+            reset_contextvars=True,
+        )
+        super().__init__(config)
         self._engine_lock = engine_lock
         self._log = log
         self._last_request_at = time.monotonic()
         self._last_request_count = 0
         self._reason = "stopped by a signal"  # unless `_leave` sets another reason
         self._idle_limit_s = _INITIAL_IDLE_S
-        self._admission: AdmissionMiddleware
+        self._admission: AdmissionMiddleware  # set by `live`
 
     async def live(self) -> None:
         """Serve requests until the engine leaves, then close its connections."""
@@ -96,24 +113,31 @@ class Engine(uvicorn.Server):
         await service.prepare()
         if service.failure:
             self._log.add(f"not ready: {service.failure}")
-            # Leave soon, because a new engine may succeed. The prompt hook starts no engine while the file
-            # `tried` is recent, so touch it. Otherwise, the hook would start an engine at every prompt.
-            self._idle_limit_s = _SUCCEEDED_IDLE_S
-            await asyncio.to_thread(Path(self._engine_lock.address.tried).touch, 0o600)
+            await self._leave_soon()
             return
 
-        # Apply the configured idle limit, unless another one is already shorter.
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
+        configured_limit_s = await self._load_idle_limit()
+        # The limit can already be shorter, because a newer engine has asked this one to leave.
+        self._idle_limit_s = min(self._idle_limit_s, configured_limit_s)
+        await asyncio.to_thread(process.dismiss_others, self._engine_lock.address, _SHORT_IDLE_S)
+
+    async def _leave_soon(self) -> None:
+        """Make this engine leave soon, because it can't judge and a new one may succeed."""
+        self._idle_limit_s = _SHORT_IDLE_S
+        # The prompt hook starts no engine while this file is recent. Otherwise it would start one at every
+        # prompt.
+        tried = Path(self._engine_lock.address.tried)
+        await asyncio.to_thread(tried.touch, 0o600)
+
+    async def _load_idle_limit(self) -> float:
+        """Return the configured idle limit in seconds, or the default if the configuration is broken."""
         try:
             config = await asyncio.to_thread(configuration.load, None)
             minutes = config.engine.idle_minutes
-        except JudgekitError:  # a broken configuration, which every request will report
+        except JudgekitError:  # every request will report this
             minutes = configuration.EngineConfig().idle_minutes
-        self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
-
-        await asyncio.to_thread(
-            process.dismiss_others, self._engine_lock.address, _SUCCEEDED_IDLE_S
-        )
+        return minutes * 60
 
     async def on_tick(self, counter: int) -> bool:
         """Call `leave_if_unneeded` once a second. Uvicorn calls this method ten times a second."""
@@ -141,16 +165,17 @@ class Engine(uvicorn.Server):
             self._leave("idle")
         elif memory > MAX_RSS:
             self._leave(f"grown to {memory // 1_000_000} MB")
-        elif self._engine_lock.is_taken_away():
+        elif self._engine_lock.is_unreachable():
             self._leave("its socket is gone")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Release the lock and socket, so that another engine can start, and finish all running requests."""
         active_count = self._admission.active_requests.total()
         self._log.add(f"stopping: {self._reason}; {active_count} requests to finish")
-        self._admission.is_shutting_down = True
-        self._engine_lock.leave()
-        # Clients that have already found the socket are refused meanwhile, and connect to the next engine.
+        self._admission.is_shutting_down = True  # from now on, new requests are refused
+        self._engine_lock.release()
+        # Some clients have already connected to the old socket. Stay long enough to refuse their requests, so
+        # that they connect to the next engine.
         await asyncio.sleep(_LATECOMER_SECONDS)
         await super().shutdown(sockets)
 

@@ -36,26 +36,26 @@ _TRIES = 10
 class EngineLock(NamedTuple):
     """This process's right to be the engine at `address`.
 
-    `lock` is a descriptor that keeps other engines out. Clients find the engine by the file `entrance`, and
-    must send the `token`. `mark` is that file's device and inode, which change if it's replaced.
+    `lock` is a descriptor that keeps other engines out. Clients find the engine by the file `listener_path`,
+    and must send the `token`. `file_id` is that file's device and inode, which change if it's replaced.
     """
 
     address: EngineAddress
     lock: int
     listener: socket.socket
-    entrance: str
-    mark: tuple[int, int]
+    listener_path: str
+    file_id: tuple[int, int]
     token: str = ""
 
-    def is_taken_away(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether the file by which clients find this engine has been removed or replaced."""
-        return _identify_file(self.entrance) != self.mark
+        return _identify_file(self.listener_path) != self.file_id
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Let another engine take this address, while this engine finishes its requests."""
         with suppress(OSError):
-            if not self.is_taken_away():
-                os.unlink(self.entrance)
+            if not self.is_unreachable():  # otherwise the file may be another engine's
+                os.unlink(self.listener_path)
         with suppress(OSError):
             if _is_still_at(self.address.lock, self.lock):
                 # Renaming the lock file lets the next engine create its own. `engines` still finds this one.
@@ -63,7 +63,7 @@ class EngineLock(NamedTuple):
 
     def end(self) -> None:
         """Remove the engine's remaining files, once all requests are finished."""
-        self.leave()
+        self.release()
         with suppress(OSError):
             os.unlink(f"{self.address.stem}.{os.getpid()}.leaving")
 
@@ -85,18 +85,31 @@ def become_engine(
 
     # Any local user can connect to a port, so a token is needed there.
     token = "" if unix else secrets.token_urlsafe(32)
-    previous_umask = os.umask(0o077)  # so that only this user can access the socket
     try:
         os.ftruncate(lock, 0)  # remove the process id written by an engine that died
-        listener = _listen_on_socket(address) if unix else _listen_on_port(address, token)
+        listener = _listen_privately(address, token, unix=unix)
     except OSError:
         os.close(lock)
         raise
+
+    listener_path = address.socket if unix else address.address_file
+    return EngineLock(
+        address=address,
+        lock=lock,
+        listener=listener,
+        listener_path=listener_path,
+        file_id=_identify_file(listener_path),
+        token=token,
+    )
+
+
+def _listen_privately(address: EngineAddress, token: str, *, unix: bool) -> socket.socket:
+    """Listen at `address`, by a file that only this user can access. Raises `OSError` if that fails."""
+    previous_umask = os.umask(0o077)
+    try:
+        return _listen_on_socket(address) if unix else _listen_on_port(address, token)
     finally:
         os.umask(previous_umask)
-
-    entrance = address.socket if unix else address.address_file
-    return EngineLock(address, lock, listener, entrance, _identify_file(entrance), token)
 
 
 def _listen_on_socket(address: EngineAddress) -> socket.socket:
@@ -171,35 +184,46 @@ def engines(address: EngineAddress) -> list[Running]:
     Engines that run the same code as this process come first, and those that are shutting down come last.
     """
     engine_by_pid: dict[int, Running] = {}
-    stem = f"engine-{address.compat_key}-"
-    # An engine that shuts down renames its `.lock` to `.leaving`. Search in this order, so that an engine
-    # isn't missed if it does so between the two searches.
+    # An engine that shuts down renames its `.lock` to `.leaving`. If it does so between the two searches,
+    # this order finds it twice, but the other order would miss it.
     for suffix in (".lock", ".leaving"):
-        is_shutting_down = suffix == ".leaving"
-        for path in sorted(Path(address.folder).glob(f"{stem}*{suffix}")):
-            code, _, _ = path.name.removeprefix(stem).partition(".")
-            found_address = EngineAddress(address.folder, address.compat_key, code)
+        pattern = f"engine-{address.compat_key}-*{suffix}"
+        for path in sorted(Path(address.folder).glob(pattern)):
             with suppress(OSError):
-                # An engine locks the file while it's alive.
-                lock = take_lock(str(path))
-                if lock is None:  # the engine is alive
-                    pid = _read_process_id(path)
-                    if pid is not None:
-                        engine_by_pid[pid] = Running(found_address, pid, is_shutting_down)
-                    continue
-
-                # The engine is dead. Remove its files, but keep those of the current code, because the log
-                # can be of interest.
-                if is_shutting_down:
-                    path.unlink()
-                elif found_address.code != address.code:
-                    _remove_files(found_address)
-                os.close(lock)
+                engine = _find_living_engine(path, address)
+                if engine is not None:
+                    engine_by_pid[engine.pid] = engine
 
     def rank(engine: Running) -> tuple[bool, bool]:
-        return engine.is_shutting_down, engine.address.code != address.code
+        runs_other_code = engine.address.code != address.code
+        return engine.is_shutting_down, runs_other_code
 
     return sorted(engine_by_pid.values(), key=rank)
+
+
+def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | None:
+    """Return the engine that has locked a file. If it's dead, remove its files and return None.
+
+    Raises `OSError`.
+    """
+    stem = f"engine-{own_address.compat_key}-"
+    code, _, _ = path.name.removeprefix(stem).partition(".")
+    address = EngineAddress(own_address.folder, own_address.compat_key, code)
+    is_shutting_down = path.suffix == ".leaving"
+
+    lock = take_lock(str(path))
+    if lock is None:  # the engine is alive, because it holds the lock
+        pid = _read_process_id(path)
+        return None if pid is None else Running(address, pid, is_shutting_down)
+
+    if is_shutting_down:
+        path.unlink()
+    elif (
+        code != own_address.code
+    ):  # of the own code, keep the files, because the log can be of interest
+        _remove_files(address)
+    os.close(lock)
+    return None
 
 
 def _remove_files(address: EngineAddress) -> None:
@@ -224,11 +248,11 @@ def _read_process_id(lock: Path) -> int | None:
 
 
 def running() -> list[Running]:
-    """List the caller's engines of all versions."""
-    address = client.find()
-    if address is None:
+    """List the caller's engines of all versions. They have their files in the same folder."""
+    own_address = client.find()
+    if own_address is None:  # without a private folder, there are no engines
         return []
-    return engines(address)
+    return engines(own_address)
 
 
 def dismiss_others(address: EngineAddress, idle_seconds: float) -> None:
@@ -290,17 +314,25 @@ def stop(engine: Running, *, at_once: bool = False) -> bool:
     Kills the process if `at_once`, or if the engine doesn't answer. Returns False if the process is still
     running after 5 seconds.
     """
-    must_kill = at_once
-    if not at_once and not engine.is_shutting_down:
+    if at_once:
+        _kill(engine.pid)
+    elif not engine.is_shutting_down:
         try:
             _request_shutdown(engine.address, ANSWER_SECONDS)
         except client.NoEngine:
-            must_kill = True
-    if must_kill:
-        with suppress(OSError):  # the process may have ended by now
-            # Windows has no SIGKILL.
-            os.kill(engine.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+            _kill(engine.pid)
+    return _wait_until_ended(engine)
 
+
+def _kill(pid: int) -> None:
+    """Kill a process. Does nothing if it has already ended."""
+    kill_signal = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no SIGKILL
+    with suppress(OSError):
+        os.kill(pid, kill_signal)
+
+
+def _wait_until_ended(engine: Running) -> bool:
+    """Wait until an engine's process has ended. Returns False if it's still running after `END_SECONDS`."""
     deadline = time.monotonic() + END_SECONDS
     while True:
         running_pids = [running_engine.pid for running_engine in engines(engine.address)]
@@ -320,26 +352,35 @@ class Log(logging.Handler):
     def __init__(self, path: str) -> None:
         super().__init__(logging.WARNING)
         self._path = path
-        self._written: dict[str, float] = {}
+        self._times_by_text: dict[str, float] = {}  # of recent lines
 
     def add(self, text: str) -> None:
         """Append `text` to the log, with the time and process id, unless it was written recently."""
-        # Forget old texts, so that they're written again.
         now = time.monotonic()
-        recent_texts = {}
-        for old_text, written_at in self._written.items():
-            if now - written_at < REPEAT_AFTER_S:
-                recent_texts[old_text] = written_at
-        if text in recent_texts:
+        times_by_text = self._find_recent_texts(now)
+        if text in times_by_text:
             return
-        self._written = recent_texts | {text: now}
+        times_by_text[text] = now
+        self._times_by_text = times_by_text
+        self._append_line(text)
 
+    def _find_recent_texts(self, now: float) -> dict[str, float]:
+        """Find the texts of the last `REPEAT_AFTER_S` seconds, and the time when each was written."""
+        times_by_text = {}
+        for text, written_at in self._times_by_text.items():
+            is_recent = now - written_at < REPEAT_AFTER_S
+            if is_recent:
+                times_by_text[text] = written_at
+        return times_by_text
+
+    def _append_line(self, text: str) -> None:
+        """Append `text` to the log file, with the time and process id. A failure is ignored."""
         utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = f"{utc} {os.getpid()} {text}\n"
         with suppress(OSError):
             # If somebody removed the folder, don't let `append` create it again.
             os.stat(os.path.dirname(self._path))
-            outputs.append(self._path, line, MAX_BYTES)
+            outputs.append(self._path, line, max_bytes=MAX_BYTES)
 
     def add_error(self, error: BaseException) -> None:
         """Write an error's class and source line, without the message, which can quote private texts."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from judgekit.engine.judges import Service
     from judgekit.engine.process import Log
     from judgekit.judging.score import DocumentJudge
+    from judgekit.rubric.loader import LoadedRubric
 
 _CHUNK_SIZE = 32_768  # bytes
 _OPEN = ("/healthz", "/openapi.json")
@@ -133,17 +134,18 @@ def create_team_app(
 ) -> Metrics:
     """Build the team server's ASGI application, which admits clients by token and counts requests.
 
-    `tokens` is a replica if the server shares a store with others.
+    If the server shares a store with others, pass its `Replica` as `tokens`, because it knows them.
     """
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
     local.report_errors(app, log)
-    metrics = Metrics(
-        AdmissionMiddleware(
-            app, log, tokens.holder, uncounted_paths=_OPEN, open_paths=_OPEN, hint=_HINT
-        )
+
+    # The open paths, such as the health check, need no token, and are answered even if the server is full.
+    admission = AdmissionMiddleware(
+        app, log, tokens.holder, uncounted_paths=_OPEN, open_paths=_OPEN, hint=_HINT
     )
+    metrics = Metrics(admission)
     app.state.service = service
     app.state.metrics = metrics
     app.state.project = project
@@ -154,10 +156,10 @@ def create_team_app(
 @public.head("/healthz", include_in_schema=False)
 @public.get("/healthz", responses=_ERRORS)
 async def healthz(request: Request) -> dict[str, str]:
-    """Say that the server answers, and its store if it has one."""
+    """Answer that the server works. If it has a store, also check that this answers."""
     replica = request.app.state.replica
     if replica is not None:
-        await replica.refresh_tokens()
+        await replica.refresh_tokens()  # raises `StoreError` if the store doesn't answer
     return {"status": "ok", "version": __version__}
 
 
@@ -203,45 +205,53 @@ async def judge(
     unknown_fields: Annotated[str | None, _READS_ON] = None,
 ) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
-    state = request.app.state
-    limits = body.request
-    service: Service = state.service
-    replica: Replica | None = state.replica
-
-    holder = request.scope[HOLDER]
-
-    async def judge_document() -> bytes:
-        """Judge the document, or reuse the verdict stored for this request. Returns JSON."""
-        judge_request = JudgeRequest(**limits.model_dump(exclude=_LIMIT_FIELDS))
-        server_judge = await service.get_judge(state.project, judge_request)
-        limited_judge = _limit_judge(server_judge, limits)
-        document = body.document.document()
-
-        async def judge_and_count(metered_judge: DocumentJudge) -> Verdict:
-            verdict = await service.run_judge(metered_judge, document)
-            state.metrics.count(verdict)
-            return verdict
-
-        if replica is None:
-            verdict = await judge_and_count(limited_judge)
-            return verdict.model_dump_json(by_alias=True).encode()
-
-        # Replicas identify a request by its original text, because another version of the server could
-        # serialise `body` differently.
-        text = (await request.body()).decode("utf-8", "surrogateescape")
-        return await replica.answer(
-            holder, idempotency_key, text, judge=limited_judge, run_judge=judge_and_count
-        )
 
     async def work() -> bytes:
-        verdict = await judge_document()
-        may_have_later_fields = unknown_fields == records.READS_ON
-        return verdict if may_have_later_fields else _drop_later_fields(verdict)
+        verdict = await _judge_document(request, body, idempotency_key)
+        ignores_unknown_fields = unknown_fields == records.READS_ON
+        return verdict if ignores_unknown_fields else _drop_later_fields(verdict)
 
     # Judge in the server's environment and folder. Clients, told apart by token holder, take turns.
     environ = dict(environment.environ())
+    holder = request.scope[HOLDER]
     server_body = local.CallerBody(environ=environ, cwd=str(Path.cwd()), client=holder)
     return await local.run_and_answer(request, server_body, work)
+
+
+async def _judge_document(request: Request, body: TeamBody, idempotency_key: str | None) -> bytes:
+    """Judge the document, or reuse the verdict stored for this request. Returns JSON."""
+    state = request.app.state
+    service: Service = state.service
+    replica: Replica | None = state.replica
+    limited_judge = await _get_limited_judge(service, state.project, body.request)
+    document = body.document.document()
+
+    async def judge_and_count(metered_judge: DocumentJudge) -> Verdict:
+        verdict = await service.run_judge(metered_judge, document)
+        state.metrics.count(verdict)
+        return verdict
+
+    if replica is None:
+        verdict = await judge_and_count(limited_judge)
+        return verdict.model_dump_json(by_alias=True).encode()
+
+    # Another version of the server could serialise `body` differently, so replicas identify a request by its
+    # original text.
+    raw_body = await request.body()
+    text = raw_body.decode("utf-8", "surrogateescape")
+    holder = request.scope[HOLDER]
+    return await replica.answer(
+        holder, idempotency_key, text, judge=limited_judge, run_judge=judge_and_count
+    )
+
+
+async def _get_limited_judge(
+    service: Service, project: Path | None, client_request: TeamRequest
+) -> DocumentJudge:
+    """Return the server's judge for a client's request, with the limits that the client lowered."""
+    fields_without_limits = client_request.model_dump(exclude=_LIMIT_FIELDS)
+    server_judge = await service.get_judge(project, JudgeRequest(**fields_without_limits))
+    return _limit_judge(server_judge, client_request)
 
 
 def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
@@ -251,16 +261,23 @@ def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
     limit can't be enforced because a price is unknown.
     """
     settings = judge.settings
-    if limits.rubric_sha256 not in (None, settings.loaded.sha256):
-        problem = f"is a different rubric on this server: {settings.loaded.sha256}"
-        raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {problem}")
-
+    _check_rubric(settings.loaded, limits.rubric_sha256)
     check_prices(settings.models_by_tier, limits.max_cost_usd, set_by_caller=True)
+
+    timeout = settings.timeout
+    if limits.deadline is not None:
+        timeout = min(timeout, limits.deadline)
     costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
-    return judge.with_settings(
-        timeout=min(settings.timeout, limits.deadline or settings.timeout),
-        max_cost_usd=min(costs) if costs else None,
-    )
+    max_cost_usd = min(costs) if costs else None
+    return judge.with_settings(timeout=timeout, max_cost_usd=max_cost_usd)
+
+
+def _check_rubric(server_rubric: LoadedRubric, client_sha256: str | None) -> None:
+    """Raise `OtherRubricError` if the client means another version of the rubric. None means any."""
+    if client_sha256 is None or client_sha256 == server_rubric.sha256:
+        return
+    problem = f"is a different rubric on this server: {server_rubric.sha256}"
+    raise local.OtherRubricError(f"{server_rubric.rubric.ref} {problem}")
 
 
 def _drop_later_fields(verdict: bytes) -> bytes:
@@ -272,19 +289,24 @@ def _drop_later_fields(verdict: bytes) -> bytes:
 
 @router.post("/ledger")
 def keep(request: Request, body: LinesBody) -> Kept:
-    """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
+    """Keep the lines that a client sends from its ledger. A line that's sent again is kept only once.
+
+    Labels and overrides get the name of the token's holder.
+    """
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
-    raw_lines = [json.dumps(line).encode() for line in body.lines]
-    find_problem = store.explain_misplaced
-    if replica is not None:
+    if replica is None:
+        find_problem = store.explain_misplaced
+    else:
         find_problem = refusal  # stricter: for example, a database can't store long ids
+
+    raw_lines = [json.dumps(line).encode() for line in body.lines]
     accepted, reasons = store.parse_accepted(raw_lines, find_problem)
     signed_records = [sign_record(record, holder) for record in accepted]
-    if replica is not None:
-        replica.database.add(signed_records, holder)
-    else:
+    if replica is None:
         _add_to_ledgers(signed_records)
+    else:
+        replica.database.add(signed_records, holder)
     return Kept(taken=len(signed_records), refused=reasons)
 
 
@@ -313,23 +335,32 @@ def lines(
     ] = "all",
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
-    line_filter = LineFilter(
-        since=store.parse_time(since), project=None if project == "all" else project
-    )
-    # Searching for this marker is faster than parsing every line. An empty marker is in all lines.
-    kind_marker = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
-    replica: Replica | None = request.app.state.replica
-    if replica is not None:
-        raw_lines = replica.database.lines(line_filter.since, line_filter.project)
-    else:
-        raw_lines = (entry.raw for entry in store.read_entries([store.home()], line_filter))
-    lines_of_kind = (raw for raw in raw_lines if kind_marker in raw)
-    chunks = _join_lines(lines_of_kind)
+    project_name = None if project == "all" else project
+    line_filter = LineFilter(since=store.parse_time(since), project=project_name)
+    raw_lines = _read_raw_lines(request.app.state.replica, line_filter)
+    chunks = _join_lines(_filter_kind(raw_lines, kind))
 
-    # Read the first chunk before responding, so that a failure gets a proper error response. If a later chunk
-    # fails, the connection closes without the final chunk of the encoding, so the client notices.
+    # Once the response has begun, its status can't change. So read the first chunk before that, which lets
+    # most failures get a proper error response. After a later failure, the response has no end mark (the
+    # last chunk of HTTP's encoding), so the client notices.
     first_chunk = next(chunks)
     return StreamingResponse(chain([first_chunk], chunks), media_type=local.LINES)
+
+
+def _read_raw_lines(replica: Replica | None, line_filter: LineFilter) -> Iterator[bytes]:
+    """Read lines from the replicas' store, or from the ledgers on this machine if there's no store."""
+    if replica is not None:
+        return replica.database.lines(line_filter.since, line_filter.project)
+    return (entry.raw for entry in store.read_entries([store.home()], line_filter))
+
+
+def _filter_kind(raw_lines: Iterator[bytes], kind: str) -> Iterator[bytes]:
+    """Select the lines of one kind, such as "verdict". "all" selects all lines."""
+    if kind == "all":
+        return raw_lines
+    # Searching for this marker is faster than parsing every line.
+    marker = f'"judgekit/{kind}@'.encode()
+    return (raw for raw in raw_lines if marker in raw)
 
 
 def _join_lines(raw_lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -34,8 +34,10 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from judgekit.config.settings import Config
+    from judgekit.engine.replicas import Replica
 
 
 _NO_REQUEST = "no request of HTTP, or one whose headers are longer than 16 KB"
@@ -81,18 +83,19 @@ class PatientProtocol(H11Protocol):
         if len(self.connections) <= MAX_CONNECTIONS:
             return
 
-        # Don't count connections that are about to close.
+        open_connections = self._list_open_connections()
+        if len(open_connections) > MAX_CONNECTIONS:
+            _abort_longest_idle(open_connections)
+
+    def _list_open_connections(self) -> list[PatientProtocol]:
+        """List the connections that aren't about to close."""
         open_connections = []
         for connection in self.connections:
-            if not isinstance(connection, PatientProtocol):
+            if not isinstance(connection, PatientProtocol):  # uvicorn's annotation allows others
                 continue
             if not connection.transport.is_closing():
                 open_connections.append(connection)
-        idle_connections = [connection for connection in open_connections if connection.is_idle()]
-        if idle_connections and len(open_connections) > MAX_CONNECTIONS:
-            # `since` is the time when a connection became idle.
-            longest_idle = min(idle_connections, key=lambda connection: connection.since)
-            longest_idle.transport.abort()
+        return open_connections
 
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
@@ -130,12 +133,7 @@ class PatientProtocol(H11Protocol):
         """Close the connection if the client sends or reads too slowly, otherwise check again later."""
         now = time.monotonic()
         self._note_progress(now)
-        # In all other states, the client is waiting for its response, which can take any time.
-        time_limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
-        time_limit = time_limits.get(self.conn.their_state, inf)
-        sends_too_slowly = now - self.since > time_limit
-        unread_s = 0.0 if self._unread_since is None else now - self._unread_since
-        if sends_too_slowly or unread_s > WRITE_SECONDS:
+        if self._sends_too_slowly(now) or self._reads_too_slowly(now):
             self.transport.abort()
             return
         self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_progress)
@@ -152,6 +150,28 @@ class PatientProtocol(H11Protocol):
         elif self._unread_since is None:
             self._unread_since = now
 
+    def _sends_too_slowly(self, now: float) -> bool:
+        """Whether the client takes too long to send the head or the body of a request."""
+        time_limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
+        # In any other state, the client is waiting for its response, which can take any time.
+        time_limit = time_limits.get(self.conn.their_state, inf)
+        return now - self.since > time_limit
+
+    def _reads_too_slowly(self, now: float) -> bool:
+        """Whether the client has left a part of its response unread for too long."""
+        if self._unread_since is None:
+            return False
+        return now - self._unread_since > WRITE_SECONDS
+
+
+def _abort_longest_idle(connections: list[PatientProtocol]) -> None:
+    """Abort the connection that has been idle longest. Does nothing if none is idle."""
+    idle_connections = [connection for connection in connections if connection.is_idle()]
+    if idle_connections:
+        # `since` is the time when a connection became idle.
+        longest_idle = min(idle_connections, key=lambda connection: connection.since)
+        longest_idle.transport.abort()
+
 
 def serve(
     host: str,
@@ -160,9 +180,9 @@ def serve(
     *,
     certificate: Path | None = None,
     key: Path | None = None,
-    begun: Callable[[str], None],
+    on_start: Callable[[str], None],
 ) -> None:
-    """Serve until a signal arrives. Once the server listens, call `begun` with a message for the user.
+    """Serve until a signal arrives. Once the server listens, call `on_start` with a message for the user.
 
     Raises `UsageError` or `ConfigError` if it can't start.
     """
@@ -171,18 +191,11 @@ def serve(
     folder = environment.SERVER.make()
     log = Log(str(Path(folder) / "log"))
     replica = join_store(settings, log)
-    tokens = user_tokens() if replica is None else replica.tokens
-    if not tokens.all():
-        raise ConfigError(
-            "there is no token yet; create one with: judgekit serve token create NAME"
-        )
+    _require_token(replica)
     description = _check_judge(settings, project)
 
     listener = _open_listener(host, port)
-    scheme = "https" if certificate else "http"
-    host_in_url = f"[{host}]" if ":" in host else host  # an IPv6 address has colons
-    actual_port = listener.getsockname()[1]  # for port 0, the system has chosen one
-    url = f"{scheme}://{host_in_url}:{actual_port}"
+    url = _build_url(host, listener, encrypted=certificate is not None)
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
@@ -190,12 +203,13 @@ def serve(
         """Serve until a signal arrives, then close the connections to models."""
         service = Service()
         logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
-        server.config.app = create_team_app(service, log, replica or user_tokens(), project)
+        tokens = replica or user_tokens()  # a replica reads the tokens from its store
+        server.config.app = create_team_app(service, log, tokens, project)
         # If the preparation fails, the server starts anyway, and reports the failure to every client.
         await service.prepare()
         try:
-            async with nullcontext() if replica is None else replica.stay_registered():
-                begun(f"judging at {url}: {description}")
+            async with _stay_registered(replica):
+                on_start(f"judging at {url}: {description}")
                 await server.serve([listener])
         finally:
             await service.gateway.aclose()
@@ -225,6 +239,15 @@ def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
         raise UsageError(f"{host}: {problem}; {remedy}")
 
 
+def _require_token(replica: Replica | None) -> None:
+    """Raise `ConfigError` if there's no token yet, because then nobody could use the server."""
+    tokens = user_tokens() if replica is None else replica.tokens
+    if not tokens.all():
+        raise ConfigError(
+            "there is no token yet; create one with: judgekit serve token create NAME"
+        )
+
+
 def _check_judge(settings: Config, project: Path | None) -> str:
     """Check the configured rubric, models and cost limit, and return a description of the models.
 
@@ -234,6 +257,7 @@ def _check_judge(settings: Config, project: Path | None) -> str:
     models_by_tier, description = panel.resolve_panel(settings, project)
     if not models_by_tier:
         raise ConfigError(f"no model to judge with: {description}")
+    # The limit is the configured one. A client that sets its own is checked at its request.
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, set_by_caller=False)
     return description
 
@@ -241,29 +265,56 @@ def _check_judge(settings: Config, project: Path | None) -> str:
 def _open_listener(host: str, port: int) -> socket.socket:
     """Listen on the first address that `host` resolves to. Raises `ConfigError` if that fails."""
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = addresses[0]
-        host_and_port = address[:2]  # an IPv6 address has two more items
-        listener = socket.create_server(host_and_port, family=family, backlog=512)
+        listener = _listen_on_first_address(host, port)
     except OSError as error:
         problem = f"cannot listen on {host}:{port} ({error.strerror or error})"
         raise ConfigError(f"{problem}; choose another --host or --port") from None
-    # Connections inherit this option from the listener.
+
+    # The system keeps only this much of an unread response. The rest waits in the transport, where
+    # `_note_progress` sees it. Connections inherit the option from the listener.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-    _raise_descriptor_limit()
+    _increase_descriptor_limit()  # each connection needs a descriptor
     return listener
 
 
-def _raise_descriptor_limit() -> None:
-    """Let this process open `_WANTED_DESCRIPTORS` files and connections, if the system allows that many."""
-    # Windows has no `resource`, and `setrlimit` raises `ValueError` if the system allows fewer.
-    with suppress(ImportError, ValueError):
-        import resource  # noqa: PLC0415 - doesn't exist on Windows
+def _listen_on_first_address(host: str, port: int) -> socket.socket:
+    """Listen on the first address that `host` resolves to. Raises `OSError` if that fails."""
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = addresses[0]
+    host_and_port = address[:2]  # an IPv6 address has two more items
+    return socket.create_server(host_and_port, family=family, backlog=512)
 
-        soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Negative values mean that there's no limit.
-        if 0 <= soft_limit < _WANTED_DESCRIPTORS:
-            new_limit = _WANTED_DESCRIPTORS
-            if hard_limit >= 0:
-                new_limit = min(hard_limit, _WANTED_DESCRIPTORS)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))
+
+def _increase_descriptor_limit() -> None:
+    """Let this process open `_WANTED_DESCRIPTORS` files and connections, or as many as the system allows."""
+    try:
+        import resource  # noqa: PLC0415 - doesn't exist on Windows
+    except ImportError:
+        return
+
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_unlimited = soft_limit < 0
+    if is_unlimited or soft_limit >= _WANTED_DESCRIPTORS:
+        return
+
+    new_limit = _WANTED_DESCRIPTORS
+    has_hard_limit = hard_limit >= 0
+    if has_hard_limit:
+        new_limit = min(hard_limit, _WANTED_DESCRIPTORS)
+    with suppress(ValueError):  # the system allows fewer after all
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))
+
+
+def _build_url(host: str, listener: socket.socket, *, encrypted: bool) -> str:
+    """Build the URL at which clients reach the server, such as `https://[::1]:8000`."""
+    scheme = "https" if encrypted else "http"
+    host_in_url = f"[{host}]" if ":" in host else host  # an IPv6 address has colons
+    actual_port = listener.getsockname()[1]  # for port 0, the system has chosen one
+    return f"{scheme}://{host_in_url}:{actual_port}"
+
+
+def _stay_registered(replica: Replica | None) -> AbstractAsyncContextManager[None]:
+    """Keep a replica registered in its store during the block. Does nothing if there's no replica."""
+    if replica is None:
+        return nullcontext()
+    return replica.stay_registered()

@@ -179,15 +179,15 @@ def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
     assert process.become_engine(place) is None
     Connection(place).close()
     assert Path(place.socket).stat().st_mode & 0o777 == 0o700
-    first.leave()
-    first.leave()
+    first.release()
+    first.release()
     assert not Path(place.socket).exists()
     second = take()
     for path in Path(
         place.folder
     ).iterdir():  # somebody empties the folder: nothing holds the next one up
         path.unlink()
-    assert second.is_taken_away()
+    assert second.is_unreachable()
     take()
     assert Path(place.lock).stat().st_mode & 0o777 == 0o600
     second.end()  # and takes nothing of it
@@ -206,7 +206,7 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     lock = take(leaving)
     os.pwrite(lock.lock, b"4712\n", 0)
     Path(leaving.socket).unlink()  # even where clients could not find it any more
-    lock.leave()
+    lock.release()
     gone, held = process.become_engine(dead), process.take_lock(beginning.lock)
     assert gone is not None
     assert held is not None
@@ -229,7 +229,7 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     assert not list(Path(place.folder).glob("*dead*"))
     assert not list(Path(place.folder).glob("*4711*"))
     assert Path(beginning.lock).exists()
-    assert not own.is_taken_away()
+    assert not own.is_unreachable()
     assert process.engines(EngineAddress(place.folder, "somebody", "else")) == []
     lock.end()
     assert not list(Path(place.folder).glob("*.leaving"))
@@ -265,7 +265,7 @@ def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, take: Tak
     assert (engine_lock.token, len(token) > 40) == (token, True)
     with Connection(place) as connection:
         assert connection._token == token
-    engine_lock.leave()
+    engine_lock.release()
     assert not Path(place.address_file).exists()
 
 

@@ -326,7 +326,7 @@ def test_what_cannot_be_a_replica_is_said_before_it_listens(
     for text, why in rows:
         user_file().write_text(text)
         with pytest.raises(ConfigError, match=why):
-            serve("127.0.0.1", 0, begun=lambda _: pytest.fail("it listens"))
+            serve("127.0.0.1", 0, on_start=lambda _: pytest.fail("it listens"))
 
 
 # The command line

@@ -294,7 +294,7 @@ def test_a_network_hears_no_token_in_the_clear() -> None:
     user_tokens().create("ada")
     for host in ("0.0.0.0", "192.0.2.1", "::", "judge.example.org"):
         with pytest.raises(UsageError, match="--tls-cert"):
-            serve(host, 0, begun=lambda _: pytest.fail("it listens"))
+            serve(host, 0, on_start=lambda _: pytest.fail("it listens"))
 
 
 def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
@@ -302,7 +302,7 @@ def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
 ) -> None:
     def refuses(error: type[Exception], match: str, port: int = 0, **tls: Path) -> None:
         with pytest.raises(error, match=match):
-            serve("127.0.0.1", port, begun=lambda _: pytest.fail("it listens"), **tls)
+            serve("127.0.0.1", port, on_start=lambda _: pytest.fail("it listens"), **tls)
 
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     refuses(UsageError, "must be given together", certificate=certificate)
