@@ -624,39 +624,35 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     """
     address = find()
     deadline = time.monotonic() + seconds
-    connection = _connect_if_listening(address, deadline)
-    if connection is not None:
-        return connection
+    try:
+        return Connection(address)
+    except NoEngine as error:
+        _give_up_if_hopeless(error, deadline)
 
     address = find(make=True)
     starter = start(address)  # the process id of the program that starts an engine
     while True:
         time.sleep(_POLL)
         exit_code = 1 if starter is None else _poll_exit_code(starter)
-        connection = _connect_if_listening(address, deadline, exit_code)
-        if connection is not None:
-            return connection
+        try:
+            return Connection(address)
+        except NoEngine as error:
+            _give_up_if_hopeless(error, deadline, exit_code)
         if exit_code == TAKEN:
             # Another engine is at the address, but it may be shutting down. Wait, then run a new starter.
             time.sleep(_TAKEN_POLL)
             starter = start(address)
 
 
-def _connect_if_listening(
-    address: EngineAddress | None, deadline: float, exit_code: int | None = None
-) -> Connection | None:
-    """Connect to an engine, or return None if it isn't listening yet.
+def _give_up_if_hopeless(error: NoEngine, deadline: float, exit_code: int | None = None) -> None:
+    """Raise `NoEngine` if no engine will listen in time: the starter has failed, or the deadline has passed.
 
-    `exit_code` is the starter's, or None while it's running. Raises `NoEngine` if the starter has failed, or
-    after the deadline.
+    `exit_code` is the starter's, or None while there's none or it's running.
     """
-    try:
-        return Connection(address)
-    except NoEngine as error:
-        has_failed = exit_code not in (None, TAKEN)
-        if has_failed or time.monotonic() > deadline:
-            raise NoEngine(f"the engine could not start ({error})") from None
-    return None
+    has_failed = exit_code not in (None, TAKEN)
+    is_late = time.monotonic() > deadline
+    if has_failed or is_late:
+        raise NoEngine(f"the engine could not start ({error})") from None
 
 
 def _poll_exit_code(pid: int) -> int | None:
