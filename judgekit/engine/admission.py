@@ -238,9 +238,8 @@ class _RefusedError(Exception):
 
 def _parse_body_size(headers: Mapping[bytes, bytes]) -> int:
     """Return the size of a request's body in bytes, or -1 if the size is malformed or unknown."""
-    if (
-        b"transfer-encoding" in headers
-    ):  # the body comes in chunks, so its size isn't known in advance
+    comes_in_chunks = b"transfer-encoding" in headers
+    if comes_in_chunks:
         return -1
     length = headers.get(b"content-length", b"0")
     return int(length) if length.isdigit() else -1

@@ -216,13 +216,14 @@ def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | Non
         pid = _read_process_id(path)
         return None if pid is None else Running(address, pid, is_shutting_down)
 
-    if is_shutting_down:
-        path.unlink()
-    elif (
-        code != own_address.code
-    ):  # of the own code, keep the files, because the log can be of interest
-        _remove_files(address)
-    os.close(lock)
+    try:
+        if is_shutting_down:
+            path.unlink()
+        # Of this process's own code, keep the files, because the log can be of interest.
+        elif code != own_address.code:
+            _remove_files(address)
+    finally:
+        os.close(lock)
     return None
 
 
