@@ -69,17 +69,20 @@ class Limit(NamedTuple):
 
     def __str__(self) -> str:
         """Describe the range: `wanted 70.0 % to 90.0 %`."""
-        high = self.high or 0.0
-        if self.low is not None:
-            low_text = self.text(self.low)
-            if high:
-                return f"wanted {low_text} to {self.text(high)}"
-            return f"wanted above {low_text}"
+        if self.low is None:
+            return self._describe_upper_limit(self.high or 0.0)
+        low_text = self.text(self.low)
+        if self.high:
+            return f"wanted {low_text} to {self.text(self.high)}"
+        return f"wanted above {low_text}"
 
+    def _describe_upper_limit(self, high: float) -> str:
+        """Describe a range that has only an upper limit: `wanted below 15.0 %`."""
+        description = f"wanted below {self.text(high)}"
         if self.rate:
             # A rate's interval must end within twice the limit.
-            return f"wanted below {self.text(high)}, the interval up to {self.text(2 * high)}"
-        return f"wanted below {self.text(high)}"
+            return f"{description}, the interval up to {self.text(2 * high)}"
+        return description
 
 
 LIMITS: Mapping[KpiName, Limit] = {
@@ -117,33 +120,39 @@ class Kpi(NamedTuple):
 
         "missed" means that the entire interval is out of range. "open" means that the evidence isn't enough.
         """
-        limit = self.limit
-        interval = self.interval
-        if self.total < MIN_COUNT:  # too few verdicts to decide
+        has_enough_verdicts = self.total >= MIN_COUNT
+        if not has_enough_verdicts:
             return "open"
+        if self._is_interval_out_of_range():
+            return "missed"
 
-        if interval is not None:
-            is_below = interval.high < (limit.low or 0.0)
-            is_above = interval.low > (limit.high or inf)
-            if is_below or is_above:
-                return "missed"
-
-        if self.value is None or not limit.holds(self.value):
+        is_in_range = self.value is not None and self.limit.holds(self.value)
+        if not is_in_range:
             return "open"
 
         # People label only a sample of the verdicts, so the value can be right by chance. Check the interval.
-        if limit.labelled and not self._is_interval_within_limit():
-            return "open"
+        if self.limit.labelled:
+            return "holds" if self._is_interval_within_limit() else "open"
         return "holds"
 
+    def _is_interval_out_of_range(self) -> bool:
+        """Whether the entire interval is below or above the range; False without an interval."""
+        if self.interval is None:
+            return False
+        lowest_allowed = self.limit.low or 0.0
+        highest_allowed = self.limit.high or inf
+        return self.interval.high < lowest_allowed or self.interval.low > highest_allowed
+
     def _is_interval_within_limit(self) -> bool:
+        """Whether the interval is narrow enough to show that a labelled measure meets its limit."""
         interval = self.interval
         limit = self.limit
         if interval is None:
             return False
-        # A rate's interval can extend to twice the limit.
         if limit.rate:
-            return interval.high <= 2 * (limit.high or 0)
+            # A rate's interval may extend to twice the limit.
+            highest_allowed = 2 * (limit.high or 0)
+            return interval.high <= highest_allowed
         return limit.holds(interval.low) and limit.holds(interval.high)
 
     def __str__(self) -> str:
@@ -185,18 +194,18 @@ class Evidence(NamedTuple):
         Overridden verdicts form separate groups. They're no random sample, because people choose which
         verdicts to override.
         """
-        # by verdict word, and whether a person has overridden the verdicts
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
-            is_decided = verdict.id in self.decided and self.has_clear_label(verdict)
-            groups[verdict.word, is_decided].append(verdict)
+            # If other people disagree with the override, the verdict counts as one without a label.
+            is_overridden = verdict.id in self.decided and self.has_clear_label(verdict)
+            groups[verdict.word, is_overridden].append(verdict)
 
         strata = []
-        for (word, is_decided), verdicts in sorted(groups.items()):
+        for (word, is_overridden), verdicts in sorted(groups.items()):
             counts = Counter(self.labels.get(verdict.id) for verdict in verdicts)
             good = counts["go"]
             labels = good + counts["no-go"]
-            strata.append(Stratum(word, len(verdicts), labels, good, is_decided))
+            strata.append(Stratum(word, len(verdicts), labels, good, decided=is_overridden))
         return strata
 
 
@@ -207,44 +216,49 @@ def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Ev
     (`id@version`) restricts them to that rubric.
     """
     records = list(records)
-    measured: dict[str, VerdictLine] = {}  # by content
-    content_by_id = {}
-    content_by_task = {}
-
-    for record in records:
-        if not isinstance(record, VerdictLine) or record.of_task:
-            continue
-
-        judged_content = identify_content(record)
-        content_by_id[record.id] = judged_content
-        content_by_task[record.task_id] = judged_content
-
-        if is_reused(record) or not _is_under_rubric(record, rubric):
-            continue
-        if _outranks(record, measured.get(judged_content)):
-            measured[judged_content] = record
+    all_verdicts = [record for record in records if isinstance(record, VerdictLine)]
+    gate_verdicts = [verdict for verdict in all_verdicts if not verdict.of_task]
+    measured_by_content = _choose_measured(gate_verdicts, rubric)
 
     # Assign labels by content, since people may have labelled another verdict on the same content.
-    labels = []
-    labels_of_overrides = []
+    labels = _collect_labels(records, gate_verdicts)
+    override_labels = _collect_override_labels(records, gate_verdicts)
+    word_by_content = find_majority_labels([*labels, *override_labels])
+    overridden_contents = {label.of for label in override_labels}
+
+    word_by_id = {}
     overridden_ids = set()
-    for record in records:
-        if isinstance(record, Label) and record.of in content_by_id:
-            labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
-        elif isinstance(record, OverrideLine) and record.terminal:
-            label = _make_label(record, content_by_task)
-            if label is not None:
-                labels_of_overrides.append(label)
-                if label.of in measured:
-                    overridden_ids.add(measured[label.of].id)
+    for content, verdict in measured_by_content.items():
+        if content in word_by_content:
+            word_by_id[verdict.id] = word_by_content[content]
+        if content in overridden_contents:
+            overridden_ids.add(verdict.id)
 
-    label_by_id = {}
-    for labelled_content, word in find_majority_labels([*labels, *labels_of_overrides]).items():
-        if labelled_content in measured:
-            label_by_id[measured[labelled_content].id] = word
+    verdicts = list(measured_by_content.values())
+    return Evidence(verdicts, word_by_id, _count_unjudged_files(records), overridden_ids)
 
-    verdicts = list(measured.values())
-    return Evidence(verdicts, label_by_id, _count_unjudged_files(records), overridden_ids)
+
+def _choose_measured(verdicts: Iterable[VerdictLine], rubric: str | None) -> dict[str, VerdictLine]:
+    """Choose the best verdict on each content. Reused verdicts and those under other rubrics don't count."""
+    best_by_content: dict[str, VerdictLine] = {}
+    for verdict in verdicts:
+        if is_reused(verdict) or not _is_under_rubric(verdict, rubric):
+            continue
+        content = identify_content(verdict)
+        if _outranks(verdict, best_by_content.get(content)):
+            best_by_content[content] = verdict
+    return best_by_content
+
+
+def _is_under_rubric(verdict: VerdictLine, rubric: str | None) -> bool:
+    """Whether a verdict was given under a rubric (`id@version`). None matches any rubric."""
+    if rubric is None:
+        return True
+    version = verdict.rubric.version
+    if verdict.imported is not None and not version:
+        # Imported verdicts often lack the version. Assume the wanted one, so that they match any.
+        _, _, version = rubric.rpartition("@")
+    return rubric == f"{verdict.rubric.id}@{version}"
 
 
 def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
@@ -257,6 +271,50 @@ def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
     return (verdict.answered, verdict.timestamp) > (other.answered, other.timestamp)
 
 
+def _collect_labels(records: Iterable[Record], verdicts: Iterable[VerdictLine]) -> list[Label]:
+    """Collect people's labels of these verdicts, each changed to a label of the verdict's content."""
+    content_by_id = {verdict.id: identify_content(verdict) for verdict in verdicts}
+    labels = []
+    for record in records:
+        if isinstance(record, Label) and record.of in content_by_id:
+            labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
+    return labels
+
+
+def _collect_override_labels(
+    records: Iterable[Record], verdicts: Iterable[VerdictLine]
+) -> list[Label]:
+    """Convert the overrides that people typed at a terminal to labels of the overridden contents."""
+    content_by_task = {verdict.task_id: identify_content(verdict) for verdict in verdicts}
+    labels = []
+    for record in records:
+        if isinstance(record, OverrideLine) and record.terminal:
+            label = _make_label(record, content_by_task)
+            if label is not None:
+                labels.append(label)
+    return labels
+
+
+def _make_label(override: OverrideLine, content_by_task: Mapping[str, str]) -> Label | None:
+    """Convert an override to a label for the overridden content; None if the content is unknown."""
+    content: str | None = _join_hashes(override.subjects)
+    if not content:  # the override has no file hashes
+        content = _find_content_of_task(override.task_id, content_by_task)
+    if content is None:
+        return None
+    word: LabelWord = "go" if override.decision == "accept" else "no-go"
+    return Label(of=content, label=word, who=override.who, timestamp=override.timestamp)
+
+
+def _find_content_of_task(task_id: str, content_by_task: Mapping[str, str]) -> str | None:
+    """Find the content that was judged under a task's id; None if there's none."""
+    # The ids can differ: one of them may have a shorter hash.
+    for known_task_id, content in content_by_task.items():
+        if is_same_task(known_task_id, task_id):
+            return content
+    return None
+
+
 def _count_unjudged_files(records: Iterable[Record]) -> int:
     """Count the distinct files that couldn't be judged because of faults."""
     paths = set()
@@ -265,32 +323,6 @@ def _count_unjudged_files(records: Iterable[Record]) -> int:
             # A fault without paths counts as one file. A NUL in its name keeps it distinct from any path.
             paths.update(record.paths or [f"\0{record.id}"])
     return len(paths)
-
-
-def _is_under_rubric(verdict: VerdictLine, rubric: str | None) -> bool:
-    """Whether a verdict was given under a rubric (`id@version`). None matches any rubric."""
-    if rubric is None:
-        return True
-    version = verdict.rubric.version
-    # Imported verdicts often lack the version: they match all versions.
-    if verdict.imported is not None and not version:
-        _, _, version = rubric.rpartition("@")
-    return rubric == f"{verdict.rubric.id}@{version}"
-
-
-def _make_label(override: OverrideLine, content_by_task: Mapping[str, str]) -> Label | None:
-    """Convert an override to a label for the overridden content; None if the content is unknown."""
-    content = _join_hashes(override.subjects)
-    if not content:  # without file hashes, look for the task
-        matches = []
-        for task, task_content in content_by_task.items():
-            if is_same_task(task, override.task_id):
-                matches.append(task_content)
-        if not matches:
-            return None
-        content = matches[0]
-    word: LabelWord = "go" if override.decision == "accept" else "no-go"
-    return Label(of=content, label=word, who=override.who, timestamp=override.timestamp)
 
 
 def is_reused(verdict: VerdictLine) -> bool:
@@ -313,12 +345,17 @@ def _join_hashes(hashes: Sequence[str]) -> str:
 def find_majority_labels(labels: Iterable[Label]) -> dict[str, LabelWord]:
     """Return the majority label of each labelled verdict, by verdict id; `unsure` on a tie.
 
-    Each person's last label counts.
+    Each person's last label counts. If the labels are `of` contents instead of verdicts, so is the result.
     """
-    label_by_person: dict[str, dict[str, LabelWord]] = defaultdict(dict)  # for each verdict id
+    labels_of_people: dict[str, dict[str, LabelWord]] = defaultdict(dict)
     for label in sorted(labels, key=lambda label: label.timestamp):
-        label_by_person[label.of][label.who] = label.label
-    return {of: _choose_majority(words.values()) for of, words in label_by_person.items()}
+        label_by_person = labels_of_people[label.of]
+        label_by_person[label.who] = label.label  # replaces the person's earlier label
+
+    return {
+        verdict_id: _choose_majority(label_by_person.values())
+        for verdict_id, label_by_person in labels_of_people.items()
+    }
 
 
 def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
@@ -337,24 +374,29 @@ def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
 
 def measure_kpis(evidence: Evidence) -> list[Kpi]:
     """Measure each KPI over the evidence."""
-    # Estimate the error rates from people's labels. A stratum is a group of verdicts with the same word.
-    strata = evidence.count_strata()
+    words = Counter(verdict.word for verdict in evidence.verdicts)
+    answered_count = sum(verdict.answered for verdict in evidence.verdicts)
+    # A file that couldn't be judged counts as an UNDETERMINED verdict that no model answered.
+    undetermined_count = words["UNDETERMINED"] + evidence.faults
+    total = len(evidence.verdicts) + evidence.faults
+    return [
+        *_measure_error_rates(evidence),
+        make_share_kpi("go", words["GO"], total),
+        make_share_kpi("undetermined", undetermined_count, total),
+        make_share_kpi("availability", answered_count, total),
+        _measure_latency(evidence),
+    ]
+
+
+def _measure_error_rates(evidence: Evidence) -> list[Kpi]:
+    """Estimate the error rates from people's labels."""
+    strata = evidence.count_strata()  # groups of verdicts with the same word
     kpis = []
     for name, limit in LIMITS.items():
         if limit.rate:
             word, quality = limit.rate
             rate = rates.estimate_rate(strata, word, quality)
-            kpis.append(Kpi(name, rate.estimate, rate.interval, rate.labels))
-
-    # Measure the other KPIs over all verdicts.
-    words = Counter(verdict.word for verdict in evidence.verdicts)
-    answered = sum(verdict.answered for verdict in evidence.verdicts)
-    # A file that couldn't be judged counts as an UNDETERMINED verdict that no model answered.
-    total = len(evidence.verdicts) + evidence.faults
-    kpis.append(make_share_kpi("go", words["GO"], total))
-    kpis.append(make_share_kpi("undetermined", words["UNDETERMINED"] + evidence.faults, total))
-    kpis.append(make_share_kpi("availability", answered, total))
-    kpis.append(_measure_latency(evidence))
+            kpis.append(Kpi(name, rate.estimate, rate.interval, total=rate.labels))
     return kpis
 
 
@@ -371,16 +413,18 @@ def _measure_latency(evidence: Evidence) -> Kpi:
 
 def measure_reliance(evidence: Evidence) -> list[Kpi]:
     """Measure the rates of wrong NO-GOs and wrong GOs among the labelled verdicts."""
-    counts = Counter(
-        (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
-    )
+    counts: Counter[tuple[GateWord, LabelWord | None]] = Counter()
+    for verdict in evidence.verdicts:
+        label = evidence.labels.get(verdict.id)
+        counts[verdict.word, label] += 1
+
     wrong_nogo = counts["NO-GO", "go"]
-    right_nogo = counts["NO-GO", "no-go"]
+    labelled_nogo = wrong_nogo + counts["NO-GO", "no-go"]
     wrong_go = counts["GO", "no-go"]
-    right_go = counts["GO", "go"]
+    labelled_go = wrong_go + counts["GO", "go"]
     return [
-        make_share_kpi("wrong_nogo", wrong_nogo, wrong_nogo + right_nogo),
-        make_share_kpi("wrong_go", wrong_go, wrong_go + right_go),
+        make_share_kpi("wrong_nogo", wrong_nogo, total=labelled_nogo),
+        make_share_kpi("wrong_go", wrong_go, total=labelled_go),
     ]
 
 
@@ -405,11 +449,21 @@ def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
     is_complete = True
     for verdict in verdicts:
         usd += verdict.cost_usd or 0.0
-        called_models = bool(verdict.rounds)
-        is_known = verdict.cost_usd is not None and verdict.cost_complete is not False
-        if called_models and not is_known:
+        if not _is_cost_known(verdict):
             is_complete = False
     return Cost(usd, is_complete)
+
+
+def _is_cost_known(verdict: VerdictLine) -> bool:
+    """Whether the costs of all of a verdict's model calls are known."""
+    called_models = bool(verdict.rounds)
+    if not called_models:
+        return True
+    if verdict.cost_usd is None:
+        return False
+    return (
+        verdict.cost_complete is not False
+    )  # it's None in lines by older versions, which didn't say
 
 
 def make_share_kpi(name: KpiName, hits: int, total: int) -> Kpi:
@@ -434,18 +488,17 @@ def split_by_rubric_and_model(
     verdicts_by_model = defaultdict[str, list[VerdictLine]](list)
 
     for verdict in sorted(evidence.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
-        versioned_id = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
-        rubric = rubric_name(versioned_id, verdict.rubric.source)
-        verdicts_by_rubric[rubric].append(verdict)
+        verdicts_by_rubric[_name_rubric(verdict)].append(verdict)
         verdicts_by_model[_name_models(verdict, configured_names)].append(verdict)
 
-    by_rubric = {
-        name: evidence.restrict_to(verdicts) for name, verdicts in verdicts_by_rubric.items()
-    }
-    by_model = {
-        name: evidence.restrict_to(verdicts) for name, verdicts in verdicts_by_model.items()
-    }
-    return by_rubric, by_model
+    return _restrict_each(evidence, verdicts_by_rubric), _restrict_each(evidence, verdicts_by_model)
+
+
+def _name_rubric(verdict: VerdictLine) -> str:
+    """Return the name of a verdict's rubric with its version, which imported verdicts often lack."""
+    rubric = verdict.rubric
+    versioned_id = f"{rubric.id}@{rubric.version or 'imported'}"
+    return rubric_name(versioned_id, rubric.source)
 
 
 def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> str:
@@ -463,6 +516,13 @@ def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> s
     return ", ".join(names.get(model, model) for model in models)
 
 
+def _restrict_each(
+    evidence: Evidence, groups: Mapping[str, Sequence[VerdictLine]]
+) -> dict[str, Evidence]:
+    """Restrict the evidence to the verdicts of each group, by the group's name."""
+    return {name: evidence.restrict_to(verdicts) for name, verdicts in groups.items()}
+
+
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     """Map model names in replies to the configured names. Ambiguous names are skipped.
 
@@ -470,34 +530,57 @@ def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     another line that differs only in its provider prefix or date suffix. For example, "gpt-4o-2024-08-06" can
     become "openai/gpt-4o".
     """
-    candidates = defaultdict[str, set[str]](set)  # possible configured names, by name in replies
-    configured_names = set()
-    names_in_replies = set()
+    verdicts = list(verdicts)
+    candidates = _collect_candidates(verdicts)
+    configured_names = _collect_configured_names(verdicts)
+    for reply_name in _collect_reply_names(verdicts):
+        is_known = reply_name in candidates or reply_name in configured_names
+        if not is_known:
+            candidates[reply_name] = _find_similar_names(reply_name, configured_names)
 
+    unambiguous = {}
+    for reply_name, possible_names in candidates.items():
+        if len(possible_names) == 1:
+            unambiguous[reply_name] = possible_names.pop()
+    return unambiguous
+
+
+def _collect_candidates(verdicts: Iterable[VerdictLine]) -> dict[str, set[str]]:
+    """Collect the configured names that lines give for each name in replies."""
+    candidates = defaultdict[str, set[str]](set)
     for verdict in verdicts:
-        for name, configured_name in verdict.configured.items():
-            candidates[name].add(configured_name)
-            configured_names.add(configured_name)
+        for reply_name, configured_name in verdict.configured.items():
+            candidates[reply_name].add(configured_name)
+    return candidates
 
+
+def _collect_configured_names(verdicts: Iterable[VerdictLine]) -> set[str]:
+    """Collect all names that lines show to be configured."""
+    configured_names: set[str] = set()
+    for verdict in verdicts:
+        configured_names.update(verdict.configured.values())
+        for round_ in verdict.rounds:
+            # A failed call has no reply, so its round has the configured name.
+            is_failure = round_.opinion is None
+            if is_failure and round_.model not in verdict.configured:
+                configured_names.add(round_.model)
+    return configured_names
+
+
+def _collect_reply_names(verdicts: Iterable[VerdictLine]) -> set[str]:
+    """Collect the names of models in replies."""
+    names = set()
+    for verdict in verdicts:
         for round_ in verdict.rounds:
             if round_.opinion is not None:
-                names_in_replies.add(round_.model)
-            elif round_.model not in verdict.configured:  # a failure has the configured name
-                configured_names.add(round_.model)
+                names.add(round_.model)
+    return names
 
-    # Look for similar names.
-    unknown_names = names_in_replies - candidates.keys() - configured_names
-    for name in unknown_names:
-        for configured_name in configured_names:
-            if _strip_provider_and_date(configured_name) == _strip_provider_and_date(name):
-                candidates[name].add(configured_name)
 
-    # Use only names with a single candidate.
-    configured_name_by_name = {}
-    for name, possible_names in candidates.items():
-        if len(possible_names) == 1:
-            configured_name_by_name[name] = possible_names.pop()
-    return configured_name_by_name
+def _find_similar_names(name: str, configured_names: Iterable[str]) -> set[str]:
+    """Find the configured names that differ from `name` only in the provider or the date."""
+    bare_name = _strip_provider_and_date(name)
+    return {other for other in configured_names if _strip_provider_and_date(other) == bare_name}
 
 
 def _strip_provider_and_date(model: str) -> str:
@@ -524,26 +607,30 @@ def make_window_filter() -> LineFilter:
 def find_missed_rates(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> tuple[list[str], bool]:
-    """Return the reasons to make a blocking gate advisory, and whether the ledger already records that.
+    """Return the reasons to stop a gate from blocking, and whether the ledger says that it has stopped.
 
     The reasons are error rates that miss their limit since the gate became blocking. Only rates based on
     people's labels count, because anyone who pushes can influence the other measures.
     """
-    is_recorded = False
-    since_promotion: list[Record] = []
-    for record in sorted(_select_recent(records, now), key=lambda record: record.timestamp):
-        if isinstance(record, ModeChange):
-            # The last change of mode counts. When the gate becomes blocking, a new period starts.
-            is_recorded = record.mode == "advisory"
-            if record.mode == "blocking":
-                since_promotion = []
-        since_promotion.append(record)
+    recent = sorted(_select_recent(records, now), key=lambda record: record.timestamp)
+    mode_changes = [record for record in recent if isinstance(record, ModeChange)]
+    has_stopped = bool(mode_changes) and mode_changes[-1].mode == "advisory"
 
     reasons = []
-    for kpi in measure_kpis(collect_evidence(since_promotion, rubric)):
+    evidence = collect_evidence(_select_since_promotion(recent), rubric)
+    for kpi in measure_kpis(evidence):
         if kpi.limit.rate and kpi.state == "missed":
             reasons.append(str(kpi))
-    return reasons, is_recorded
+    return reasons, has_stopped
+
+
+def _select_since_promotion(records: Sequence[Record]) -> Sequence[Record]:
+    """Select the records since the gate last became blocking; all of them if there's no such record."""
+    start = 0
+    for index, record in enumerate(records):
+        if isinstance(record, ModeChange) and record.mode == "blocking":
+            start = index
+    return records[start:]
 
 
 def assess_readiness(
@@ -553,35 +640,43 @@ def assess_readiness(
 
     Returns the KPIs, the unmet needs, the evidence, and the number of labels still needed for each word.
     """
-    recent_evidence = collect_evidence(_select_recent(records, now), rubric)
-    now = now or datetime.now(UTC)
-    times = [verdict.timestamp for verdict in recent_evidence.verdicts]
-    covered_time = now - min([now, *times])  # zero if there are no verdicts
+    evidence = collect_evidence(_select_recent(records, now), rubric)
+    unmet_needs = _describe_missing_time(evidence, now or datetime.now(UTC))
 
-    # Verdicts must cover enough time.
-    unmet_needs = []
-    if covered_time < CALIBRATION:
-        days = counted(covered_time.days, "day", "days")
-        unmet_needs.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
-
-    # Each KPI must meet its limit. If it doesn't, explain what would help.
-    strata = recent_evidence.count_strata()
-    labels: dict[GateWord, int] = {}  # by verdict word: the number of further labels needed
-    kpis = measure_kpis(recent_evidence)
+    strata = evidence.count_strata()
+    needed_labels: dict[GateWord, int] = {}
+    kpis = measure_kpis(evidence)
     for kpi in kpis:
-        remedy = _ask_for_verdicts(kpi)
         if kpi.limit.rate:
             word, quality = kpi.limit.rate
-            wanted_labels = rates.count_wanted_labels(strata, word, quality, kpi.limit.high or 0)
-            remedy = _ask_for_labels(kpi, wanted_labels)
-            # The same labels can help two rates, so take the larger count instead of adding them up.
-            for word_to_label, count in (wanted_labels or {}).items():
-                labels[word_to_label] = max(count, labels.get(word_to_label, 0))
+            wanted = rates.count_wanted_labels(strata, word, quality, bar=kpi.limit.high or 0)
+            _raise_counts(needed_labels, wanted or {})
+            remedy = _ask_for_labels(kpi, wanted)
+        else:
+            remedy = _ask_for_verdicts(kpi)
 
         if kpi.state != "holds":
             unmet_needs.append(f"{kpi}{remedy}")
 
-    return Readiness(kpis, unmet_needs, recent_evidence, labels)
+    return Readiness(kpis, unmet_needs, evidence, needed_labels)
+
+
+def _describe_missing_time(evidence: Evidence, now: datetime) -> list[str]:
+    """Return a message if the verdicts don't cover enough time, else an empty list."""
+    times = [verdict.timestamp for verdict in evidence.verdicts]
+    first_time = min([now, *times])  # without verdicts, no time is covered
+    covered_time = now - first_time
+    if covered_time >= CALIBRATION:
+        return []
+    days = counted(covered_time.days, "day", "days")
+    return [f"time: verdicts cover {days}; {CALIBRATION.days} are needed"]
+
+
+def _raise_counts(counts: dict[GateWord, int], wanted: rates.Wanted) -> None:
+    """Raise the count of each word to the wanted one, if that's higher."""
+    # The same labels can help two rates, so take the larger count instead of adding them up.
+    for word, count in wanted.items():
+        counts[word] = max(count, counts.get(word, 0))
 
 
 def _ask_for_verdicts(kpi: Kpi) -> str:
@@ -601,8 +696,10 @@ def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     if wanted is None:
         return ": labelling all these verdicts would not settle it; more verdicts are needed"
 
-    reason = "not enough labels to be sure"
-    if kpi.value is not None and not kpi.limit.holds(kpi.value):
+    may_meet_limit = kpi.value is None or kpi.limit.holds(kpi.value)
+    if may_meet_limit:
+        reason = "not enough labels to be sure"
+    else:
         reason = "the estimate misses it, perhaps by chance; to decide"
 
     phrases = []

@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit.git import GitError, Repository
 from judgekit.ledger import kpi
@@ -27,10 +27,13 @@ from judgekit.task_ids import task_name
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from judgekit.ledger.records import GateWord, Record
 
+# A verdict with its position in a queue.
+_PlacedVerdict: TypeAlias = "tuple[float, VerdictLine]"
 _SHOWN_BYTES = 4_000_000  # bytes; larger files aren't shown
 _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
@@ -45,49 +48,54 @@ def list_waiting(
     """
     # Shuffle the verdicts in a repeatable way, so that the first ones with a word are a fair sample.
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
-    needed_counts: Mapping[
-        GateWord, int
-    ] = {}  # by verdict word: the number of labels that the gate needs
-    unsure_ids = (
-        set()
-    )  # verdicts on whose content people's labels don't agree, or that have no label
-    if lacking:
-        needed_counts = lacking.labels
-        evidence = lacking.evidence
-        unsure_ids = {line.id for line in evidence.verdicts if not evidence.has_clear_label(line)}
+    needed_counts = lacking.labels if lacking else {}
+    unclear_ids = _find_unclear_ids(lacking.evidence) if lacking else set()
 
-    # Each queue contains verdicts with their position, by which the queue is sorted below.
-    needed_queue: list[tuple[float, VerdictLine]] = []
-    other_queue: list[tuple[float, VerdictLine]] = []
+    needed_queue: list[_PlacedVerdict] = []
+    other_queue: list[_PlacedVerdict] = []
     for word in _WORDS:
-        # Queue the verdicts that the gate needs.
         verdicts = [verdict for verdict in unlabelled if verdict.word == word]
-        unsure_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
-        needed_verdicts = unsure_verdicts[: needed_counts.get(word, 0)]
-        for rank, verdict in enumerate(needed_verdicts):
-            # Spread each word's verdicts over positions from 0 to 1, to mix the words evenly.
-            position = (rank + _draw_fraction(verdict)) / len(needed_verdicts)
-            needed_queue.append((position, verdict))
+        unclear = [verdict for verdict in verdicts if verdict.id in unclear_ids]
+        needed = unclear[: needed_counts.get(word, 0)]
+        needed_queue += _spread_evenly(needed)
 
-        # Queue the others. Labels for UNDETERMINED verdicts help only if the gate needs them.
-        if word == "UNDETERMINED":
-            continue
-        needed_ids = {verdict.id for verdict in needed_verdicts}
-        other_verdicts = [verdict for verdict in verdicts if verdict.id not in needed_ids]
-        for rank, verdict in enumerate(other_verdicts):
-            # Each GO and NO-GO of the same rank gets a position between two whole numbers, so they alternate.
-            other_queue.append((rank + _draw_fraction(verdict), verdict))
+        # Labels for UNDETERMINED verdicts help only if the gate needs them.
+        if word != "UNDETERMINED":
+            needed_ids = {verdict.id for verdict in needed}
+            others = [verdict for verdict in verdicts if verdict.id not in needed_ids]
+            other_queue += _place_by_rank(others)
 
-    needed_queue.sort(key=lambda entry: entry[0])
-    other_queue.sort(key=lambda entry: entry[0])
-    return [verdict for _, verdict in [*needed_queue, *other_queue]]
+    return [*_sort_by_position(needed_queue), *_sort_by_position(other_queue)]
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
     """List one verdict for each content that `who` hasn't labelled. Withdrawn labels don't count.
 
-    If the same content has multiple verdicts, list the one that error rates are measured with.
+    If the same content has several verdicts, list the one that counts for the error rates.
     """
+    labels, verdicts = _collect_labels_and_verdicts(records, who)
+    label_by_id = kpi.find_majority_labels(labels)
+
+    # The last verdict on each content replaces the earlier ones, so the one that counts must come last.
+    verdicts.sort(key=_rank_for_error_rates)
+    verdict_by_content = {}
+    labelled_contents = set()
+    for verdict in verdicts:
+        content = kpi.identify_content(verdict)
+        verdict_by_content[content] = verdict
+        is_labelled = label_by_id.get(verdict.id) not in (None, "withdrawn")
+        if is_labelled:
+            labelled_contents.add(content)
+
+    for content in labelled_contents:
+        del verdict_by_content[content]
+    return list(verdict_by_content.values())
+
+
+def _collect_labels_and_verdicts(
+    records: Iterable[Record], who: str
+) -> tuple[list[Label], list[VerdictLine]]:
+    """Collect a person's labels, and all verdicts except those on an agent's task."""
     labels = []
     verdicts = []
     for record in records:
@@ -95,24 +103,41 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
             labels.append(record)
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
+    return labels, verdicts
 
-    label_by_id = kpi.find_majority_labels(labels)
 
-    # The last verdict on each content overwrites earlier ones below. Error rates prefer verdicts that weren't
-    # reused, then answered ones, then the newest, so sort in this order.
-    verdicts.sort(key=lambda line: (not kpi.is_reused(line), line.answered, line.timestamp))
-    verdict_by_content = {}
-    labelled_contents = set()
-    for verdict in verdicts:
-        judged_content = kpi.identify_content(verdict)
-        verdict_by_content[judged_content] = verdict
-        label = label_by_id.get(verdict.id)
-        if label is not None and label != "withdrawn":
-            labelled_contents.add(judged_content)
+def _rank_for_error_rates(verdict: VerdictLine) -> tuple[bool, bool, datetime]:
+    """Rank a verdict among those on the same content: the error rates use the one that ranks highest.
 
-    for judged_content in labelled_contents:
-        del verdict_by_content[judged_content]
-    return list(verdict_by_content.values())
+    New judgements come before reused ones, then answered ones before others, then later ones.
+    """
+    is_new_judgement = not kpi.is_reused(verdict)
+    return is_new_judgement, verdict.answered, verdict.timestamp
+
+
+def _find_unclear_ids(evidence: kpi.Evidence) -> set[str]:
+    """Find the ids of verdicts that people's labels don't agree on, or that have no label yet."""
+    return {line.id for line in evidence.verdicts if not evidence.has_clear_label(line)}
+
+
+def _spread_evenly(verdicts: Sequence[VerdictLine]) -> list[_PlacedVerdict]:
+    """Place a word's verdicts at positions from 0 to 1. Sorted by position, the words mix evenly."""
+    count = len(verdicts)
+    return [(position / count, verdict) for position, verdict in _place_by_rank(verdicts)]
+
+
+def _place_by_rank(verdicts: Sequence[VerdictLine]) -> list[_PlacedVerdict]:
+    """Place a word's verdicts: the first between 0 and 1, the second between 1 and 2, and so on.
+
+    Two words that are placed like this alternate if they're sorted by position.
+    """
+    return [(rank + _draw_fraction(verdict), verdict) for rank, verdict in enumerate(verdicts)]
+
+
+def _sort_by_position(queue: Iterable[_PlacedVerdict]) -> list[VerdictLine]:
+    """Return the verdicts of a queue in the order of their positions."""
+    by_position = sorted(queue, key=lambda placed: placed[0])
+    return [verdict for _, verdict in by_position]
 
 
 def _draw_lot(verdict: VerdictLine) -> str:
@@ -182,29 +207,49 @@ def read_judged_files(verdict: VerdictLine, project: Path) -> dict[str, str | No
     """
     text_by_path: dict[str, str | None] = {}
     for subject in verdict.subjects:
-        text_by_path[subject.path] = None
-        for data in _read_contents(subject.path, verdict.commit, project):
-            is_judged_content = hashlib.sha256(data).hexdigest() == subject.sha256
-            # Imported verdicts have no hashes: show the first content found.
-            if is_judged_content or not subject.sha256:
-                text_by_path[subject.path] = visible(data.decode("utf-8", "replace"))
-                break
+        contents = _read_contents(subject.path, verdict.commit, project)
+        judged = _find_judged_content(contents, subject.sha256)
+        if judged is None:
+            text_by_path[subject.path] = None
+        else:
+            text_by_path[subject.path] = visible(judged.decode("utf-8", "replace"))
     return text_by_path
 
 
 def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
-    """Yield a file's content in the commit and in the working tree, if it exists there.
+    """Yield a file's content in the commit, then its content in the working tree.
 
-    Large files are truncated.
+    One that can't be read is left out. Large files are truncated.
     """
-    with suppress(GitError, ValueError):  # ValueError: a NUL in the path
-        # git would take a commit that starts with a dash for an option.
-        if commit and not commit.startswith("-"):
-            blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
-            yield blob[:_SHOWN_BYTES]
-    with suppress(OSError, ValueError):
+    committed = _read_committed(path, commit, project)
+    if committed is not None:
+        yield committed
+    with suppress(OSError, ValueError):  # ValueError: a NUL in the path
         data = (project / path).read_bytes()
         yield data[:_SHOWN_BYTES]
+
+
+def _read_committed(path: str, commit: str | None, project: Path) -> bytes | None:
+    """Return the start of a file's content in a commit; None if it can't be read."""
+    if not commit:
+        return None
+    # git would take a commit that starts with a dash for an option.
+    if commit.startswith("-"):
+        return None
+    try:
+        blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
+    except (GitError, ValueError):  # ValueError: a NUL in the path
+        return None
+    return blob[:_SHOWN_BYTES]
+
+
+def _find_judged_content(contents: Iterable[bytes], sha256: str) -> bytes | None:
+    """Find the content with a hash, or the first content if there's no hash."""
+    is_imported = not sha256  # imported verdicts have no hashes
+    for content in contents:
+        if is_imported or hashlib.sha256(content).hexdigest() == sha256:
+            return content
+    return None
 
 
 @dataclass(slots=True)
@@ -240,37 +285,17 @@ def triage_records(records: Iterable[Record]) -> Triage:
 
     Only a task's newest verdict counts.
     """
-    lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
-    newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
-    once_unsettled_tasks = set()  # tasks with any verdict that wasn't a GO
+    for line in sorted(records, key=lambda record: record.timestamp):
+        _collect_line(triage, line)
 
-    for line in lines:
-        if isinstance(line, OverrideLine):
-            triage.overrides.insert(0, line)  # newest first
-        elif isinstance(line, Skip):
-            triage.skips.insert(0, line)
-        elif isinstance(line, ModeChange):
-            triage.changes.insert(0, line)
-        elif isinstance(line, Fault):
-            triage.faults[line.problem] += 1
-        elif isinstance(line, VerdictLine):
-            triage.verdicts.append(line)
-            _count_failures(triage.failures, line)
-            task = (line.project, task_name(line.task_id))
-            # Remove the task's older verdict first, so that the newest verdict comes last in the dictionary.
-            newest_verdicts.pop(task, None)
-            newest_verdicts[task] = line
-            if line.word != "GO":
-                once_unsettled_tasks.add(task)
-
-    # Sort the tasks by their newest verdict. A GO or a person's override settles a task.
-    for task, verdict in reversed(newest_verdicts.items()):
-        overrides = [line for line in triage.overrides if line.project == verdict.project]
-        override = find_newest_override(overrides, verdict.task_id, verdict.hashes)
-        if verdict.word == "GO" or override is not None:
+    troubled_tasks = {
+        _identify_task(verdict) for verdict in triage.verdicts if verdict.word != "GO"
+    }
+    for verdict in _list_newest_verdicts(triage.verdicts):
+        if _is_settled(verdict, triage.overrides):
             # Count the task as settled only if there was something to settle.
-            if task in once_unsettled_tasks:
+            if _identify_task(verdict) in troubled_tasks:
                 triage.settled += 1
         elif verdict.word == "NO-GO":
             triage.nogo.append(verdict)
@@ -280,9 +305,46 @@ def triage_records(records: Iterable[Record]) -> Triage:
     return triage
 
 
+def _collect_line(triage: Triage, line: Record) -> None:
+    """Add a line to the lists and counts of its kind. It's newer than the lines added before."""
+    if isinstance(line, OverrideLine):
+        triage.overrides.insert(0, line)  # newest first
+    elif isinstance(line, Skip):
+        triage.skips.insert(0, line)
+    elif isinstance(line, ModeChange):
+        triage.changes.insert(0, line)
+    elif isinstance(line, Fault):
+        triage.faults[line.problem] += 1
+    elif isinstance(line, VerdictLine):
+        triage.verdicts.append(line)
+        _count_failures(triage.failures, line)
+
+
 def _count_failures(failures: Counter[tuple[str, str, str]], verdict: VerdictLine) -> None:
     """Count the failed calls of a verdict by kind, model and message."""
     for round_ in verdict.rounds:
         failure = round_.failure
         if failure:
             failures[failure.kind, round_.model, failure.message] += 1
+
+
+def _identify_task(verdict: VerdictLine) -> tuple[str, str]:
+    """Return a verdict's project and task."""
+    return verdict.project, task_name(verdict.task_id)
+
+
+def _list_newest_verdicts(verdicts: Sequence[VerdictLine]) -> list[VerdictLine]:
+    """List each task's newest verdict, newest first, from verdicts that come oldest first."""
+    newest_by_task: dict[tuple[str, str], VerdictLine] = {}
+    for verdict in reversed(verdicts):
+        newest_by_task.setdefault(_identify_task(verdict), verdict)
+    return list(newest_by_task.values())
+
+
+def _is_settled(verdict: VerdictLine, overrides: Iterable[OverrideLine]) -> bool:
+    """Whether a task's newest verdict is a GO, or a person has overridden it."""
+    if verdict.word == "GO":
+        return True
+    project_overrides = [line for line in overrides if line.project == verdict.project]
+    override = find_newest_override(project_overrides, verdict.task_id, verdict.hashes)
+    return override is not None

@@ -21,6 +21,7 @@ Wanted: TypeAlias = Mapping["GateWord", int]
 
 CONFIDENCE_LEVEL = 0.95
 MIN_COUNT = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
+# 1.96: the standard errors on either side of a 95 % interval, if errors are normally distributed.
 _Z = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
 _LABELS_PER_STEP = 8  # labels are added in steps of one for each so many that are there already
 # The assumed share of good content in a stratum without labels: as if the gate were right.
@@ -49,7 +50,7 @@ _EVERYTHING = Interval(1.0, 1.0, 1.0)
 
 
 def wilson_interval(hits: int, total: int) -> Interval | None:
-    """Return `hits / total` with its Wilson score interval; None if `total` is 0.
+    """Return `hits / total` with its 95 % Wilson score interval; None if `total` is 0.
 
     See Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001).
     """
@@ -57,27 +58,34 @@ def wilson_interval(hits: int, total: int) -> Interval | None:
         return None
 
     mean = hits / total
-    square = _Z**2
-    shrinkage = 1 + square / total
-    centre = (mean + square / (2 * total)) / shrinkage
-    variance = mean * (1 - mean) / total + square / (4 * total**2)
+    z_squared = _Z**2
+    shrinkage = 1 + z_squared / total
+    centre = (mean + z_squared / (2 * total)) / shrinkage
+    variance = mean * (1 - mean) / total + z_squared / (4 * total**2)
     half_width = _Z / shrinkage * sqrt(variance)
-    return Interval(mean, low=max(0.0, centre - half_width), high=min(1.0, centre + half_width))
+
+    low = max(0.0, centre - half_width)
+    high = min(1.0, centre + half_width)
+    return Interval(mean, low=low, high=high)
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:
     """Return the median of sorted values with its 95 % interval, or None for fewer than six values.
 
-    The interval's bounds are two of the values, at the ranks that the normal approximation to the binomial
-    gives, rounded outwards (Conover, "Practical Nonparametric Statistics", 3.2).
+    The interval's bounds are two of the values. Their ranks come from the normal approximation to the
+    binomial distribution (Conover, "Practical Nonparametric Statistics", 3.2).
     """
     total = len(ordered)
     # The range of five values covers the median only 94 % of the time.
     if total < 6:  # noqa: PLR2004 - explained above
         return None
-    # The lower bound is the value with this rank, counting from 1, and the upper bound mirrors it.
-    rank = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
-    return Interval(median(ordered), low=ordered[rank - 1], high=ordered[-rank])
+
+    # Rounding down makes the interval wider, never narrower.
+    approximate_rank = floor(total / 2 - _Z * sqrt(total) / 2)
+    rank = max(1, approximate_rank)
+    low = ordered[rank - 1]  # ranks count from 1
+    high = ordered[-rank]  # the same rank, counted from the end
+    return Interval(median(ordered), low=low, high=high)
 
 
 @lru_cache(maxsize=4096)
@@ -92,59 +100,70 @@ def exact_interval(hits: int, total: int) -> Interval:
 def add_weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
     """Compute the weighted sum of independent non-negative estimates, given as (weight, estimate) pairs.
 
-    Its interval is computed by MOVER (Zou and Donner, Statistics in Medicine 27, 2008).
+    The sum's interval is combined from theirs by MOVER, the method of variance estimates recovery (Zou and
+    Donner, Statistics in Medicine 27, 2008).
     """
-    value = sum(weight * figure.value for weight, figure in parts)
-    return _make_interval(value, parts)
+    total = sum(weight * estimate.value for weight, estimate in parts)
+    return _combine_intervals(total, parts)
 
 
-def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Combine the intervals of weighted parts to an interval around `value`.
+def _combine_intervals(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
+    """Combine the intervals of weighted estimates to an interval around `value`.
 
-    The parts' errors are independent, so the squares of their distances to their bounds are added.
+    The estimates' errors are independent, so their margins add up like the sides of a right angle: 3 and 4
+    make 5.
     """
-    distances_below = []
-    distances_above = []
-    for weight, figure in parts:
-        distances_below.append(weight * (figure.value - figure.low))
-        distances_above.append(weight * (figure.high - figure.value))
-    low = value - hypot(*distances_below)
-    high = value + hypot(*distances_above)
+    margins_below = []
+    margins_above = []
+    for weight, estimate in parts:
+        margins_below.append(weight * (estimate.value - estimate.low))
+        margins_above.append(weight * (estimate.high - estimate.value))
+    low = value - hypot(*margins_below)
+    high = value + hypot(*margins_above)
     return Interval(value, low=max(0.0, low), high=high)
 
 
 def bound_ratio(top: Interval, bottom: Interval) -> tuple[float, float]:
-    """Return the lower and upper bound of the ratio of two independent non-negative figures.
+    """Return the lower and upper bound of the ratio of two independent non-negative estimates.
 
     If there's no upper bound, returns `inf` for it. The method is MOVER-R (Donner and Zou, Statistical
     Methods in Medical Research 21, 2012, equation 9).
     """
     product = top.value * bottom.value
 
-    def solve(top_end: float, bottom_end: float) -> tuple[float, float, float]:
-        """Return the equation's three terms for one bound of each figure."""
-        top_term = top_end * (2 * top.value - top_end)
-        bottom_term = bottom_end * (2 * bottom.value - bottom_end)
-        root = sqrt(max(0.0, product**2 - top_term * bottom_term))
-        return top_term, bottom_term, root
-
     # The ratio is lowest for the lowest top and the highest bottom.
-    low = 0.0
-    top_term, _, root = solve(top.low, bottom.high)
-    if product + root > 0:
-        low = top_term / (product + root)  # equal to (product - root) / bottom_term
+    top_term = _make_term(top, top.low)
+    bottom_term = _make_term(bottom, bottom.high)
+    divisor = product + _take_root(product, top_term, bottom_term)
+    # The paper has (product - root) / bottom_term. This is equal, and defined even if bottom_term is 0.
+    low = top_term / divisor if divisor > 0 else 0.0
 
     # The ratio is highest for the highest top and the lowest bottom.
-    high = inf
-    _, bottom_term, root = solve(top.high, bottom.low)
-    if bottom_term > 0:
-        high = (product + root) / bottom_term
+    top_term = _make_term(top, top.high)
+    bottom_term = _make_term(bottom, bottom.low)
+    numerator = product + _take_root(product, top_term, bottom_term)
+    high = numerator / bottom_term if bottom_term > 0 else inf
     return low, high
+
+
+def _make_term(estimate: Interval, bound: float) -> float:
+    """Compute the term of MOVER-R's equation for one of an estimate's bounds."""
+    return bound * (2 * estimate.value - bound)
+
+
+def _take_root(product: float, top_term: float, bottom_term: float) -> float:
+    """Compute the square root in MOVER-R's equation."""
+    # Rounding can make the radicand negative if it's almost 0.
+    radicand = max(0.0, product**2 - top_term * bottom_term)
+    return sqrt(radicand)
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Verdicts with one word, their labels, and the good ones. If `decided`, they're no sample of others."""
+    """Verdicts with one word, their labels, and the good ones among these.
+
+    `decided` are verdicts that people have overridden, which makes them no sample of others.
+    """
 
     word: GateWord
     verdicts: int
@@ -156,11 +175,9 @@ class Stratum:
         """Return the share of verdicts with this quality, estimated from labels; None without labels."""
         if not self.labels:
             return None
-        if quality == "good":
-            hits = self.good
-        else:
-            hits = self.labels - self.good
-        # People chose the decided verdicts, so these are no random sample: the share has no interval.
+        hits = self.good if quality == "good" else self.labels - self.good
+
+        # People chose which verdicts to override, so these are no random sample, with a margin of error.
         if self.decided:
             share = hits / self.labels
             return Interval(share, low=share, high=share)
@@ -192,40 +209,37 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
     labels = sum(stratum.labels for stratum in strata)
     nothing_known = Rate(None, None, labels)
 
-    verdicts_with_word = _count_verdicts(same_word)
-    shares = []
+    # All amounts are of content with this quality, per verdict with the word.
+    under_word = _estimate_same_word(same_word, quality)
+    if under_word is None:
+        return nothing_known
+    share_of_word = exact_interval(_count_verdicts(same_word), _count_verdicts(strata))
+    odds = _convert_to_odds(share_of_word)  # other verdicts per verdict with the word
+    least_elsewhere = _estimate_others(others, quality, odds, unlabelled=_NOTHING)
+    most_elsewhere = _estimate_others(others, quality, odds, unlabelled=_EVERYTHING)
+
+    total = under_word.value + least_elsewhere.value
+    if total == 0:
+        return nothing_known
+    low, high = _bound_rate(under_word, least_elsewhere, most_elsewhere)
+    interval = Interval(under_word.value / total, low, high)
+    estimate = interval.value if _can_estimate(others) else None
+    return Rate(estimate, interval, labels)
+
+
+def _estimate_same_word(same_word: Sequence[Stratum], quality: Quality) -> Interval | None:
+    """Estimate the share of a word's content with a quality.
+
+    Returns None if any of the word's strata has no labels, or if there are no strata.
+    """
+    count = _count_verdicts(same_word)
+    weighted_shares = []
     for stratum in same_word:
         share = stratum.share(quality)
         if share is None:
-            return nothing_known
-        shares.append((stratum.verdicts / verdicts_with_word, share))
-
-    if not shares:
-        return nothing_known
-
-    # Compute the amount of content with this quality under the word, and under other words, both per verdict
-    # with the word. The rate is the first amount divided by their sum.
-    under_word = add_weighted(shares)
-    share_of_word = exact_interval(verdicts_with_word, _count_verdicts(strata))
-    others_per_verdict = _convert_to_odds(share_of_word)
-    # The bounds for labelled strata are the same in both. Only unlabelled strata make the difference.
-    least_under_others = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
-    most_under_others = _estimate_others(
-        others, quality, others_per_verdict, unlabelled=_EVERYTHING
-    )
-    total = under_word.value + least_under_others.value
-    if total == 0:
-        return nothing_known
-
-    lowest_ratio, _ = bound_ratio(under_word, most_under_others)
-    _, highest_ratio = bound_ratio(under_word, least_under_others)
-    low = _convert_from_odds(lowest_ratio)
-    high = _convert_from_odds(highest_ratio)
-    interval = Interval(under_word.value / total, low, high)
-    # UNDETERMINED verdicts are rarely labelled, so the estimate doesn't need labels for them.
-    are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
-    estimate = interval.value if are_labelled else None
-    return Rate(estimate, interval, labels)
+            return None
+        weighted_shares.append((stratum.verdicts / count, share))
+    return add_weighted(weighted_shares) if weighted_shares else None
 
 
 def _count_verdicts(strata: Sequence[Stratum]) -> int:
@@ -242,6 +256,39 @@ def _convert_to_odds(share: Interval) -> Interval:
     return Interval(convert(share.value), low=convert(share.high), high=convert(share.low))
 
 
+def _estimate_others(
+    others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
+) -> Interval:
+    """Estimate the amount of good (or bad) content under other words, per verdict with the measured word.
+
+    `others` are the strata with other words, and `odds` is the number of their verdicts per verdict with the
+    measured word. Strata without labels are assumed to have the share `unlabelled`.
+    """
+    count = _count_verdicts(others)
+    weighted_shares = []
+    for stratum in others:
+        share = stratum.share(quality) or unlabelled
+        weighted_shares.append((stratum.verdicts / count, share))
+    total_share = add_weighted(weighted_shares) if weighted_shares else unlabelled
+    return _multiply(odds, total_share)
+
+
+def _multiply(first: Interval, second: Interval) -> Interval:
+    """Multiply two independent estimates."""
+    # The intervals combine as for a sum, with each factor weighted by the other.
+    parts = [(second.value, first), (first.value, second)]
+    return _combine_intervals(first.value * second.value, parts)
+
+
+def _bound_rate(
+    under_word: Interval, least_elsewhere: Interval, most_elsewhere: Interval
+) -> tuple[float, float]:
+    """Return the bounds of a word's rate: the more there is elsewhere, the lower it is."""
+    lowest_ratio, _ = bound_ratio(under_word, most_elsewhere)
+    _, highest_ratio = bound_ratio(under_word, least_elsewhere)
+    return _convert_from_odds(lowest_ratio), _convert_from_odds(highest_ratio)
+
+
 def _convert_from_odds(odds: float) -> float:
     """Convert odds to a share, such as 3.0 to 0.75, and `inf` to 1.0."""
     if odds == inf:
@@ -249,40 +296,26 @@ def _convert_from_odds(odds: float) -> float:
     return odds / (1 + odds)
 
 
-def _estimate_others(
-    others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
-) -> Interval:
-    """Estimate how much good (or bad) content has other words, per verdict with the measured word.
-
-    `others` are the strata with other words, and `odds` is the number of their verdicts per verdict with the
-    measured word. Strata without labels are assumed to have the share `unlabelled`.
-    """
-    count = _count_verdicts(others)
-    shares = []
-    for stratum in others:
-        share = stratum.share(quality) or unlabelled
-        shares.append((stratum.verdicts / count, share))
-    total_share = add_weighted(shares) if shares else unlabelled
-
-    # Combine the intervals of the two factors as for a sum, with each factor weighted by the other.
-    parts = [(total_share.value, odds), (odds.value, total_share)]
-    return _make_interval(odds.value * total_share.value, parts)
+def _can_estimate(others: Sequence[Stratum]) -> bool:
+    """Whether the strata of other words have the labels that an estimate needs."""
+    # UNDETERMINED verdicts are rarely labelled, so the estimate does without labels for them.
+    return all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
 
 
 def count_wanted_labels(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate how many more labels each verdict word needs to decide whether a rate is below `bar`.
+    """Estimate how many more labels are needed to show whether a rate is below `bar`, by verdict word.
 
     The rate is for verdicts with `word` on content of this quality. Returns None if even labels for all
-    verdicts wouldn't decide it.
+    verdicts wouldn't show it.
     """
 
-    def measure_gap(with_labels: Sequence[Stratum]) -> float:
-        return _measure_gap(estimate_rate(with_labels, word, quality), bar)
+    def measure_gap(trial_strata: Sequence[Stratum]) -> float:
+        """Measure how far these strata are from showing it: 0 or less if they do."""
+        return _measure_gap_to(bar, estimate_rate(trial_strata, word, quality))
 
-    # Add hypothetical labels step by step, each time to the stratum where they help most. The gap is how much
-    # narrower the rate's interval must get to decide.
+    # Add hypothetical labels step by step, each time to the stratum in which they help most.
     enlarged = list(strata)
     while measure_gap(enlarged) > 0:
         best_index = _find_best_stratum(enlarged, strata, measure_gap)
@@ -290,12 +323,27 @@ def count_wanted_labels(
             return None
         enlarged[best_index] = _add_labels(enlarged[best_index], strata[best_index])
 
-    # by verdict word: the number of labels added
-    needed_labels = {}
-    for stratum_before, stratum_after in zip(strata, enlarged, strict=True):
-        if stratum_after.labels > stratum_before.labels:
-            needed_labels[stratum_after.word] = stratum_after.labels - stratum_before.labels
-    return needed_labels
+    return _count_added_labels(strata, enlarged)
+
+
+def _measure_gap_to(bar: float, measured: Rate) -> float:
+    """Measure how far a rate's interval is from showing whether the rate is below the bar.
+
+    0 or less means that it does show it, and `inf` that the labels are too few.
+    """
+    interval = measured.interval
+    if interval is None or measured.labels < MIN_COUNT:
+        return inf
+
+    # Without an estimate, the rate can't be shown to be below the bar, but it can be shown to be above it.
+    if measured.estimate is None:
+        is_above_bar = interval.low > bar
+        return 0.0 if is_above_bar else inf
+
+    seems_below_bar = measured.estimate < bar
+    if seems_below_bar:
+        return interval.high - 2 * bar  # the interval may extend to twice the bar
+    return bar - interval.low
 
 
 def _find_best_stratum(
@@ -303,18 +351,18 @@ def _find_best_stratum(
     real: Sequence[Stratum],
     measure_gap: Callable[[Sequence[Stratum]], float],
 ) -> int | None:
-    """Find the index of the stratum where more labels reduce the gap most, or None if all are labelled.
+    """Find the index of the stratum in which more labels reduce the gap most, or None if all are labelled.
 
     `real` are the actual strata. `enlarged` are the same strata with the hypothetical labels added so far.
-    `measure_gap` returns the gap, which is what's missing until the labels are sufficient.
+    `measure_gap` says how far the labels are from being enough.
     """
     best_rank = None
     best_index = None
     for index, stratum in enumerate(enlarged):
-        if stratum.decided or stratum.labels == stratum.verdicts:
+        if not _can_get_labels(stratum):
             continue
 
-        # Try what labels in this stratum would achieve.
+        # Try the effect of labels in this stratum.
         trial_strata = [*enlarged]
         trial_strata[index] = _add_labels(stratum, real[index])
         gap = measure_gap(trial_strata)
@@ -328,31 +376,32 @@ def _find_best_stratum(
     return best_index
 
 
-def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
-    """Simulate more labels for a stratum, in the proportion found among its real labels.
+def _can_get_labels(stratum: Stratum) -> bool:
+    """Whether a stratum has verdicts that people can still label."""
+    # Overrides count as labels, so an overridden verdict has one already.
+    if stratum.decided:
+        return False
+    return stratum.labels != stratum.verdicts
 
-    `start` is the stratum with its real labels only.
+
+def _add_labels(stratum: Stratum, real: Stratum) -> Stratum:
+    """Simulate more labels for a stratum, with the same share of good ones as among its real labels.
+
+    `real` is the stratum with its real labels only.
     """
     added_labels = max(1, stratum.labels // _LABELS_PER_STEP)
     labels = min(stratum.verdicts, stratum.labels + added_labels)
-    if start.labels:
-        good_share = start.good / start.labels
+    if real.labels:
+        good_share = real.good / real.labels
     else:  # assume that the verdicts are right
-        good_share = _GOOD_IF_RIGHT[start.word]
+        good_share = _GOOD_IF_RIGHT[real.word]
     return replace(stratum, labels=labels, good=round(good_share * labels))
 
 
-def _measure_gap(measured: Rate, bar: float) -> float:
-    """Measure how much narrower a rate's interval must get to show whether the rate is below the bar.
-
-    0 or less means that the interval already shows it, and `inf` that there are too few labels.
-    """
-    interval = measured.interval
-    if interval is None or measured.labels < MIN_COUNT:
-        return inf
-    if measured.estimate is None:
-        is_missed = interval.low > bar
-        return 0.0 if is_missed else inf
-    if measured.estimate < bar:
-        return interval.high - 2 * bar  # the interval may extend to twice the bar
-    return bar - interval.low
+def _count_added_labels(strata: Sequence[Stratum], enlarged: Sequence[Stratum]) -> Wanted:
+    """Count the labels added to each verdict word. Words without any are left out."""
+    added_labels = {}
+    for before, after in zip(strata, enlarged, strict=True):
+        if after.labels > before.labels:
+            added_labels[after.word] = after.labels - before.labels
+    return added_labels

@@ -215,28 +215,28 @@ def hash_quote(quote: str, key: bytes) -> str:
 def mark_dismissed(
     verdict: Verdict, hashes: Sequence[str], ledger_records: Iterable[Record]
 ) -> Verdict:
-    """Return a copy of the verdict in which the findings that people have dismissed are marked.
+    """Return a copy of the verdict, with people's dismissals added to its findings.
 
     A dismissal refers to a finding by the hash of the finding's quote. `hashes` contains the quotes' hashes,
     in the order of the verdict's findings.
     """
-    dismissals = []
-    for line in ledger_records:
-        if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
-            dismissals.append(line)
-
-    # The newest decision on a quote counts.
-    newest_by_hash = {}
-    for line in sorted(dismissals, key=lambda line: line.timestamp):
-        newest_by_hash[line.quote_hash] = line
-
+    dismissal_by_hash = _find_newest_dismissals(ledger_records, verdict.rubric.id)
     findings = list(verdict.findings)
     for index, quote_hash in enumerate(hashes):
-        dismissal = newest_by_hash.get(quote_hash)
+        dismissal = dismissal_by_hash.get(quote_hash)
         if dismissal and not dismissal.withdrawn:
             dismissed = Dismissed(who=dismissal.who, at=dismissal.timestamp)
             findings[index] = findings[index].model_copy(update={"dismissed": dismissed})
     return verdict.model_copy(update={"findings": findings})
+
+
+def _find_newest_dismissals(records: Iterable[Record], rubric: str) -> dict[str, DismissalLine]:
+    """Find a rubric's newest dismissal of each quote, by the quote's hash. It can be a withdrawal."""
+    all_dismissals = [record for record in records if isinstance(record, DismissalLine)]
+    dismissals = [dismissal for dismissal in all_dismissals if dismissal.rubric == rubric]
+    dismissals.sort(key=lambda dismissal: dismissal.timestamp)
+    # A later dismissal replaces an earlier one.
+    return {dismissal.quote_hash: dismissal for dismissal in dismissals}
 
 
 def make_verdict_line(
@@ -249,42 +249,60 @@ def make_verdict_line(
 ) -> VerdictLine:
     """Build a verdict's ledger line. `hashes` contains a hash of each finding's quote.
 
-    Unless `text`, quotes and anything else that can repeat the input are removed. `gate` describes the push,
+    Quotes, and anything else that can repeat the input, are kept only if `text`. `gate` describes the push,
     and `of_task` marks a verdict on an agent's task.
     """
+    # If the verdict is itself a ledger line, leave out the fields that only a line has.
     fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
-    for finding, quote_hash in zip(fields["findings"], hashes, strict=False):
-        finding["quote_hash"] = quote_hash
+    _add_quote_hashes(fields["findings"], hashes)
     if not text:
         _drop_quoted_input(fields)
 
-    fields["configured"] = verdict.configured
-    return VerdictLine.model_validate({**fields, "gate": gate, "of_task": of_task})
+    fields["configured"] = verdict.configured  # only the ledger has it, so the dump leaves it out
+    fields["gate"] = gate
+    fields["of_task"] = of_task
+    return VerdictLine.model_validate(fields)
+
+
+def _add_quote_hashes(findings: Iterable[dict[str, Any]], hashes: Sequence[str]) -> None:
+    """Add the hash of its quote to each finding. Without `hashes`, the findings stay as they are."""
+    for finding, quote_hash in zip(findings, hashes, strict=False):
+        finding["quote_hash"] = quote_hash
 
 
 def _drop_quoted_input(fields: dict[str, Any]) -> None:
     """Remove everything that can quote the input or a model's output from `fields`, a verdict's fields."""
     fields["reasoning"] = ""
-    findings = [*fields["findings"], *fields.get("review", ())]
-    for round_ in fields["rounds"]:
-        opinion = round_["opinion"]
-        failure = round_["failure"]
-        if opinion:
-            opinion.pop("reasoning", None)
-            findings += opinion.get("findings") or []
-
-        # Some kinds of failures have messages that quote the model's output.
-        may_quote = failure and failure["kind"] in _QUOTING
-        if may_quote and failure["message"]:
-            # `degraded` can repeat the failure's message, so remove the message there as well.
-            if fields["degraded"]:
-                quoted_message = f" ({failure['message']})"
-                fields["degraded"] = fields["degraded"].replace(quoted_message, "")
-            failure["message"] = ""
-
-    for finding in findings:
+    for finding in _list_all_findings(fields):
         finding["quote"] = ""
         finding.pop("evidence", None)
+
+    for round_ in fields["rounds"]:
+        if round_["opinion"]:
+            round_["opinion"].pop("reasoning", None)
+        if round_["failure"]:
+            _drop_quoting_message(round_["failure"], fields)
+
+
+def _list_all_findings(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the findings of a verdict, of its review and of each model's opinion."""
+    findings = [*fields["findings"], *fields.get("review", ())]
+    for round_ in fields["rounds"]:
+        opinion = round_["opinion"] or {}
+        findings += opinion.get("findings") or []
+    return findings
+
+
+def _drop_quoting_message(failure: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Remove a failure's message if it can quote the model's output."""
+    message = failure["message"]
+    may_quote = failure["kind"] in _QUOTING
+    if not message or not may_quote:
+        return
+    failure["message"] = ""
+    # `degraded` can repeat the message.
+    if fields["degraded"]:
+        fields["degraded"] = fields["degraded"].replace(f" ({message})", "")
 
 
 def serialise_record(record: Record) -> bytes:
@@ -311,21 +329,15 @@ def find_newest_override(
 ) -> OverrideLine | None:
     """Return the newest override of a task's verdict, or None.
 
-    `subjects` are the SHA-256 hashes of the task's files. Only overrides that a person typed at a terminal
-    count, unless `without_terminal`.
+    `subjects` are the SHA-256 hashes of the task's files. Overrides that weren't typed at a terminal count
+    only if `without_terminal`.
     """
-    newest_line = None
-    for record in records:
-        if not isinstance(record, OverrideLine):
-            continue
-        if not record.terminal and not without_terminal:
-            continue
-        if not is_override_of(record, task_id, subjects):
-            continue
-        if newest_line is None or record.timestamp > newest_line.timestamp:
-            newest_line = record
+    overrides = [record for record in records if isinstance(record, OverrideLine)]
+    if not without_terminal:
+        overrides = [override for override in overrides if override.terminal]
 
-    return newest_line
+    matching = [override for override in overrides if is_override_of(override, task_id, subjects)]
+    return max(matching, key=lambda override: override.timestamp, default=None)
 
 
 def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
@@ -334,6 +346,6 @@ def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[st
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # Without file hashes, the content is only known to be equal if both ids are full git blob hashes. Other
-    # ids can stay the same when the content changes, and a short hash can match another file.
-    return is_blob(override.task_id, DIGITS) and is_blob(task_id, DIGITS)
+    # Without file hashes, only ids with enough digits of a git blob's hash show that the content is the same.
+    # Another id can stay when the content changes, and a short hash can match another file.
+    return is_blob(override.task_id, digits=DIGITS) and is_blob(task_id, digits=DIGITS)
