@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -41,6 +41,8 @@ from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from pydantic_core import ErrorDetails
 
     from judgekit.judging.verdict import Verdict
     from judgekit.ledger.records import PushRecord
@@ -174,27 +176,18 @@ def read_entries(
     Lines with the same id and author are yielded only once. `on_damage` is called for each unreadable line or
     file.
     """
-    # Compare authors as well as ids. Otherwise a team member could hide another person's line by sending a
-    # line with the same id.
-    seen_ids_and_authors = set()
+    schemas = None
+    if wanted.kinds is not None:
+        schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds]
 
-    # Skip files for earlier days without reading them.
-    first_day = None
-    if wanted.since is not None:
-        first_day = wanted.since.astimezone(UTC).date()
-    schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
-
+    seen = set()  # ids with authors
     for path, day in list_files(places, on_damage).items():
-        is_too_old = first_day is not None and day is not None and day < first_day
-        if is_too_old:
+        if _is_before(day, wanted.since):
             continue
 
         for number, raw in read_raw_lines(path, on_damage):
-            # Skip a line of another kind without parsing it, which is faster. But parse a line that was cut
-            # off, to report the damage.
-            may_be_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
-            is_cut_off = not raw.endswith(b"}")
-            if not may_be_wanted and not is_cut_off:
+            # Parsing is slow, so skip lines of other kinds without it.
+            if not _is_worth_parsing(raw, schemas):
                 continue
 
             record = parse(raw)
@@ -202,10 +195,27 @@ def read_entries(
                 on_damage(Damage(path, number, record))
                 continue
 
+            # With the id alone, a team member could hide another person's line by sending one with its id.
             id_and_author = (record.id, getattr(record, "who", ""))
-            if id_and_author not in seen_ids_and_authors and wanted.takes(record):
-                seen_ids_and_authors.add(id_and_author)
+            is_new = id_and_author not in seen
+            if is_new and wanted.takes(record):
+                seen.add(id_and_author)
                 yield ReadLine(record, raw)
+
+
+def _is_before(day: date | None, since: datetime | None) -> bool:
+    """Whether a file's day ended before a time. False if either is unknown."""
+    if day is None or since is None:
+        return False
+    return day < since.astimezone(UTC).date()
+
+
+def _is_worth_parsing(raw: bytes, schemas: Collection[bytes] | None) -> bool:
+    """Whether a line can have one of these schemas, or is cut off, which must be reported as damage."""
+    if schemas is None:
+        return True
+    is_cut_off = not raw.endswith(b"}")
+    return is_cut_off or any(schema in raw for schema in schemas)
 
 
 def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
@@ -220,12 +230,9 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
                 if not raw:
                     return
 
-                is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
-                if is_too_long:
+                if _is_too_long(raw):
                     on_damage(Damage(path, number, f"longer than {MAX_LINE_BYTES} bytes"))
-                    # Skip the rest of the line.
-                    while raw and not raw.endswith(b"\n"):
-                        raw = file.readline(MAX_LINE_BYTES)
+                    _skip_rest_of_line(file)
                     continue
 
                 text = raw.strip()
@@ -233,6 +240,20 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
                     yield number, text
     except OSError as error:
         on_damage(Damage(path, 0, f"cannot be read ({error.strerror or error})"))
+
+
+def _is_too_long(raw: bytes) -> bool:
+    """Whether reading a line has stopped at the size limit, before the line's end."""
+    has_end = raw.endswith(b"\n")
+    return len(raw) == MAX_LINE_BYTES and not has_end
+
+
+def _skip_rest_of_line(file: BinaryIO) -> None:
+    """Read up to the end of the line or of the file, in pieces that fit into memory."""
+    is_at_end = False
+    while not is_at_end:
+        piece = file.readline(MAX_LINE_BYTES)
+        is_at_end = not piece or piece.endswith(b"\n")
 
 
 def parse(raw: bytes) -> Record | str:
@@ -248,15 +269,26 @@ def _describe_problem(raw: bytes, error: ValidationError) -> str:
     first_error = error.errors(include_url=False)[0]
     if first_error["type"] == "json_invalid":
         return "not JSON (cut off when the writer was killed, or edited)"
-    # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
+
     has_unknown_schema = first_error["type"].startswith("union_tag")
-    if has_unknown_schema or not isinstance(json.loads(raw), dict):
-        tag = first_error.get("ctx", {}).get("tag")
-        schema = short_line(str(tag or ""), _MAX_PROBLEM_CHARS)
-        if schema:
-            return f"of a kind unknown to this version ({schema})"
-        return "not a ledger line"
+    if has_unknown_schema or not _is_object(raw):
+        return _describe_unknown_kind(first_error)
     return short_line(str(problem_in(raw, error)), _MAX_PROBLEM_CHARS)
+
+
+def _is_object(raw: bytes) -> bool:
+    """Whether valid JSON is an object, rather than a list or a number."""
+    return isinstance(json.loads(raw), dict)
+
+
+def _describe_unknown_kind(error: ErrorDetails) -> str:
+    """Describe a line if its schema is missing or unknown."""
+    # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
+    context = error.get("ctx", {})
+    schema = short_line(str(context.get("tag") or ""), _MAX_PROBLEM_CHARS)
+    if schema:
+        return f"of a kind unknown to this version ({schema})"
+    return "not a ledger line"
 
 
 def parse_accepted(
@@ -288,16 +320,12 @@ def list_files(
 ) -> dict[Path, date | None]:
     """Find the ledger files in the given files and folders. Maps each to the day in its name, oldest first.
 
-    A file name without a day is mapped to None, and comes first. `on_damage` is called for each unreadable
-    file or folder.
+    A file name without a day is mapped to None, and comes first. `on_damage` is called for each folder that
+    can't be read, and for anything in a folder that's named like a ledger file but isn't a regular file.
     """
     paths: set[Path] = set()
     for place in places:
-        # Unlike `Path.is_dir`, this doesn't raise an error if a parent folder can't be entered.
-        if os.path.isdir(place):  # noqa: PTH112
-            paths.update(_find_files(place, on_damage))
-        elif _may_exist(place):
-            paths.add(place)
+        paths.update(_find_files_at(place, on_damage))
 
     days = {}
     for path in sorted(paths, key=_sort_key):
@@ -306,10 +334,20 @@ def list_files(
     return days
 
 
+def _find_files_at(place: Path, on_damage: OnDamage) -> Iterable[Path]:
+    """Find the ledger files at a place, which is a folder or a single file."""
+    # Unlike `Path.is_dir`, this doesn't raise an error if a parent folder can't be entered.
+    is_folder = os.path.isdir(place)  # noqa: PTH112
+    if is_folder:
+        return _find_files(place, on_damage)
+    return [place] if _may_exist(place) else []
+
+
 def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
     """Yield the ledger files in a folder and its subfolders.
 
-    `on_damage` is called for each file or folder that can't be read.
+    `on_damage` is called for each folder that can't be read, and for anything that's named like a ledger file
+    but isn't a regular file.
     """
 
     def report_unreadable(error: OSError) -> None:
@@ -317,10 +355,8 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
         on_damage(Damage(Path(str(error.filename)), 0, problem))
 
     for parent, subfolders, names in os.walk(folder, onerror=report_unreadable):
-        for name in [*subfolders, *names]:
-            if not name.endswith(_SUFFIX):
-                continue
-
+        # A folder can have a ledger file's name: report it, too.
+        for name in filter(_has_suffix, [*subfolders, *names]):
             path = Path(parent, name)
             if os.path.isfile(path):  # noqa: PTH113
                 yield path
@@ -328,9 +364,13 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
                 problem = "not a regular file (a folder, a broken link or a device)"
                 on_damage(Damage(path, 0, problem))
 
-        # A folder with a ledger file's name was reported above. Remove it from the list in place, so that
-        # `os.walk` doesn't enter it.
-        subfolders[:] = [name for name in subfolders if not name.endswith(_SUFFIX)]
+        # Remove these folders from the list in place, so that `os.walk` doesn't enter them.
+        subfolders[:] = [name for name in subfolders if not _has_suffix(name)]
+
+
+def _has_suffix(name: str) -> bool:
+    """Whether a name ends like a ledger file's."""
+    return name.endswith(_SUFFIX)
 
 
 def _may_exist(path: Path) -> bool:
@@ -374,17 +414,9 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
     original_end = os.lseek(descriptor, 0, os.SEEK_END)
     try:
         # If a killed process has left an incomplete line at the file's end, start a new line.
-        os.lseek(descriptor, max(original_end - 1, 0), os.SEEK_SET)
-        last_byte = os.read(descriptor, 1)
-        if last_byte not in (b"", b"\n"):
+        if _ends_within_line(descriptor, original_end):
             raw = b"\n" + raw
-
-        # On a full disk, `os.write` can write only a part. The next call then raises the actual error.
-        unwritten = memoryview(raw)
-        while unwritten:
-            written_bytes = os.write(descriptor, unwritten)
-            unwritten = unwritten[written_bytes:]
-
+        _write_all(descriptor, raw)
         if durable:
             os.fsync(descriptor)
     except OSError:
@@ -392,6 +424,23 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+def _ends_within_line(descriptor: int, end: int) -> bool:
+    """Whether the last byte of a file, before its `end`, is there and isn't a newline."""
+    last_position = max(end - 1, 0)
+    os.lseek(descriptor, last_position, os.SEEK_SET)
+    last_byte = os.read(descriptor, 1)
+    return last_byte not in (b"", b"\n")
+
+
+def _write_all(descriptor: int, raw: bytes) -> None:
+    """Write all bytes to a file."""
+    # On a full disk, `os.write` can write only a part. The next call then raises the actual error.
+    unwritten = memoryview(raw)
+    while unwritten:
+        written_bytes = os.write(descriptor, unwritten)
+        unwritten = unwritten[written_bytes:]
 
 
 class LedgerError(JudgekitError):
@@ -421,50 +470,61 @@ def _find_address(checkout: Path) -> str:
 
     Returns "" if there's neither.
     """
-    addresses: dict[str, str] = {}  # by the remote's name
-    with suppress(GitError):
-        output = Repository(checkout).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
-        # With -z, each entry is a key, a newline, the value and a NUL.
-        for entry in os.fsdecode(output).split("\0"):
-            if not entry:
-                continue
-            key, _, address = entry.partition("\n")
-            remote = key.removeprefix("remote.").removesuffix(".url")
-            # If a remote has multiple URLs, git fetches from the first one.
-            if remote not in addresses:
-                addresses[remote] = address
-
-    if "origin" in addresses:
-        address = addresses["origin"]
-    elif len(addresses) == 1:
-        (address,) = addresses.values()
+    address_by_remote = _read_addresses(checkout)
+    if "origin" in address_by_remote:
+        address = address_by_remote["origin"]
+    elif len(address_by_remote) == 1:
+        (address,) = address_by_remote.values()
     else:
         return ""
     return normalise_address(address, str(checkout))
 
 
-def _move_lines(former: Path, folder: Path) -> None:
-    """Move a ledger's lines from the folder `former` to another folder.
+def _read_addresses(checkout: Path) -> dict[str, str]:
+    """Return the URL of each remote, by the remote's name; {} if git fails."""
+    try:
+        output = Repository(checkout).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
+    except GitError:
+        return {}
+
+    address_by_remote: dict[str, str] = {}
+    # With -z, each entry is a key, a newline, the value and a NUL.
+    entries = os.fsdecode(output).split("\0")
+    for entry in filter(None, entries):
+        key, _, address = entry.partition("\n")
+        remote = key.removeprefix("remote.").removesuffix(".url")
+        # If a remote has multiple URLs, git fetches from the first one.
+        address_by_remote.setdefault(remote, address)
+    return address_by_remote
+
+
+def _move_lines(old_folder: Path, new_folder: Path) -> None:
+    """Move a ledger's lines from one folder to another.
 
     Errors are ignored, because the next call moves the remaining lines.
     """
-    if not former.is_dir() or former.is_symlink():
+    is_real_folder = old_folder.is_dir() and not old_folder.is_symlink()
+    if not is_real_folder:
         return
 
     # If the new folder doesn't exist, renaming the old one is enough.
     with suppress(OSError):
-        if not folder.exists():
-            former.rename(folder)
+        if not new_folder.exists():
+            old_folder.rename(new_folder)
             return
 
-    # Otherwise append the lines to the files in the new folder.
-    with suppress(OSError), file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS):
-        for path in sorted(former.glob(f"*{_SUFFIX}")):
-            if not _FILE_NAME.fullmatch(path.name):
-                continue
-            _append(folder / path.name, path.read_bytes(), durable=True)
-            path.unlink()
-        shutil.rmtree(former, ignore_errors=True)
+    with suppress(OSError), file_lock(new_folder / LOCK_FILE, timeout=LOCK_SECONDS):
+        _append_files(old_folder, new_folder)
+        shutil.rmtree(old_folder, ignore_errors=True)
+
+
+def _append_files(old_folder: Path, new_folder: Path) -> None:
+    """Append each ledger file of a folder to the file of the same name in another, and delete it."""
+    for path in sorted(old_folder.glob(f"*{_SUFFIX}")):
+        if not _FILE_NAME.fullmatch(path.name):
+            continue
+        _append(new_folder / path.name, path.read_bytes(), durable=True)
+        path.unlink()
 
 
 def _find_checkout(start: Path) -> Path | None:
@@ -477,14 +537,18 @@ def _find_checkout(start: Path) -> Path | None:
 
 def _find_main_checkout(checkout: Path) -> Path:
     """Return the main checkout of a linked worktree. Any other checkout is returned unchanged."""
-    if not (checkout / ".git").is_file():
+    git_file = checkout / ".git"
+    if not git_file.is_file():
         return checkout
-    # In a worktree, .git is a file that contains `gitdir: PATH`, and PATH/commondir leads to the main .git.
     with suppress(OSError, ValueError):
-        key, _, git_path = _read_line(checkout / ".git").partition(": ")
+        # In a worktree, .git is a file that contains `gitdir: PATH`.
+        key, _, git_path = _read_line(git_file).partition(": ")
+        if key != "gitdir":
+            return checkout
+        # PATH/commondir leads to the main .git. That of a submodule or a bare repository has another name.
         common_path = _read_line(checkout / git_path / "commondir")
         main_git = Path(os.path.realpath(checkout / git_path / common_path))
-        if key == "gitdir" and main_git.name == ".git":
+        if main_git.name == ".git":
             return main_git.parent
     return checkout
 
@@ -504,15 +568,18 @@ class Ledger(NamedTuple):
         """
         start = start.absolute()
         checkout = _find_checkout(start)
-        path = os.path.realpath(checkout or environment.project_root(str(start)))
-        name = _make_name(os.path.normcase(path))
-        address = "" if checkout is None else _find_address(Path(path))
-        if address:
-            # Before the repository had a remote, the ledger was named after the path. Move those lines.
-            former_folder = home() / name
-            name = _make_name(f"remote {address}")
-            _move_lines(former_folder, home() / name)
-        return cls(home() / name, name)
+        project_folder = checkout or environment.project_root(str(start))
+        project_path = os.path.realpath(project_folder)
+        name_from_path = _make_name(os.path.normcase(project_path))
+
+        address = _find_address(Path(project_path)) if checkout else ""
+        if not address:
+            return cls(home() / name_from_path, name_from_path)
+
+        name_from_remote = _make_name(f"remote {address}")
+        # Before the repository had a remote, the ledger was named after the path. Move those lines.
+        _move_lines(home() / name_from_path, home() / name_from_remote)
+        return cls(home() / name_from_remote, name_from_remote)
 
     def add(self, *records: Record) -> None:
         """Append records to the ledger, each to the file for its UTC day.
@@ -587,15 +654,20 @@ class Ledger(NamedTuple):
         path = self.folder / KEY_FILE
         try:
             if not path.exists():
-                environment.make_private_folder(str(self.folder))
-                with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
-                    # Another process may have created the key while we waited for the lock.
-                    if not path.exists():
-                        secret = secrets.token_bytes(_KEY_BYTES)
-                        outputs.write_atomically(str(path), secret, durable=True, private=True)
+                self._create_key(path)
             return path.read_bytes()
         except OSError as error:
             raise LedgerError(self.folder, error) from None
+
+    def _create_key(self, path: Path) -> None:
+        """Write a new secret key to a file, unless another process is faster."""
+        environment.make_private_folder(str(self.folder))
+        with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
+            # Another process may have created the key while we waited for the lock.
+            if path.exists():
+                return
+            secret = secrets.token_bytes(_KEY_BYTES)
+            outputs.write_atomically(str(path), secret, durable=True, private=True)
 
 
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
@@ -605,28 +677,21 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     deleted. Raises `LedgerError` if a file can't be read or written.
     """
     counts: Counter[str] = Counter()  # deleted lines, by kind
-    removed_verdicts: set[str] = set()  # ids
+    removed_verdict_ids: set[str] = set()
     try:
-        with nullcontext() if preview else file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS):
+        # A preview changes nothing, so it needs no lock.
+        lock = nullcontext() if preview else file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS)
+        with lock:
             for path, day in list_files([folder]).items():
                 if day is None:
                     continue
-
-                lines = _read_lines(path)
+                # The files are sorted by day, so all deleted verdicts are known before the first kept file.
                 if day < before:
-                    _count_removed(lines, counts, removed_verdicts)
+                    _count_removed(_read_lines(path), counts, removed_verdict_ids)
                     if not preview:
                         path.unlink()
-                    continue
-
-                # Remove the labels of deleted verdicts. The files are sorted by day, so all deleted verdicts
-                # are known by now.
-                kept_lines = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
-                counts["label"] += len(lines) - len(kept_lines)
-                if len(kept_lines) < len(lines) and not preview:
-                    outputs.write_atomically(
-                        str(path), b"".join(kept_lines), durable=True, private=True
-                    )
+                else:
+                    counts["label"] += _remove_labels(path, removed_verdict_ids, preview=preview)
     except OSError as error:
         raise LedgerError(folder, error) from None
 
@@ -635,13 +700,26 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
 
 def _count_removed(lines: Iterable[bytes], counts: Counter[str], verdict_ids: set[str]) -> None:
     """Count removed lines by kind, and add the ids of removed verdicts to `verdict_ids`."""
-    for record in map(parse, lines):
+    for raw in lines:
+        record = parse(raw)
+        if isinstance(record, str):  # The line is damaged, and this string is the reason.
+            counts["damaged"] += 1
+            continue
+
+        counts[parse_kind(record.schema_)] += 1
         if isinstance(record, VerdictLine):
             verdict_ids.add(record.id)
-        if isinstance(record, str):
-            counts["damaged"] += 1
-        else:
-            counts[parse_kind(record.schema_)] += 1
+
+
+def _remove_labels(path: Path, verdict_ids: Collection[str], *, preview: bool) -> int:
+    """Remove the labels of these verdicts from a file, and return their number. A preview only counts."""
+    lines = _read_lines(path)
+    kept_lines = [raw for raw in lines if not _is_label_of(raw, verdict_ids)]
+    removed_count = len(lines) - len(kept_lines)
+    if preview or removed_count == 0:
+        return removed_count
+    outputs.write_atomically(str(path), b"".join(kept_lines), durable=True, private=True)
+    return removed_count
 
 
 def _read_lines(path: Path) -> list[bytes]:
