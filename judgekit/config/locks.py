@@ -62,19 +62,21 @@ def file_lock(
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` without waiting. Return None if another process holds it.
+    """Take the lock at `path` without waiting, and return a descriptor. Closing it releases the lock.
 
-    Otherwise return a descriptor, which releases the lock when it's closed. On a file system without locks,
-    this always succeeds. Raises `OSError` if the file can't be opened.
+    Returns None if another process holds the lock. On a file system without locks, this always succeeds.
+    Raises `OSError` if the file can't be opened.
     """
     close_on_exec = getattr(os, "O_CLOEXEC", 0)  # not on Windows
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | close_on_exec, 0o600)
     try:
         _lock(descriptor)
     except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            os.close(descriptor)
-            return None
+        has_no_locks = error.errno in _UNSUPPORTED
+        if has_no_locks:
+            return descriptor
+        os.close(descriptor)
+        return None
     return descriptor
 
 
@@ -119,7 +121,9 @@ class _Holder(NamedTuple):
         # which differs.
         with suppress(OSError):
             host += f"/{Path('/proc/self/ns/pid').readlink()}"
-        return cls(kind, "".join(host.split()), os.getpid())
+        # Spaces separate the three words in a lock file, so the host can't have any.
+        host_without_spaces = "".join(host.split())
+        return cls(kind, host_without_spaces, os.getpid())
 
     @classmethod
     def read(cls, descriptor: int) -> _Holder | None:
@@ -171,13 +175,7 @@ def hold_for_writing(path: str) -> Iterator[None]:
     `path` must come from `outputs.resolve_output_path`. Raises `HeldError` if another process holds the lock.
     Raises `OSError` if the folder isn't writable, or if the lock file's path is taken by a link or a pipe.
     """
-    # The lock file isn't in a cache folder, because users and containers that share the file may not share a
-    # cache.
-    held_path = Path(path)
-    name = held_path.name
-    if len(os.fsencode(name)) > _LONGEST_NAME:  # leave room for the prefix and suffix
-        name = environment.digest(name)
-    lock_path = held_path.with_name(f".{name}.lock")
+    lock_path = _name_lock_file(Path(path))
 
     # An attempt returns None if the lock file was removed in the meantime, and should be repeated.
     descriptor = None
@@ -187,9 +185,20 @@ def hold_for_writing(path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows can't remove an open file
+        # As soon as the file is unlocked, it can be another process's, so remove it first.
+        with suppress(OSError):  # Windows can't remove an open file, so there it stays
             lock_path.unlink()
         os.close(descriptor)
+
+
+def _name_lock_file(path: Path) -> Path:
+    """Return the path of the lock file for `path`, in the same folder."""
+    # It isn't in a cache folder, because users and containers that share the file may not share a cache.
+    name = path.name
+    is_too_long = len(os.fsencode(name)) > _LONGEST_NAME  # leaves room for the prefix and suffix
+    if is_too_long:
+        name = environment.digest(name)
+    return path.with_name(f".{name}.lock")
 
 
 def _try_to_hold(lock_path: Path) -> int | None:
@@ -203,17 +212,15 @@ def _try_to_hold(lock_path: Path) -> int | None:
         stack.callback(os.close, descriptor)  # close it after a failure
         kind = _lock_or_lease(descriptor)
 
-        # The file can be another process's lease. If that process has ended, remove the file and start again.
         holder = _Holder.read(descriptor)
-        was_leased = holder is not None and holder.kind == _LEASE
-        is_others_lease = kind == _LEASE and not is_new
-        if was_leased or is_others_lease:
+        if _is_lease_of_other(holder, kind, is_new=is_new):
             _refuse_live_holder(holder, lock_path)
-            if _is_at(lock_path, descriptor):
-                lock_path.unlink()
+            # The other process has ended, so its lease can go.
+            _remove_if_at(lock_path, descriptor)
             return None
 
-        # The last holder could have removed the file after it was opened here. Then the lock is worthless.
+        # The last holder could have removed the file after it was opened here. Then the lock is worthless,
+        # because the next process makes and locks a new file.
         if not _is_at(lock_path, descriptor):
             return None
 
@@ -221,6 +228,14 @@ def _try_to_hold(lock_path: Path) -> int | None:
         stack.pop_all()  # don't close the descriptor
 
     return descriptor
+
+
+def _is_lease_of_other(holder: _Holder | None, kind: str, *, is_new: bool) -> bool:
+    """Whether a lock file is another process's lease. `kind` is what this process could get for itself."""
+    if holder is not None and holder.kind == _LEASE:
+        return True
+    # Without locks, a file that was already there is another process's, even if it's still empty.
+    return kind == _LEASE and not is_new
 
 
 def _refuse_live_holder(holder: _Holder | None, path: Path) -> None:
@@ -232,6 +247,12 @@ def _refuse_live_holder(holder: _Holder | None, path: Path) -> None:
         raise HeldError(f"{_HELD} ({holder.describe()}; {remedy})")
 
 
+def _remove_if_at(path: Path, descriptor: int) -> None:
+    """Remove the open file at `path`, unless another process has already removed or replaced it."""
+    if _is_at(path, descriptor):
+        path.unlink()
+
+
 def _lock_or_lease(descriptor: int) -> str:
     """Lock a file and return "lock", or return "lease" if its file system has no locks.
 
@@ -240,13 +261,21 @@ def _lock_or_lease(descriptor: int) -> str:
     try:
         _lock(descriptor)
     except OSError as error:
-        if error.errno in _UNSUPPORTED:
+        has_no_locks = error.errno in _UNSUPPORTED
+        if has_no_locks:
             return _LEASE
-        holder = None
-        with suppress(OSError):  # on Windows, a locked file can't be read
-            holder = _Holder.read(descriptor)
-        raise HeldError(f"{_HELD} ({holder.describe()})" if holder else _HELD) from None
+        raise HeldError(_describe_lock(descriptor)) from None
     return _LOCK
+
+
+def _describe_lock(descriptor: int) -> str:
+    """Say for a message that a file is locked, and by which process if that can be read."""
+    holder = None
+    with suppress(OSError):  # on Windows, a locked file can't be read
+        holder = _Holder.read(descriptor)
+    if holder is None:
+        return _HELD
+    return f"{_HELD} ({holder.describe()})"
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

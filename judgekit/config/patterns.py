@@ -11,11 +11,12 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST = 4096  # characters; paths aren't longer
 _DOUBLE_STAR = "**"
 _ANY_FOLDERS = r"(?:[^/]++/)*"
+_BELOW_FOLDER = "(?P<below>/)"  # the slash between a folder that matches and the path below it
 _CLASSES = {"alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "lower": "a-z", "upper": "A-Z"}
 _CLASSES["space"] = r"\s"
 _TOKEN = re.compile(
@@ -37,7 +38,10 @@ class Patterns:
         # Pairs of a regex and whether it includes or excludes files. The last pattern comes first, because
         # the last match decides.
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
-        for pattern in filter(None, map(parse, patterns)):
+        for line in patterns:
+            pattern = parse(line)
+            if pattern is None:  # a blank line or a comment
+                continue
             includes = not pattern.is_negated
             self._patterns.insert(0, (_compile_for_files(pattern), includes))
 
@@ -65,41 +69,47 @@ class Patterns:
 
 
 class Pattern:
-    """A parsed pattern. `parts` are regexes, and `entry` is one that matches a complete path."""
+    """A parsed pattern. `parts` are regexes for the parts of a path, and `path_regex` is for a whole path."""
 
-    __slots__ = ("entry", "folders_only", "is_negated", "parts")
+    __slots__ = ("folders_only", "is_negated", "parts", "path_regex")
 
     def __init__(self, parts: Sequence[str], *, folders_only: bool, is_negated: bool) -> None:
         self.parts = parts
         self.folders_only = folders_only
         self.is_negated = is_negated
+
         # `docs/**` matches everything below `docs`, but not `docs` itself.
         end = "/.+" if parts[-1] == _DOUBLE_STAR else ""
-        self.entry = re.compile(_join_parts(parts, end) or ".+", re.DOTALL)
+        expression = _join_parts(parts, end)
+        if not expression:  # all parts are `**`, which matches everything
+            expression = ".+"
+        self.path_regex = re.compile(expression, re.DOTALL)
 
 
 def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a pattern to a regex for file paths.
+    """Compile a pattern to a regex for file paths, which also matches if only a folder above the file does.
 
-    If the pattern matches only a folder above the file, the group `below` matches the slash after that
-    folder. For example, the regex of `docs/` matches the beginning of `docs/a.md`, up to the slash.
+    In that case, the group `below` matches the slash after the folder. For example, the regex of `docs/`
+    matches `docs/` in `docs/a.md`.
     """
-    # Choose what has to follow the pattern's last part.
-    below_folder = "(?P<below>/)"
-    if pattern.folders_only:
-        end = below_folder
-    elif pattern.parts[-1] == _DOUBLE_STAR:
-        end = "/"  # `docs/**` matches the files below the folder, not the folder itself
-    else:
-        end = rf"(?:{below_folder}|\Z)"
-
+    end = _choose_end(pattern)
     expression = _join_parts(pattern.parts, end)
-    is_double_star_alone = not expression
-    if is_double_star_alone:
-        # `**/` matches every top folder, and `**` every path.
-        expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
+    if expression:
+        return re.compile(expression, re.DOTALL)
 
-    return re.compile(expression, re.DOTALL)
+    # All parts are `**`: `**/` matches every top folder, and `**` every path.
+    if pattern.folders_only:
+        return re.compile(f"[^/]*+{_BELOW_FOLDER}", re.DOTALL)
+    return re.compile(".", re.DOTALL)
+
+
+def _choose_end(pattern: Pattern) -> str:
+    """Return a regex for what has to follow the pattern's last part in a file's path."""
+    if pattern.folders_only:
+        return _BELOW_FOLDER
+    if pattern.parts[-1] == _DOUBLE_STAR:
+        return "/"  # `docs/**` matches the files below the folder themselves, so there's no group
+    return rf"(?:{_BELOW_FOLDER}|\Z)"
 
 
 def parse(line: str) -> Pattern | None:
@@ -107,10 +117,9 @@ def parse(line: str) -> Pattern | None:
 
     Raises `ValueError` for a pattern that can't match anything.
     """
-    text = line.rstrip(" ")
-    if text != line and _ends_escaping(text):
-        text += " "  # a trailing space after a backslash is part of the pattern
-    if not text.strip() or text.startswith("#"):
+    text = _strip_trailing_spaces(line)
+    is_blank = not text.strip()
+    if is_blank or text.startswith("#"):
         return None
 
     if len(text) > LONGEST:
@@ -127,6 +136,15 @@ def parse(line: str) -> Pattern | None:
     return Pattern(parts, folders_only=text.endswith("/"), is_negated=text.startswith("!"))
 
 
+def _strip_trailing_spaces(line: str) -> str:
+    """Remove the spaces at the end of a line, except one after a backslash, which is part of the pattern."""
+    text = line.rstrip(" ")
+    had_spaces = text != line
+    if had_spaces and _ends_escaping(text):
+        return text + " "
+    return text
+
+
 def _ends_escaping(text: str) -> bool:
     """Whether a text ends with an odd number of backslashes, so that the last one escapes what follows."""
     backslashes = len(text) - len(text.rstrip("\\"))
@@ -138,42 +156,58 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
     Raises `ValueError` if the path can't match anything. The error quotes `pattern`.
     """
-    path += "/"  # so that every part ends with a slash
     parts = []
-    part_start = 0  # the current part's position in `path`
-    position = 0  # the current token's position in `path`
+    part_text = ""  # the current part, as far as it's read
     pieces = [""]  # the regexes before, between and after the current part's stars
 
+    for token in _split_into_tokens(path + "/", pattern):  # so that every part ends with a slash
+        if token.lastgroup == "slash":
+            parts.append(_compile_part(part_text, pieces, pattern))
+            part_text = ""
+            pieces = [""]
+            continue
+
+        part_text += token[0]
+        if token.lastgroup == "stars":
+            pieces.append("")
+        else:
+            pieces[-1] += _translate_token(token, pattern)
+
+    return parts
+
+
+def _split_into_tokens(path: str, pattern: str) -> Iterator[re.Match[str]]:
+    """Yield each token of a path. The name of the regex group that matched is the kind of token."""
+    position = 0
     while position < len(path):
         token = _TOKEN.match(path, position)
         if token is None:
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
-
-        # The kind of token is the name of the regex group that matched.
-        kind = token.lastgroup or ""
-        value = token[token.lastgroup or 0]
-        if kind == "slash":
-            if position == part_start:
-                raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
-            is_double_star = path[part_start:position] == _DOUBLE_STAR
-            parts.append(_DOUBLE_STAR if is_double_star else _join_pieces(pieces))
-            part_start = token.end()
-            pieces = [""]
-        elif kind == "stars":
-            pieces.append("")
-        elif kind == "set":  # such as [a-z]
-            set_regex = _compile_set(value, is_negated=bool(token["not"]))
-            if not set_regex:
-                raise ValueError(f"{pattern!r} matches nothing: a set that is empty")
-            pieces[-1] += set_regex
-        elif kind == "any":  # a question mark
-            pieces[-1] += "[^/]"
-        else:
-            pieces[-1] += re.escape(value)
-
+        yield token
         position = token.end()
 
-    return parts
+
+def _compile_part(text: str, pieces: Sequence[str], pattern: str) -> str:
+    """Join a part's pieces into a regex, but leave `**` as it is. Raises `ValueError` for an empty part."""
+    if not text:
+        raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
+    if text == _DOUBLE_STAR:
+        return _DOUBLE_STAR
+    return _join_pieces(pieces)
+
+
+def _translate_token(token: re.Match[str], pattern: str) -> str:
+    """Translate a token other than a slash or stars into a regex. Raises `ValueError` for an empty set."""
+    if token.lastgroup == "any":  # a question mark
+        return "[^/]"
+    if token.lastgroup == "char":
+        return re.escape(token["char"])
+
+    # The last kind is a set, such as [a-z].
+    set_regex = _compile_set(token["set"], is_negated=bool(token["not"]))
+    if not set_regex:
+        raise ValueError(f"{pattern!r} matches nothing: a set that is empty")
+    return set_regex
 
 
 def _compile_set(text: str, *, is_negated: bool) -> str:
@@ -182,9 +216,11 @@ def _compile_set(text: str, *, is_negated: bool) -> str:
     Return "" for an empty set, which matches nothing. An empty negated set matches any character but `/`.
     """
     members = _translate_members(text)
-    if members:
-        return f"(?!/)[{'^' if is_negated else ''}{members}]"
-    return "[^/]" if is_negated else ""
+    if not members:
+        return "[^/]" if is_negated else ""
+
+    negation = "^" if is_negated else ""
+    return f"(?!/)[{negation}{members}]"  # a set never matches a slash
 
 
 def _translate_members(text: str) -> str:
@@ -202,14 +238,23 @@ def _translate_members(text: str) -> str:
 
 def _join_pieces(pieces: Sequence[str]) -> str:
     """Join `pieces`, the regexes for the text between the stars of a path part such as `a*b*c`."""
-    if not any(pieces):  # nothing but stars
+    has_only_stars = not any(pieces)
+    if has_only_stars:
         return "[^/]++"
+
+    end_of_part = "(?![^/])"  # a slash or the path's end comes next
     first, *others = pieces
-    if not others:  # no star
-        return f"(?>{first}(?![^/]))"
-    # To avoid backtracking, each star but the last takes the shortest match. This matches the same paths.
-    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
-    return f"(?>{first}{middle}[^/]*{others[-1]}(?![^/]))"
+    has_no_star = not others
+    if has_no_star:
+        return f"(?>{first}{end_of_part})"
+
+    # To avoid backtracking, each star but the last takes the shortest match, and never tries a longer one
+    # (`(?>…)`). This matches the same paths, because the next star can match the characters between.
+    *inner_pieces, last_piece = others
+    middle = ""
+    for piece in inner_pieces:
+        middle += f"(?>[^/]*?{piece})"
+    return f"(?>{first}{middle}[^/]*{last_piece}{end_of_part})"
 
 
 def _join_parts(parts: Sequence[str], end: str) -> str:
@@ -217,24 +262,36 @@ def _join_parts(parts: Sequence[str], end: str) -> str:
 
     Returns "" if all parts are `**`.
     """
-    # Split the parts at each `**`: from `a/b/**/c`, make the runs `a/b` and `c`.
+    runs = _split_at_double_stars(parts)
+    if not runs:
+        return ""
+
+    *inner_runs, last_run = runs
+    starts_with_double_star = parts[0] == _DOUBLE_STAR
+    folders_before = _ANY_FOLDERS if starts_with_double_star else ""
+    regex = ""
+    for run in inner_runs:
+        regex += _match_first_place(run, folders_before)
+        folders_before = _ANY_FOLDERS  # there's a `**` between two runs
+    return f"{regex}{folders_before}{last_run}{end}"
+
+
+def _split_at_double_stars(parts: Sequence[str]) -> list[str]:
+    """Split parts at each `**`, and join the runs between: `a/b/**/c` gives `a/b` and `c`."""
     runs_of_parts: list[list[str]] = [[]]
     for part in parts:
         if part == _DOUBLE_STAR:
             runs_of_parts.append([])
         else:
             runs_of_parts[-1].append(part)
-    runs = ["/".join(run) for run in runs_of_parts if run]
-    if not runs:
-        return ""
+    return ["/".join(run) for run in runs_of_parts if run]
 
-    # Let each `**` except the last match as few folders as possible, and never try again with more (`(?>…)`).
-    # This matches the same paths, but without slow backtracking.
-    *inner_runs, last_run = runs
-    folders_before = _ANY_FOLDERS if parts[0] == _DOUBLE_STAR else ""
-    middle = ""
-    for run in inner_runs:
-        shortest = f"{folders_before}?" if folders_before else ""
-        middle += f"(?>{shortest}{run}/)"
-        folders_before = _ANY_FOLDERS
-    return f"{middle}{folders_before}{last_run}{end}"
+
+def _match_first_place(run: str, folders_before: str) -> str:
+    """Return a regex that matches a run after as few folders as possible, and never tries again with more.
+
+    A later place would match no other paths, because the next `**` can match the folders between. Trying it
+    would only make the regex slow.
+    """
+    fewest_folders = f"{folders_before}?" if folders_before else ""
+    return f"(?>{fewest_folders}{run}/)"

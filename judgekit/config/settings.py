@@ -167,16 +167,27 @@ def _allow_word(schema: dict[str, Any]) -> None:
 
 
 def _expand_rules(value: object) -> object:
-    """Convert "off" to an empty list and "usual" to the default rules. Return a list of rules unchanged."""
-    # The value of an environment variable was already split into a list.
-    word = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if not isinstance(word, str):
-        return value
-    if word not in ("off", "usual"):
-        raise ValueError("expected off, usual or a list of rules")
+    """Convert "off" to an empty list and "usual" to the default rules. Return a list of rules unchanged.
+
+    Raises `ValueError` for any other word.
+    """
+    word = _unwrap_single_item(value)
+    if word == "off":
+        return []
     if word == "usual":
         return environment.table(__file__, "depth.toml")["rules"]
-    return []
+    is_other_word = isinstance(word, str)
+    if is_other_word:
+        raise ValueError("expected off, usual or a list of rules")
+    return value
+
+
+def _unwrap_single_item(value: object) -> object:
+    """Return the item in a list of one, such as `["off"]`. Return any other value unchanged."""
+    # An environment variable was already split at its commas, so a single word comes in a list.
+    if isinstance(value, list) and len(value) == 1:
+        return value[0]
+    return value
 
 
 class GateConfig(Strict):
@@ -276,11 +287,11 @@ class Config(Strict):
         """Drop empty sections, so that they get their defaults."""
         if not isinstance(data, dict):
             return data
-        full = dict(data)
-        for section in cls.model_fields:
-            if full.get(section) is None:
-                full.pop(section, None)
-        return full
+        sections = dict(data)
+        for name in cls.model_fields:
+            if sections.get(name) is None:
+                sections.pop(name, None)
+        return sections
 
 
 def _name_variable(*parts: object) -> str:
@@ -291,10 +302,12 @@ def _name_variable(*parts: object) -> str:
 def _map_variables() -> dict[str, tuple[str, str, object]]:
     """Map each environment variable to its section, key and default value."""
     variables = {}
+    default_config = Config()
     for section in KEYS:
-        fields = type(getattr(Config(), section)).model_fields
-        for key, field in fields.items():
-            variables[_name_variable(section, key)] = (section, key, field.default)
+        section_model = type(getattr(default_config, section))
+        for key, field in section_model.model_fields.items():
+            variable = _name_variable(section, key)
+            variables[variable] = (section, key, field.default)
     return variables
 
 
@@ -319,6 +332,11 @@ def project_file(project: Path) -> Path:
     return project / ".judgekit" / "config.yaml"
 
 
+def _memory_file(project: Path) -> Path:
+    """Return the path of a project's `memory-config.json`."""
+    return project / environment.MEMORY / environment.MEMORY_CONFIG
+
+
 def sources(project: Path | None) -> list[Path]:
     """List the files that can change the configuration, including those that don't exist."""
     if project is None:
@@ -334,22 +352,34 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     """
     variables = _read_variables(environ)
     user = _merge(_read(user_file()), variables)
+    if project is None:
+        return Config.model_validate(user)
 
-    merged = user
-    if project is not None:
-        merged = _merge(user, _apply_limits(_read_project(project), user))
-        # For some settings, `_apply_limits` has combined the project's value with the user's, which can come
-        # from a variable. Don't let that variable override the result below.
-        for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
-            variables.get(section, {}).pop(key, None)
-
-    config = Config.model_validate(_merge(merged, variables))
+    # The variables set the user's limits, and also override what the project sets within these.
+    limited_project = _apply_limits(_read_project(project), user)
+    _drop_combined_settings(variables)
+    merged = _merge(_merge(user, limited_project), variables)
+    config = Config.model_validate(merged)
 
     # The user can also switch the prompt hook off for certain folders.
-    if project is not None and find_disabling_folder(config, project):
-        disabled_retrieval = config.retrieval.model_copy(update={"enabled": False})
-        return config.model_copy(update={"retrieval": disabled_retrieval})
+    if find_disabling_folder(config, project):
+        return _switch_hook_off(config)
     return config
+
+
+def _drop_combined_settings(variables: Layer) -> None:
+    """Remove the settings from `variables` that `_apply_limits` combines, such as the consents.
+
+    The combined value already contains the variable's, which must not override it.
+    """
+    for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
+        variables.get(section, {}).pop(key, None)
+
+
+def _switch_hook_off(config: Config) -> Config:
+    """Return a copy of the configuration in which the prompt hook is off."""
+    disabled_retrieval = config.retrieval.model_copy(update={"enabled": False})
+    return config.model_copy(update={"retrieval": disabled_retrieval})
 
 
 def find_disabling_folder(config: Config, project: Path) -> str:
@@ -367,12 +397,17 @@ def describe_disabling_setting(project: Path) -> str:
     if config.retrieval.enabled:
         return ""
 
-    folder = find_disabling_folder(config, project)
+    # If a folder in `disabled_in` switches the hook off, `enabled` has that setting's source here.
     sources_by_key = {setting.key: setting.where for setting in list_settings(project)}
     file_or_variable = sources_by_key["retrieval.enabled"]
-    if folder:
-        return f"{file_or_variable}: retrieval.disabled_in names {folder}"
+
+    disabling_folder = find_disabling_folder(config, project)
+    if disabling_folder:
+        return f"{file_or_variable}: retrieval.disabled_in names {disabling_folder}"
     return f"{file_or_variable}: retrieval.enabled is false"
+
+
+Source: TypeAlias = Literal["default", "user", "project", "environment"]
 
 
 class Setting(NamedTuple):
@@ -380,53 +415,74 @@ class Setting(NamedTuple):
 
     key: str
     value: object
-    source: Literal["default", "user", "project", "environment"]
+    source: Source
     where: str = ""
 
 
 def list_settings(project: Path) -> list[Setting]:
     """List all effective settings in `project`; raises `ConfigError` like `load`."""
-    # the layers
-    variables = _read_variables()
-    user = _read(user_file())
-    variable_values = _flatten(variables)
-    user_values = _flatten(user)
-    default_values = _flatten(Config().model_dump())
-    accepted_values = _list_accepted(_read_project(project), _merge(user, variables))
-    file = project_file(project)
-    memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
-    file_values = _flatten(_read(file))
-
-    # the effective values
+    layers = _read_layers(project)
     config = load(project)
     # The full dump adds defaults to the objects in lists, which layers don't have. So compare layers with
     # the values that were set.
     set_values = _flatten(config.model_dump(exclude_unset=True))
 
-    settings = []
+    settings = {}
     for key, value in _flatten(config.model_dump()).items():
-        section, _, name = key.partition(".")
-        layers = (  # by precedence
-            (variable_values, "environment", _name_variable(section, name)),
-            (accepted_values, "project", file if key in file_values else memory_file),
-            (user_values, "user", user_file()),
-            (default_values, "default", ""),
-        )
-        # A value that isn't in any layer was combined from the project's and the user's.
-        setting = Setting(key, value, "project", str(file))
-        for layer, *source in layers:
-            if key in layer and layer[key] == set_values.get(key, value):
-                setting = Setting(key, value, *source)
-                break
-        settings.append(setting)
+        set_value = set_values.get(key, value)
+        source, where = _find_source(key, set_value, layers, project)
+        settings[key] = Setting(key, value, source, where)
 
-    # `retrieval.disabled_in` can switch `retrieval.enabled` off.
-    if not find_disabling_folder(config, project):
-        return settings
-    by_key = {setting.key: setting for setting in settings}
-    disabled_in = by_key["retrieval.disabled_in"]
-    by_key["retrieval.enabled"] = disabled_in._replace(key="retrieval.enabled", value=False)
-    return list(by_key.values())
+    if find_disabling_folder(config, project):  # then `disabled_in` has switched `enabled` off
+        disabled_in = settings["retrieval.disabled_in"]
+        settings["retrieval.enabled"] = disabled_in._replace(key="retrieval.enabled", value=False)
+    return list(settings.values())
+
+
+class _Layers(NamedTuple):
+    """The values that each layer sets, by dotted key."""
+
+    variables: Layer
+    project: Layer  # only those that comply with the user's limits
+    project_file: Layer  # those of the project that aren't from its `memory-config.json`
+    user: Layer
+    defaults: Layer
+
+
+def _read_layers(project: Path) -> _Layers:
+    """Read all layers of settings in `project`; raises `ConfigError` if one is invalid."""
+    variables = _read_variables()
+    user = _read(user_file())
+    accepted = _list_accepted(_read_project(project), _merge(user, variables))
+    return _Layers(
+        variables=_flatten(variables),
+        project=accepted,
+        project_file=_flatten(_read(project_file(project))),
+        user=_flatten(user),
+        defaults=_flatten(Config().model_dump()),
+    )
+
+
+def _find_source(key: str, value: object, layers: _Layers, project: Path) -> tuple[Source, str]:
+    """Return the first layer that sets a key to this value, and its file or variable."""
+    if _has_value(layers.variables, key, value):
+        section, _, name = key.partition(".")
+        return "environment", _name_variable(section, name)
+    if _has_value(layers.project, key, value):
+        is_in_our_file = key in layers.project_file
+        file = project_file(project) if is_in_our_file else _memory_file(project)
+        return "project", str(file)
+    if _has_value(layers.user, key, value):
+        return "user", str(user_file())
+    if _has_value(layers.defaults, key, value):
+        return "default", ""
+    # A value that isn't in any layer was combined from the project's and the user's.
+    return "project", str(project_file(project))
+
+
+def _has_value(layer: Layer, key: str, value: object) -> bool:
+    """Whether a flattened layer sets a key to this value, which can be None."""
+    return key in layer and layer[key] == value
 
 
 def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
@@ -445,23 +501,26 @@ def describe_judge_without_effect(project: Path) -> str | None:
     Returns None if there's nothing to warn about. Raises `ConfigError` for an invalid configuration.
     """
     requested_judge = _read_project(project).get("retrieval", {}).get("judge")
-    is_requested = requested_judge in (
-        True,
-        "on",
-    )  # the value is True if it's from memory-config.json
-    if not is_requested or load(project).retrieval.judge != "off":
+    is_requested = requested_judge in ("on", True)  # memory-config.json has true instead of "on"
+    if not is_requested:
+        return None
+    is_allowed = load(project).retrieval.judge != "off"
+    if is_allowed:
         return None
 
-    # Name the file that contains the setting.
-    is_in_our_file = "judge" in _read(project_file(project)).get("retrieval", {})
-    memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
-    if is_in_our_file:
-        file_and_key = f"{project_file(project)}: retrieval.judge"
-    else:
-        file_and_key = f"{memory_file}: judge.enabled"
-    remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
+    file_and_key = _locate_judge_setting(project)
     problem = "has no effect: a model sees your prompts only if you allow it"
+    remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
     return f"{file_and_key} {problem}; to allow it, {remedy}"
+
+
+def _locate_judge_setting(project: Path) -> str:
+    """Return the project's file that enables the judge for prompts, and the key in it."""
+    our_file = project_file(project)
+    is_in_our_file = "judge" in _read(our_file).get("retrieval", {})
+    if is_in_our_file:
+        return f"{our_file}: retrieval.judge"
+    return f"{_memory_file(project)}: judge.enabled"
 
 
 def _flatten(layer: Layer) -> Layer:
@@ -507,10 +566,16 @@ def names_models(config: Config) -> bool:
 
 def list_project_chosen_tiers(project: Path | None) -> frozenset[TierName]:
     """List the tiers whose models come from a project's files, rather than the user's choice."""
-    if project is None or names_models(load(None)):
+    if project is None:
         return frozenset()
-    models = _read_project(project).get("judge", {}).get("tiers", {})
-    return frozenset(tier for tier in models if models[tier])
+
+    # The user's models replace all of the project's.
+    user_chooses_models = names_models(load(None))
+    if user_chooses_models:
+        return frozenset()
+
+    models_by_tier = _read_project(project).get("judge", {}).get("tiers", {})
+    return frozenset(tier for tier, models in models_by_tier.items() if models)
 
 
 def _read(path: Path) -> Layer:
@@ -529,21 +594,10 @@ def _read_project(project: Path) -> Layer:
     """
     path = project_file(project)
     layer = _read(path) if yamlfile.check_project_file(path, project) else {}
-
-    # The project can be a stranger's clone, so its settings must be harmless.
     rubric_files = _map_rubric_files(layer)
-    problems_by_key = [
-        *_check_user_only_keys(layer),
-        *_check_paths(layer, rubric_files, project),
-        *_check_models(layer),
-    ]
-    if problems_by_key:
-        raise ConfigError.of([_make_error(path, key, problem) for key, problem in problems_by_key])
 
-    # Make the paths of rubric files absolute.
-    for section, name in rubric_files.items():
-        yamlfile.check_project_file(project / name, project)  # raises an error for a link
-        layer[section]["rubric"] = str(project.resolve() / name)
+    _refuse_harmful_settings(layer, rubric_files, project)
+    _make_rubrics_absolute(layer, rubric_files, project)
     return _merge(_read_memory_config(project), layer)
 
 
@@ -557,39 +611,85 @@ def _map_rubric_files(layer: Layer) -> dict[str, str]:
     return rubric_files
 
 
+def _refuse_harmful_settings(layer: Layer, rubric_files: Mapping[str, str], project: Path) -> None:
+    """Raise `ConfigError` for settings that a project may not make, since it can be a stranger's clone."""
+    keys_and_problems = [
+        *_check_user_only_keys(layer),
+        *_check_paths(layer, rubric_files, project),
+        *_check_models(layer),
+    ]
+    if not keys_and_problems:
+        return
+
+    path = project_file(project)
+    errors = [_make_error(path, key, problem) for key, problem in keys_and_problems]
+    raise ConfigError.of(errors)
+
+
 def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
     """Yield the key and a message for each project setting that only the user may make."""
-    for key, effect in _read_project_rules()["users"].items():
-        section, _, name = key.partition(".")
-        is_whole_section = not name
-        if section in layer and (is_whole_section or name in layer[section]):
-            problem = f"only the user's configuration may {effect}; move this key to your own file"
+    # The rules say what each of these settings does, such as "choose providers".
+    for key, what_it_does in _read_project_rules()["users"].items():
+        if _contains_key(layer, key):
+            problem = (
+                f"only the user's configuration may {what_it_does}; move this key to your own file"
+            )
             yield key, problem
+
+
+def _contains_key(layer: Layer, key: str) -> bool:
+    """Whether the layer contains a section, such as `ledger`, or a key in one, such as `judge.panel`."""
+    section, _, name = key.partition(".")
+    if section not in layer:
+        return False
+    is_whole_section = not name
+    return is_whole_section or name in layer[section]
 
 
 def _check_paths(
     layer: Layer, rubric_files: Mapping[str, str], project: Path
 ) -> Iterator[tuple[str, str]]:
     """Yield the key and a message for each path in the settings that leads out of the project."""
-    paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
-    paths += [(f"{section}.rubric", name) for section, name in rubric_files.items()]
-    for key, name in paths:
-        # a home folder, a drive, an alias such as claude:auto, or an invalid path
-        is_special = name.startswith("~") or ":" in name or "\0" in name
-        is_inside = not is_special and (project / name).resolve().is_relative_to(project.resolve())
-        if not is_inside:
+    roots = layer.get("retrieval", {}).get("roots", [])
+    keys_and_paths = [("retrieval.roots", root) for root in roots]
+    for section, rubric_file in rubric_files.items():
+        keys_and_paths.append((f"{section}.rubric", rubric_file))
+
+    for key, path in keys_and_paths:
+        if _leads_outside(path, project):
             yield key, "outside the project; only the user's configuration may name such a path"
+
+
+def _leads_outside(path: str, project: Path) -> bool:
+    """Whether a path leads out of the project, or isn't one that can be resolved in it."""
+    is_in_home_folder = path.startswith("~")
+    is_drive_or_alias = ":" in path  # such as claude:auto
+    is_invalid = "\0" in path
+    if is_in_home_folder or is_drive_or_alias or is_invalid:
+        return True
+
+    resolved_path = (project / path).resolve()
+    return not resolved_path.is_relative_to(project.resolve())
 
 
 def _check_models(layer: Layer) -> Iterator[tuple[str, str]]:
     """Yield a key and a message for each tier with a model that isn't in any provider profile."""
+    problem = "no provider profile lists this model; choose a listed one (judgekit provider list)"
+    problem += ", or name it in the user's configuration"
+
     for tier, models in layer.get("judge", {}).get("tiers", {}).items():
-        if models and not _list_models_of_profiles().issuperset(models):
-            problem = (
-                "no provider profile lists this model; choose a listed one (judgekit provider list)"
-            )
-            problem += ", or name it in the user's configuration"
+        if not models:
+            continue
+        all_are_listed = _list_models_of_profiles().issuperset(models)
+        if not all_are_listed:
             yield f"judge.tiers.{tier}", problem
+
+
+def _make_rubrics_absolute(layer: Layer, rubric_files: Mapping[str, str], project: Path) -> None:
+    """Make the paths of rubric files in `layer` absolute. Raises `ConfigError` if one is a link."""
+    for section, name in rubric_files.items():
+        yamlfile.check_project_file(project / name, project)
+        layer[section]["rubric"] = str(project.resolve() / name)
 
 
 def list_reviewers(project: Path) -> list[str]:
@@ -608,47 +708,60 @@ def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
     """Return a copy of a project's settings, reduced to what the user allows."""
     limited = _merge({}, project_layer)
     _limit_numbers(limited, user)
-
-    # These features need the user's consent. The user's value "project" leaves the decision to the project,
-    # and any other value applies as it is. The loop also makes sure that `retrieval` and `escalate` exist.
-    for section, key in CONSENTS:
-        settings = limited.setdefault(section, {})
-        consent = user.get(section, {}).get(key, "off")
-        settings[key] = settings.get(key, "off") if consent == "project" else consent
-
+    _limit_consents(limited, user)
     _limit_judge(limited.get("judge", {}), user.get("judge", {}))
-    _limit_gate(limited.setdefault("gate", {}), user.get("gate", {}))
-
-    # `rejects` opens additional issues, so it needs the same consent as issues.
-    if user.get("escalate", {}).get("issues") != "project":
-        limited["escalate"].pop("rejects", None)
-
-    # A tier is a group of models, such as "quick". The project can only remove tiers, but not all of them.
-    retrieval = limited["retrieval"]
-    allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
-    if "tiers" in retrieval:
-        remaining_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
-        retrieval["tiers"] = remaining_tiers or allowed_tiers
+    _limit_gate(limited.get("gate", {}), user.get("gate", {}))
+    _limit_retrieval_tiers(limited.get("retrieval", {}), user.get("retrieval", {}))
     return limited
 
 
 def _limit_numbers(project_layer: Layer, user: Layer) -> None:
     """Lower the numbers in `project_layer`, a project's settings, to the user's limits, in place."""
-    defaults = Config().model_dump()
-    rules = _read_project_rules()
-
-    for section, keys in rules["limits"].items():
+    for section, keys in _read_project_rules()["limits"].items():
         settings = project_layer.get(section, {})
-        for key in settings.keys() & keys:
-            # If the user has no limit for a number that increases what's sent to providers, the default is
-            # the limit.
-            default_limit = defaults[section][key] if key in rules["sending"] else None
-            limit = user.get(section, {}).get(key, default_limit)
-            if limit is None:
-                continue
+        for key in keys:
+            if key in settings:
+                limit = _find_limit(section, key, user)
+                settings[key] = _lower_to_limit(settings[key], limit)
 
-            if settings[key] is None or settings[key] > limit:  # None means unlimited
-                settings[key] = limit
+
+def _find_limit(section: str, key: str, user: Layer) -> float | None:
+    """Return the user's limit for a number, or None if there's none."""
+    default_limit = None
+    # A higher number takes more time or sends more text. So without a limit by the user, the default is it.
+    takes_or_sends_more = key in _read_project_rules()["sending"]
+    if takes_or_sends_more:
+        default_limit = getattr(getattr(Config(), section), key)
+    limit: float | None = user.get(section, {}).get(key, default_limit)
+    return limit
+
+
+def _lower_to_limit(number: float | None, limit: float | None) -> float | None:
+    """Return the smaller of a number and its limit. None means unlimited, for both."""
+    if limit is None:
+        return number
+    if number is None:
+        return limit
+    return min(number, limit)
+
+
+def _limit_consents(project_layer: Layer, user: Layer) -> None:
+    """Replace the project's values for features that need consent by the user's, "off" by default.
+
+    Only if the user's value is "project", the project decides.
+    """
+    for section, key in CONSENTS:
+        consent = user.get(section, {}).get(key, "off")
+        settings = project_layer.setdefault(section, {})
+        if consent == "project":
+            settings.setdefault(key, "off")
+        else:
+            settings[key] = consent
+
+    # `rejects` opens additional issues, so it needs the same consent as issues.
+    project_may_open_issues = user.get("escalate", {}).get("issues") == "project"
+    if not project_may_open_issues:
+        project_layer["escalate"].pop("rejects", None)
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
@@ -657,34 +770,58 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
     # margin: a larger one costs calls, and a smaller one makes close verdicts final.
     judge.pop("margin", None)
 
-    # A project can't relax a strict requirement, or choose a more expensive way of asking.
+    # A project can't relax a strict requirement.
     if user.get("independence") == "require":
         judge["independence"] = "require"
-    if user.get("criteria", "together") == "together":  # separate questions take more calls
+
+    # Separate questions take more calls, so a project can't choose them for the user.
+    asks_together = user.get("criteria", "together") == "together"
+    if asks_together:
         judge.pop("criteria", None)
 
-    if any(user.get("tiers", {}).values()):  # the user's models replace the project's
-        judge.pop("tiers", None)
-    # Only one model per tier is allowed, because a jury would cost the user more calls.
-    for tier, models in judge.get("tiers", {}).items():
-        if isinstance(models, list):
-            judge["tiers"][tier] = models[:1]
+    _limit_models(judge, user)
+    _keep_author_families(judge, user)
 
-    # The families are those of the models that wrote the files. A project can add some, but never remove any.
-    if user.get("author_family") and "author_family" in judge:
-        joined = _join_families(user["author_family"], judge["author_family"] or "")
-        judge["author_family"] = joined or user["author_family"]
+
+def _limit_models(judge: Layer, user: Layer) -> None:
+    """Reduce a project's models to one per tier. If the user has chosen any models, remove the project's."""
+    user_chooses_models = any(user.get("tiers", {}).values())
+    if user_chooses_models:
+        judge.pop("tiers", None)
+
+    # A jury of several models would cost the user more calls.
+    tiers = judge.get("tiers", {})
+    for tier, models in tiers.items():
+        if isinstance(models, list):
+            tiers[tier] = models[:1]
+
+
+def _keep_author_families(judge: Layer, user: Layer) -> None:
+    """Put the user's families, those of the models that wrote the files, before the project's.
+
+    So a project can add families, but never remove any.
+    """
+    user_families = user.get("author_family")
+    if not user_families or "author_family" not in judge:
+        return
+
+    project_families = judge["author_family"] or ""
+    joined = _join_families(user_families, project_families)
+    judge["author_family"] = joined or user_families  # there's nothing to join if all are "none"
 
 
 def _join_families(user_families: str, project_families: str) -> str:
     """Join two comma-separated lists of model families without duplicates, preferring the user's spelling."""
     families: dict[str, str] = {}  # by lower-case name
-    # A dict keeps the last of equal keys' values, so go backwards to keep the user's, which come first.
-    for family in reversed(f"{user_families},{project_families}".split(",")):
+    for family in f"{user_families},{project_families}".split(","):
         name = family.strip()
-        if name and name.casefold() != "none":  # "none" means a human author
-            families[name.casefold()] = name
-    return ", ".join(reversed(families.values()))
+        lower_name = name.casefold()
+        if lower_name in ("", "none"):  # "none" means a human author
+            continue
+        # A family that's named again moves to the end, but keeps its first spelling, which is the user's.
+        first_spelling = families.pop(lower_name, name)
+        families[lower_name] = first_spelling
+    return ", ".join(families.values())
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
@@ -697,6 +834,17 @@ def _limit_gate(gate: Layer, user: Layer) -> None:
     for key, strictest in (("mode", "blocking"), ("undetermined", "block")):
         if user.get(key) == strictest:
             gate.pop(key, None)
+
+
+def _limit_retrieval_tiers(retrieval: Layer, user: Layer) -> None:
+    """Remove a project's tiers, groups of models such as "quick", that the user doesn't allow.
+
+    If none remain, the project gets all that the user allows.
+    """
+    allowed_tiers = user.get("tiers", ["quick"])
+    if "tiers" in retrieval:
+        remaining_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
+        retrieval["tiers"] = remaining_tiers or allowed_tiers
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
@@ -721,28 +869,35 @@ def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
     layer: Layer = {}
     for name, (section, key, default) in VARIABLES.items():
         value = environ.get(name)
-        if not value:
-            continue
-
-        # Some settings may only be in the user's file. For these, there's a text such as "allow …".
-        effect = _read_project_rules()["users"].get(f"{section}.{key}")
-        if effect:
-            raise ConfigError(f"no variable may {effect}", key=name)
-        if isinstance(default, TierModels):
-            raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
-
-        settings = layer.setdefault(section, {})
-        settings[key] = value.split(",") if isinstance(default, list) else value
+        if value:
+            _refuse_forbidden_variable(name, f"{section}.{key}", default)
+            settings = layer.setdefault(section, {})
+            settings[key] = value.split(",") if isinstance(default, list) else value
 
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        # Report each problem under its variable's name instead of the key.
-        errors = []
-        for problem in problems(error.errors(include_url=False), layer, Config):
-            variable = _name_variable(*problem.location[:2])
-            errors.append(ConfigError(problem.text, key=variable))
-        raise ConfigError.of(errors) from None
+        raise ConfigError.of(_list_variable_errors(error, layer)) from None
+
+
+def _refuse_forbidden_variable(name: str, dotted_key: str, default: object) -> None:
+    """Raise `ConfigError` if no variable may make this setting."""
+    # Some settings may only be in the user's file. The rules say what they do, such as "log prompts".
+    what_it_does = _read_project_rules()["users"].get(dotted_key)
+    if what_it_does:
+        raise ConfigError(f"no variable may {what_it_does}", key=name)
+    if isinstance(default, TierModels):
+        raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
+
+
+def _list_variable_errors(error: ValidationError, layer: Layer) -> list[ConfigError]:
+    """List pydantic's errors about a layer, each under its variable's name instead of the key."""
+    variable_errors = []
+    for problem in problems(error.errors(include_url=False), layer, Config):
+        section_and_key = problem.location[:2]
+        variable = _name_variable(*section_and_key)
+        variable_errors.append(ConfigError(problem.text, key=variable))
+    return variable_errors
 
 
 # The rest reads `.claude/memory/memory-config.json`, another tool's settings. Unknown keys are ignored, and
@@ -797,29 +952,36 @@ class _Listing(Strict, extra="ignore"):
 
 def _read_memory_config(project: Path) -> Layer:
     """Convert a project's `memory-config.json` to our settings; {} if there's no such file."""
-    # Ignore the file if the memory folder is a link out of the project.
-    path = project / environment.MEMORY / environment.MEMORY_CONFIG
-    is_inside = path.parent.resolve().is_relative_to(project.resolve())
-    if not is_inside or not yamlfile.check_project_file(path, path.parent):
+    path = _memory_file(project)
+    memory_folder = path.parent
+    # The memory folder may be a link, but not one out of the project.
+    is_inside = memory_folder.resolve().is_relative_to(project.resolve())
+    if not is_inside:
         return {}
-    memory_config = yamlfile.read_model(path, _MemoryConfig, max_bytes=yamlfile.CONFIG_BYTES)
+    exists = yamlfile.check_project_file(path, memory_folder)
+    if not exists:
+        return {}
 
+    memory_config = yamlfile.read_model(path, _MemoryConfig, max_bytes=yamlfile.CONFIG_BYTES)
+    layer: Layer = {"retrieval": _convert_to_retrieval(memory_config)}
+    # The model is only used if a provider profile lists it.
+    if memory_config.model is not None and memory_config.model in _list_models_of_profiles():
+        layer["judge"] = {"tiers": {"quick": memory_config.model}}
+    return layer
+
+
+def _convert_to_retrieval(memory_config: _MemoryConfig) -> dict[str, Any]:
+    """Convert the other tool's settings to our `retrieval` settings."""
     # Some settings have the same name in both files. Convert the others.
-    retrieval = memory_config.model_dump(
-        include=set(RetrievalConfig.model_fields), exclude_none=True
-    )
+    same_names = set(RetrievalConfig.model_fields)
+    retrieval = memory_config.model_dump(include=same_names, exclude_none=True)
     if memory_config.max_output is not None:
         retrieval.setdefault("max_inject", memory_config.max_output)
     if memory_config.conversation is False:
         retrieval["context_turns"] = 0
     if memory_config.dual_verification:
         retrieval["rubric"] = "memory-two-criteria"
-
-    layer: Layer = {"retrieval": retrieval}
-    # The model is only used if a provider profile lists it.
-    if memory_config.model is not None and memory_config.model in _list_models_of_profiles():
-        layer["judge"] = {"tiers": {"quick": memory_config.model}}
-    return layer
+    return retrieval
 
 
 def _list_models_of_profiles() -> set[str]:

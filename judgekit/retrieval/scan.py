@@ -64,7 +64,7 @@ def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
     """Whether a path relative to the root is ignored, provided that its parent folders aren't."""
     for pattern in reversed(patterns):  # the last matching pattern decides
         is_for_path = folder or not pattern.folders_only
-        if is_for_path and pattern.entry.fullmatch(path):
+        if is_for_path and pattern.path_regex.fullmatch(path):
             return not pattern.is_negated
     return False
 
