@@ -136,10 +136,11 @@ def put_value(path: Path, section: str, key: str, value: object) -> None:
     """
 
     def set_key(data: dict[str, Any]) -> None:
-        data[section] = data.get(section) or {}
+        data[section] = data.get(section) or {}  # an empty section is None
         data[section][key] = value
 
-    change(path, set_key, f"set it to {value} by hand", key)
+    remedy = f"set it to {value} by hand"
+    change(path, set_key, remedy=remedy, key=key)
 
 
 def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> None:
@@ -159,13 +160,20 @@ def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> No
         ) from None
 
     try:
-        # If the user's configuration is a link, replace the file it points to, not the link.
-        if path.absolute().is_relative_to(environment.config_home()):
-            path = path.resolve()
-        outputs.make_folder(str(path.parent), mode=0o777)
+        path = _follow_user_link(path)
+        outputs.make_folder(str(path.parent), mode=0o777)  # less the user's umask
         outputs.write_atomically(str(path), changed_text)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
+
+
+def _follow_user_link(path: Path) -> Path:
+    """If the user's own configuration file is a link, return the file that it points to.
+
+    Then writing replaces that file, and keeps the link. A link in a project isn't followed.
+    """
+    is_users_own = path.absolute().is_relative_to(environment.config_home())
+    return path.resolve() if is_users_own else path
 
 
 def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
@@ -174,46 +182,56 @@ def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
     Preserves comments, order, quotes and line ends. Raises `ConfigError` if the layout makes that impossible.
     """
     lines = lines_of(text)
+    yaml = _make_preserving_parser(text, lines)
+    is_empty = parse_yaml(text) is None  # it may have comments
 
-    # Let the parser preserve the layout.
-    yaml = _make_parser()
-    yaml.preserve_quotes = True
-    yaml.brace_single_entry_mapping_in_flow_sequence = True
-    yaml.width = len(text) + 4096  # prevents line breaks
-    yaml.explicit_start = "---" in lines  # preserve the marker, but don't add one
-
-    # If the document is empty except for comments, add an empty mapping to edit.
-    is_empty = parse_yaml(text) is None
-    mapping = "{}" if is_empty else ""
-    output = io.StringIO()
-    changed_lines = []  # this stays empty if the document can't be edited
-
+    changed_lines = []
     # `edit` raises TypeError, AttributeError or LookupError for data that it can't handle, such as a list.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
-        data, indent, offset = load_yaml_guess_indent("\n".join([*lines, mapping]), yaml=yaml)
-        if is_empty:
-            data.fa.set_block_style()  # write keys on separate lines, not in braces
-
-        # Indent as the document does, by default with two spaces.
-        nested = _NESTED.search("\n".join(lines))
-        mapping_indent = len(nested[1]) if nested else 2
-        yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
-
-        edit(data)
-        yaml.dump(data, output)
-        # The parser can't write every layout correctly, so check the result.
-        is_correct = parse_yaml(output.getvalue()) == data
-        if is_correct:
-            changed_lines = lines_of(output.getvalue())
-
+        changed_lines = _edit_lines(lines, edit, yaml, is_empty=is_empty)
     if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
 
     # If `edit` removed a key, the parser drops the comments after it. Append these at the end.
     lost_comments = _count_comments(lines) - _count_comments(changed_lines)
-    line_end = "\r\n" if "\r\n" in text else "\n"
     changed_lines += lost_comments.elements()
+    line_end = "\r\n" if "\r\n" in text else "\n"
     return line_end.join(changed_lines) + line_end
+
+
+def _make_preserving_parser(text: str, lines: Sequence[str]) -> YAML:
+    """Make a parser that writes a document in the layout that it had."""
+    yaml = _make_parser()
+    yaml.preserve_quotes = True
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.width = len(text) + 4096  # prevents line breaks
+    yaml.explicit_start = "---" in lines  # preserve the marker, but don't add one
+    return yaml
+
+
+def _edit_lines(
+    lines: Sequence[str], edit: Callable[[Any], None], yaml: YAML, *, is_empty: bool
+) -> list[str]:
+    """Apply `edit` to the document in `lines`. Returns [] if the parser can't write the result correctly."""
+    mapping = "{}" if is_empty else ""  # an empty document needs a mapping to edit
+    document = "\n".join([*lines, mapping])
+    data, sequence_indent, offset = load_yaml_guess_indent(document, yaml=yaml)
+    if is_empty:
+        data.fa.set_block_style()  # write keys on separate lines, not in braces
+    mapping_indent = _find_mapping_indent(lines)
+    yaml.indent(mapping=mapping_indent, sequence=sequence_indent or 2, offset=offset or 0)
+
+    edit(data)
+    output = io.StringIO()
+    yaml.dump(data, output)
+    is_correct = parse_yaml(output.getvalue()) == data
+    return lines_of(output.getvalue()) if is_correct else []
+
+
+def _find_mapping_indent(lines: Sequence[str]) -> int:
+    """Return the number of spaces before the keys of the first nested mapping, by default 2."""
+    nested = _NESTED.search("\n".join(lines))
+    return len(nested[1]) if nested else 2
 
 
 def _count_comments(lines: Iterable[str]) -> Counter[str]:

@@ -24,7 +24,7 @@ from judgekit.errors import MAX_ERRORS, ConfigError
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -74,15 +74,22 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        errors = []
         all_problems = problems(error.errors(include_url=False), data, model)
-        # Collect one problem more than the message lists, so that the message can say that there are more.
-        for problem in islice(all_problems, MAX_ERRORS + 1):
-            line = line_of(data, problem.location)
-            errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
+        raise ConfigError.of(_locate_in_file(all_problems, data, path)) from None
 
-        errors.sort(key=lambda error: error.line or 0)
-        raise ConfigError.of(errors) from None
+
+def _locate_in_file(
+    all_problems: Iterable[Problem], data: dict[str, Any], path: Path
+) -> list[ConfigError]:
+    """Convert problems to errors with the file and line, in the order of their lines."""
+    config_errors = []
+    # Convert one problem more than the message lists, so that the message can say that there are more.
+    for problem in islice(all_problems, MAX_ERRORS + 1):
+        line = line_of(data, problem.location)
+        config_errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
+
+    config_errors.sort(key=lambda config_error: config_error.line or 0)
+    return config_errors
 
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
@@ -157,18 +164,8 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
     if bundled_data is not None:
         return bundled_data
 
-    try:
-        text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-
-    if path.suffix == ".json":
-        data = _parse_json(text, path)
-    else:
-        from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's slow
-
-        data = yaml_text.parse_yaml(text, path)
-
+    text = _decode(raw, path)
+    data = _parse_text(text, path)
     if data is not None and not isinstance(data, dict):
         raise ConfigError(
             f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1
@@ -176,16 +173,37 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
     return data or {}
 
 
+def _decode(raw: bytes, path: Path) -> str:
+    """Decode a file's content; raises `ConfigError` if it isn't UTF-8."""
+    # Unlike `raw.decode()`, this also converts all line ends to LF.
+    file = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8")
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+
+
+def _parse_text(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON or YAML
+    """Parse the text of a `.json` file as JSON, and any other text as YAML."""
+    if path.suffix == ".json":
+        return _parse_json(text, path)
+
+    from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's slow
+
+    return yaml_text.parse_yaml(text, path)
+
+
 def _parse_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
     """Parse JSON; raises `ConfigError` if it isn't valid, or has duplicate keys."""
+    text_without_mark = text.removeprefix("\ufeff")  # the byte order mark
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_make_object)
+        return json.loads(text_without_mark, object_pairs_hook=_make_object)
     except RecursionError:
         raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
     except json.JSONDecodeError as error:
         problem = f"{error.msg}; correct the JSON"
         raise ConfigError(problem, path=path, line=error.lineno) from None
-    except ValueError as error:
+    except ValueError as error:  # a duplicate key, or a number with too many digits
         raise ConfigError(f"{error}; correct the JSON", path=path) from None
 
 
@@ -204,15 +222,21 @@ def line_of(data: object, location: Location) -> int | None:
 
     Lines are counted from 1. Returns None for other data, which has no line numbers.
     """
-    line: int | None = None
+    line_number: int | None = None
     for part in location:
-        line_data = getattr(data, "lc", None)  # only set by the YAML parser
-        lines_by_part = getattr(line_data, "data", None) or {}
-        if part not in lines_by_part:
+        positions = _map_positions(data)
+        if part not in positions:
             break
-        line = lines_by_part[part][0] + 1
-        data = data[part]  # type: ignore[index]  # it has lines of parts, so it's a container
-    return line
+        line_from_0 = positions[part][0]
+        line_number = line_from_0 + 1
+        data = data[part]  # type: ignore[index]  # it has positions, so it's a container
+    return line_number
+
+
+def _map_positions(data: object) -> Mapping[Any, Sequence[int]]:
+    """Map each key or index of a parsed YAML container to its line and column. Other data has none."""
+    position_data = getattr(data, "lc", None)  # only set by the YAML parser
+    return getattr(position_data, "data", None) or {}
 
 
 def check_project_file(path: Path, project: Path) -> bool:
@@ -220,19 +244,15 @@ def check_project_file(path: Path, project: Path) -> bool:
 
     Raises `ConfigError` if the file or one of its folders is a link, or if it isn't a regular file.
     """
+    mode = 0  # not a regular file's mode, so `path` is refused if it's the project itself
     # Check each folder on the way from the project to the file, and finally the file.
     current_path = project
-    mode = 0  # if `path` is the project itself, it's refused below, because 0 isn't a regular file's mode
     for part in path.relative_to(project).parts:
         current_path /= part
-        try:
-            mode = current_path.lstat().st_mode  # doesn't follow a link
-        except (FileNotFoundError, NotADirectoryError):
+        found_mode = _find_mode(current_path)
+        if found_mode is None:
             return False
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no such file"
-            raise ConfigError(f"cannot be read ({reason})", path=current_path) from None
-
+        mode = found_mode
         if stat.S_ISLNK(mode):
             problem = "a link, and links of a project are not followed; replace it with the file"
             raise ConfigError(problem, path=current_path)
@@ -241,6 +261,18 @@ def check_project_file(path: Path, project: Path) -> bool:
     if not stat.S_ISREG(mode):
         raise ConfigError("not a regular file; replace it with a file, or remove it", path=path)
     return True
+
+
+def _find_mode(path: Path) -> int | None:
+    """Return the mode of a file, folder or link, or None if there's none. Raises `ConfigError` on failure."""
+    try:
+        return path.lstat().st_mode  # doesn't follow a link
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+    except ValueError:  # a path with a NUL
+        raise ConfigError("cannot be read (no such file)", path=path) from None
 
 
 class Problem(NamedTuple):
@@ -284,51 +316,36 @@ def problems(
 ) -> Iterator[Problem]:
     """Rephrase pydantic's errors about `data`, which should be a `model`, in plain words.
 
-    All possible kinds of value are named. A wrong value itself is never quoted.
+    All possible kinds of value are named. A wrong value itself is never quoted, because a clone's file can
+    lead to another file that must stay private.
     """
-    # Values aren't quoted, because a clone's file can lead to another file that must stay private.
     # Unknown keys come first, because a misspelt key explains a missing one.
     sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
-    misspelt = set()  # the correct locations of misspelt keys
-    for alternatives in _group_by_value(sorted_errors, data):
-        # Of the possible kinds of value, the one that pydantic read furthest was meant.
-        meant = max(alternatives, key=lambda located: len(located.data_parts))
-        depth = len(meant.data_parts)
-        deepest = [located.error for located in alternatives if len(located.data_parts) == depth]
-        expected = _join_expectations(deepest)
+    explained_locations = set[Location]()  # the correct locations of misspelt keys
 
-        error = meant.error
-        error_type = error["type"]
-        context = error.get("ctx", {})
-        location = tuple(error["loc"][part] for part in meant.data_parts)
-        if error_type == "union_tag_invalid":  # the problem is a key such as 'task'
-            location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
+    for alternatives in _group_by_value(sorted_errors, data):
+        likely_errors = _choose_likely_errors(alternatives)
+        error = likely_errors[0].error
+        location = _find_location(likely_errors[0])
 
         # Our own validators already yield problems.
-        inner_error = context.get("error")
+        inner_error = error.get("ctx", {}).get("error")
         if isinstance(inner_error, WrongValuesError):
             for problem in inner_error.args:
                 yield Problem((*location, *problem.location), problem.text)
             continue
 
-        if error_type == "extra_forbidden":
-            similar_key = _find_similar(location[-1], _list_keys(model, location[:-1]))
-            if similar_key:
-                misspelt.add((*location[:-1], similar_key))
-                yield Problem(location, f"unknown key; did you mean {similar_key}?")
-                continue
-
-        text = expected + _describe_actual(error)
-        guess = _find_similar(context.get("tag", error["input"]), _QUOTED.findall(expected))
-        if guess:
-            text += f"; did you mean {guess}?"
-        was_misspelt = error_type == "missing" and location in misspelt
-        if not was_misspelt:
-            yield Problem(location, text)
+        similar_key = _find_similar_key(error, location, model)
+        is_explained = error["type"] == "missing" and location in explained_locations
+        if similar_key:
+            explained_locations.add((*location[:-1], similar_key))
+            yield Problem(location, f"unknown key; did you mean {similar_key}?")
+        elif not is_explained:
+            yield Problem(location, _describe_wrong_value(likely_errors))
 
 
 class _LocatedError(NamedTuple):
-    """An error, and the indexes of its location's parts that are keys of the data."""
+    """An error, and the positions in its location that lead into the data, without pydantic's type names."""
 
     error: ErrorDetails
     data_parts: list[int]
@@ -345,30 +362,80 @@ def _group_by_value(errors: Sequence[ErrorDetails], data: object) -> Iterator[li
         remaining = [located for index, located in enumerate(remaining) if index not in indexes]
 
 
+def _choose_likely_errors(alternatives: Sequence[_LocatedError]) -> list[_LocatedError]:
+    """Choose the errors about the kinds of value that pydantic read furthest. One of these was meant."""
+    greatest_depth = max(len(located.data_parts) for located in alternatives)
+    return [located for located in alternatives if len(located.data_parts) == greatest_depth]
+
+
+def _find_location(located: _LocatedError) -> Location:
+    """Return the keys and indexes that lead to the wrong value."""
+    error = located.error
+    location = tuple(error["loc"][part] for part in located.data_parts)
+    if error["type"] != "union_tag_invalid":
+        return location
+
+    # The wrong value is that of the discriminator, a key such as 'task'.
+    quoted_keys = _QUOTED.findall(error["ctx"]["discriminator"])
+    return (*location, *quoted_keys[-1:])
+
+
+def _find_similar_key(error: ErrorDetails, location: Location, model: object) -> str | None:
+    """Find the key that was probably meant by an unknown key. Returns None for any other error."""
+    if error["type"] != "extra_forbidden":
+        return None
+    return _find_similar(location[-1], _list_keys(model, location[:-1]))
+
+
+def _describe_wrong_value(likely_errors: Sequence[_LocatedError]) -> str:
+    """Describe what was expected instead of a value, the kind it has, and a similar word if there's one."""
+    error = likely_errors[0].error
+    expected = _join_expectations([located.error for located in likely_errors])
+    text = expected + _describe_actual(error)
+
+    actual_word = error.get("ctx", {}).get("tag", error["input"])
+    similar_word = _find_similar(actual_word, _QUOTED.findall(expected))
+    if similar_word:
+        text += f"; did you mean {similar_word}?"
+    return text
+
+
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
-    """Join the errors' expected values: "expected A, B or C"."""
-    expectations = list(dict.fromkeys(map(_describe_expectation, errors)))
-    first, *others = expectations
-    others = [expectation.removeprefix("expected ") for expectation in others]
+    """Join the errors' expected values, without duplicates: "expected A, B or C"."""
+    expectations = [_describe_expectation(error) for error in errors]
+    first, *others = dict.fromkeys(expectations)  # drops duplicates, and keeps the order
     if not others:
         return first
-    return f"{', '.join([first, *others[:-1]])} or {others[-1]}"
+
+    *middle, last = [expectation.removeprefix("expected ") for expectation in others]
+    return f"{', '.join([first, *middle])} or {last}"
 
 
 def _describe_actual(error: ErrorDetails) -> str:
     """Describe the actual value, as in ", got a number", or return "" if that's redundant."""
+    if _is_kind_redundant(error):
+        return ""
+    return f", got {kind_of(error['input'])}"
+
+
+def _is_kind_redundant(error: ErrorDetails) -> bool:
+    """Whether the kind of the actual value would add nothing to the error's message."""
     error_type = error["type"]
     value = error["input"]
     table = _read_wordings()["got"]
-    if error_type in table["never"] or error["msg"].startswith(_VALUE_ERROR):
-        return ""
-    # "got a number" doesn't help if a number was expected but it's too large. But true, false and null are
-    # worth mentioning, because they can be typing mistakes.
-    is_about_value = error_type in table["of_another_kind"]
-    has_expected_kind = is_about_value and not isinstance(value, bool | None)
-    if has_expected_kind or isinstance(value, bytes):
-        return ""
-    return f", got {kind_of(value)}"
+
+    has_our_wording = error["msg"].startswith(_VALUE_ERROR)
+    if has_our_wording or error_type in table["never"]:
+        return True
+    if isinstance(value, bytes):  # a request's whole body, which wasn't sent as JSON
+        return True
+
+    # True, false and null are worth mentioning, because they can be typing mistakes.
+    is_true_false_or_null = isinstance(value, bool | None)
+    if is_true_false_or_null:
+        return False
+    # "got a number" doesn't help if a number was expected but it's too large.
+    return error_type in table["of_another_kind"]
 
 
 def _find_similar(value: object, words: Sequence[str]) -> str | None:
@@ -387,19 +454,28 @@ def _list_keys(model: object, location: Location) -> list[str]:
     """
     models = _list_models(model)
     for part in location:
-        fields = [model.model_fields[part] for model in models if part in model.model_fields]
-        # A part that isn't a field is a list index or a mapping key. In that case, `models` already contains
-        # the models of the list's or mapping's items.
-        if not fields:
-            continue
-        models = []
-        for field in fields:
-            models += _list_models(field.annotation)
+        models = _list_models_at(part, models)
 
     keys: list[str] = []
     for nested_model in models:
         keys += nested_model.model_fields
     return keys
+
+
+def _list_models_at(part: int | str, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
+    """List the models that the field `part` of any of the models can contain.
+
+    If `part` is a list index or a mapping key, return `models`, because they're already those of the items.
+    """
+    fields = [model.model_fields[part] for model in models if part in model.model_fields]
+    is_index_or_key = not fields
+    if is_index_or_key:
+        return models
+
+    nested_models = []
+    for field in fields:
+        nested_models += _list_models(field.annotation)
+    return nested_models
 
 
 def _list_models(annotation: object) -> list[type[BaseModel]]:
@@ -424,89 +500,120 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """Return the indexes of those parts of an error's location (`loc`) that are keys or indexes in `data`.
+    """Return the positions in an error's location (`loc`) that lead into `data`, and aren't type names.
 
     Pydantic also puts the names of the types that it tried into `loc`. For `("paths", "list[str]", 0)`, the
     result is `[0, 2]`.
     """
-    indexes = []
+    positions = []
     location = error["loc"]
-    for index, part in enumerate(location):
-        try:
-            data = data[part]  # type: ignore[index]  # raises TypeError if it isn't a container
-        except (LookupError, TypeError):
-            # An error about a missing key ends with that key.
-            is_missing_key = index == len(location) - 1 and error["type"] == "missing"
-            if not is_missing_key:
-                continue
-        indexes.append(index)
-    return indexes
+    last_position = len(location) - 1
+    for position, part in enumerate(location):
+        # An error about a missing key ends with that key.
+        is_missing_key = error["type"] == "missing" and position == last_position
+        if _has_item(data, part):
+            data = data[part]  # type: ignore[index]  # it has items, so it's a container
+            positions.append(position)
+        elif is_missing_key:
+            positions.append(position)
+    return positions
+
+
+def _has_item(data: object, key: int | str) -> bool:
+    """Whether `data` is a container that has this key or index."""
+    try:
+        data[key]  # type: ignore[index]  # raises TypeError if it isn't a container
+    except (LookupError, TypeError):
+        return False
+    return True
 
 
 def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
     """Return the indexes of all errors about the same value as the first error.
 
     If a value can have multiple types, pydantic reports an error for each type, with the type's name in the
-    location. `data_parts` are the indexes of the other parts of the first error's location.
+    location: `("paths", "list[str]", 0)`. There, `data_parts` is `[0, 2]`, which leaves the name out.
     """
-    # Find the positions of type names in the first error's location.
     first_location = errors[0]["loc"]
-    type_parts = set(range(len(first_location))) - set(data_parts)
-    for part in type_parts:
-        # Find the errors whose locations are equal up to the type's name. They are about the same value.
-        same_value_indexes = []
-        type_names = set()
-        for index, error in enumerate(errors):
-            location = error["loc"]
-            if location[:part] == first_location[:part]:
-                same_value_indexes.append(index)
-                type_names.add(location[part : part + 1])
-        if len(type_names) > 1:
-            return same_value_indexes
+    for position in range(len(first_location)):
+        is_type_name = position not in data_parts
+        if not is_type_name:
+            continue
+        # Errors about the same value have equal locations up to the type's name.
+        indexes = _find_with_prefix(errors, first_location[:position])
+        if _differ_at(position, [errors[index] for index in indexes]):
+            return indexes
 
     return [0]  # only the first error is about this value
+
+
+def _find_with_prefix(errors: Sequence[ErrorDetails], prefix: Location) -> list[int]:
+    """Return the indexes of the errors whose locations start with `prefix`."""
+    return [index for index, error in enumerate(errors) if error["loc"][: len(prefix)] == prefix]
+
+
+def _differ_at(position: int, errors: Iterable[ErrorDetails]) -> bool:
+    """Whether the locations of the errors have different parts at a position."""
+    # Take slices, because a location may be too short to have this part.
+    parts = {error["loc"][position : position + 1] for error in errors}
+    return len(parts) > 1
 
 
 def _describe_expectation(error: ErrorDetails) -> str:
     """Describe the value that an error expects, such as "expected a number from 0 to 1"."""
     error_type = error["type"]
     message = error["msg"]
-    context = error.get("ctx", {})
 
     # Our own validators have already described the value.
     if message.startswith(_VALUE_ERROR):
         return message.removeprefix(_VALUE_ERROR)
 
     message = message.removeprefix("Input should be ")
-    if message in {"an object", "a valid array"}:  # the JSON terms
-        return "expected an object" if message == "an object" else "expected a list"
+    # Pydantic says this of JSON, instead of "a valid dictionary" or "a valid tuple".
+    if message == "an object":
+        return "expected an object"
+    if message == "a valid array":
+        return "expected a list"
 
-    # Use our own wording for this type of error, and fill in the limits.
-    wording = _read_wordings()["words"].get(error_type)
-    if wording:
-        limits = dict(context)
-        # Write 1 instead of 1.0.
-        for key, value in context.items():
-            if isinstance(value, float):
-                limits[key] = f"{value:g}"
-        return str(wording.format(**limits))
+    wordings = _read_wordings()
+    our_wording = wordings["words"].get(error_type)
+    if our_wording:
+        limits = _shorten_floats(error.get("ctx", {}))
+        return str(our_wording.format(**limits))
 
     # Otherwise use the wording for a family of errors, such as "float" for "float_parsing".
     family, _, _ = error_type.partition("_")
-    return f"expected {_read_wordings()['kinds'].get(family, message)}"
+    return f"expected {wordings['kinds'].get(family, message)}"
+
+
+def _shorten_floats(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy an error's context, with floats as short texts: "1" instead of 1.0."""
+    shortened = dict(context)
+    for key, value in context.items():
+        if isinstance(value, float):
+            shortened[key] = f"{value:g}"
+    return shortened
 
 
 def kind_of(value: object) -> str:
-    """Describe the kind of a value, such as "a list of 3", without quoting it."""
-    if isinstance(value, dict | list):
-        kind = "list" if isinstance(value, list) else "mapping"
-        if value:
-            return f"a {kind} of {len(value)}"
-        return f"an empty {kind}"
+    """Describe the kind of a value, such as "a list of 3". Only null, true and false are quoted."""
+    if isinstance(value, list):
+        return _describe_size(value, "list")
+    if isinstance(value, dict):
+        return _describe_size(value, "mapping")
     if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    if isinstance(value, str | int | float):
-        return "a text" if isinstance(value, str) else "a number"
-    if getattr(value, "tag", None):
+        return json.dumps(value)  # "true", not Python's "True"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, int | float):
+        return "a number"
+    if getattr(value, "tag", None):  # such as `!name text` in YAML
         return "a value with a tag"
     return f"a {type(value).__name__.lower()}"
+
+
+def _describe_size(values: Sized, kind: str) -> str:
+    """Describe a list or mapping, as in "a list of 3" or "an empty list"."""
+    if len(values) == 0:
+        return f"an empty {kind}"
+    return f"a {kind} of {len(values)}"
