@@ -16,12 +16,14 @@ from judgekit.redaction.secret_tables import (
 from judgekit.redaction.values import is_mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 PHRASE = "seed phrase"
 JWK_MEMBER = "key"
 _PHRASE_NAMES = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
 _PHRASE_WORD_COUNTS: tuple[int, ...] = (12, 15, 18, 21, 24)
+# After a name such as "mnemonic", allow for a miscounted or an additional word.
+_NAMED_PHRASE_WORD_COUNTS = (*_PHRASE_WORD_COUNTS, 11, 13, 25)
 
 
 def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[SecretMatch]:
@@ -29,15 +31,7 @@ def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[S
 
     `keyword_spans` are the start and end of each part of `lower_text` near a word such as "password".
     """
-    # A substring test is cheap. It saves the search for cookies in a text without "cookie", for example.
-    for start, end in keyword_spans:
-        yield from _find_in_rows(lower_text, start, end)
-        if "||" in lower_text or "^" in lower_text:
-            yield from find_wiki_pairs(lower_text, start, end)
-        if "cookie" in lower_text or "-b" in lower_text:
-            yield from _find_cookies(lower_text, start, end)
-        if "code" in lower_text or "key" in lower_text:
-            yield from _find_recovery_codes(lower_text, start, end)
+    yield from _find_near_keywords(lower_text, keyword_spans)
 
     # A table's passwords can be far below its header, so search the entire text. Without any keyword,
     # there's no header to find.
@@ -50,6 +44,23 @@ def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[S
     if "kty" in lower_text:
         yield from _find_jwk_members(lower_text)
     yield from _find_phrases(lower_text)
+
+
+def _find_near_keywords(lower_text: str, keyword_spans: list[Span]) -> Iterator[SecretMatch]:
+    """Yield the secrets in table rows, wiki pairs, cookies and recovery codes near a keyword."""
+    # Looking for a word is cheap. It saves the search for cookies in a text without "cookie", for example.
+    may_have_wiki_pairs = "||" in lower_text or "^" in lower_text
+    may_have_cookies = "cookie" in lower_text or "-b" in lower_text  # `curl -b` sends a cookie
+    may_have_codes = "code" in lower_text or "key" in lower_text  # "recovery keys" are codes, too
+
+    for start, end in keyword_spans:
+        yield from _find_in_rows(lower_text, start, end)
+        if may_have_wiki_pairs:
+            yield from find_wiki_pairs(lower_text, start, end)
+        if may_have_cookies:
+            yield from _find_cookies(lower_text, start, end)
+        if may_have_codes:
+            yield from _find_recovery_codes(lower_text, start, end)
 
 
 def _find_in_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -104,30 +115,43 @@ def _find_recovery_codes(lower_text: str, start: int, end: int) -> Iterator[Secr
 
 def _find_phrases(lower_text: str) -> Iterator[SecretMatch]:
     """Yield the seed phrases of crypto wallets: 12 to 24 common words, after a name or alone on a line."""
-    # Each search has a pattern, the possible word counts, and the maximum fraction of inflected words.
     # A phrase alone on a line could be a sentence, and sentences have more inflected words.
-    searches = [("lone_phrase", _PHRASE_WORD_COUNTS, 1 / 6)]
-    if any(name in lower_text for name in _PHRASE_NAMES):
-        # After a name such as "mnemonic", allow for a miscounted or an additional word.
-        searches.append(("named_phrase", (*_PHRASE_WORD_COUNTS, 11, 13, 25), 1))
+    yield from _search_phrases(
+        lower_text, "lone_phrase", _PHRASE_WORD_COUNTS, max_inflected_fraction=1 / 6
+    )
+    has_name = any(name in lower_text for name in _PHRASE_NAMES)
+    if has_name:
+        yield from _search_phrases(
+            lower_text, "named_phrase", _NAMED_PHRASE_WORD_COUNTS, max_inflected_fraction=1
+        )
 
+
+def _search_phrases(
+    lower_text: str,
+    pattern: str,
+    word_counts: Collection[int],
+    *,
+    max_inflected_fraction: float,
+) -> Iterator[SecretMatch]:
+    """Yield a pattern's matches that have one of the word counts and not too many inflected words."""
     # The patterns start with a line break, which is faster than `^`. So add one before the first line.
-    lines = f"\n{lower_text}"
-    for pattern, word_counts, max_inflected_fraction in searches:
-        for match in PATTERNS[pattern].finditer(lines):
-            words = re.findall(r"[a-z]{3,8}", match["value"])
-            if len(words) not in word_counts:
-                continue
+    added = "\n"
+    for match in PATTERNS[pattern].finditer(added + lower_text):
+        words = re.findall(r"[a-z]{3,8}", match["value"])
+        if len(words) in word_counts and _has_base_words(words, max_inflected_fraction):
+            start, end = match.span("value")
+            yield SecretMatch(start - len(added), end - len(added), PHRASE)
 
-            # Seed phrases consist of base words, such as "walk". Inflected words, such as "walked", are
-            # a sign of prose.
-            inflected = [word for word in words if PATTERNS["inflected"].search(word)]
-            is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
-            if len(inflected) <= max_inflected_fraction * len(words) and not is_prose:
-                # Without the added line break, positions are smaller by its length.
-                start, end = match.span("value")
-                added_length = len("\n")
-                yield SecretMatch(start - added_length, end - added_length, PHRASE)
+
+def _has_base_words(words: list[str], max_inflected_fraction: float) -> bool:
+    """Whether words are base words, such as "walk", as in seed phrases.
+
+    Inflected words, such as "walked", are a sign of prose.
+    """
+    inflected = [word for word in words if PATTERNS["inflected"].search(word)]
+    has_too_many_inflected = len(inflected) > max_inflected_fraction * len(words)
+    is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
+    return not has_too_many_inflected and not is_prose
 
 
 _JWK_REACH = 12_000  # characters before and after `kty` that are searched for the key's members

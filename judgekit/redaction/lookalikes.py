@@ -85,18 +85,21 @@ def _fold(char: str) -> str:
     if char.isascii():
         return char
     category = unicodedata.category(char)
-    if category in _ASCII_BY_CATEGORY:
+    if category in _ASCII_BY_CATEGORY:  # a mark, invisible character, blank, dash or quote
         return _ASCII_BY_CATEGORY[category]
 
-    # Drop accents, as in é. But leave a ligature such as ﬁ unchanged, because it decomposes into two letters,
-    # and the number of characters must stay the same.
+    # Leave a ligature such as ﬁ unchanged, because it decomposes into two letters, and the number of
+    # characters must stay the same.
     decomposed = unicodedata.normalize("NFKD", char)
     base_letter = decomposed[0]
-    is_single_letter = all(map(unicodedata.combining, decomposed[1:]))
-    ascii_letter = base_letter.translate(_SKELETON).translate(_PUNCTUATION)
-    if ascii_letter.isascii() and is_single_letter:
-        return ascii_letter
-    return char
+    accents = decomposed[1:]  # as in é
+    is_single_letter = all(map(unicodedata.combining, accents))
+    if not is_single_letter:
+        return char
+
+    lookalike = base_letter.translate(_SKELETON)  # for letters of other alphabets
+    lookalike = lookalike.translate(_PUNCTUATION)
+    return lookalike if lookalike.isascii() else char
 
 
 def _translate_word(word: str) -> str:
@@ -104,29 +107,26 @@ def _translate_word(word: str) -> str:
 
     Bold, circled and other styled letters become plain in any word.
     """
-    # Replace styled letters and small capitals, if there are enough to be more than a symbol.
+    word = _strip_styles(word)
+    latin = word.translate(_CYRILLIC | _ARMENIAN)
+    has_other_foreign_letters = not latin.isascii()
+    if has_other_foreign_letters:
+        latin_with_greek = latin.translate(_GREEK)
+        return latin_with_greek if _is_greek_disguise(latin, latin_with_greek) else word
+
+    # A word without any Latin letter is really Cyrillic or Armenian, even if it looks Latin.
+    has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
+    return latin if has_latin_letter else word
+
+
+def _strip_styles(word: str) -> str:
+    """Make styled letters and small capitals plain, if there are enough to be more than a symbol."""
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _MIN_STYLED_LETTERS:
         word = unstyled
     small_capitals = [char for char in word if ord(char) in _CAPITALS]
     if len(small_capitals) >= _MIN_SMALL_CAPITALS:
         word = word.translate(_CAPITALS)
-
-    # Replace Cyrillic and Armenian letters. If that makes the word ASCII, there are no other foreign letters.
-    latin = word.translate(_CYRILLIC | _ARMENIAN)
-    if latin.isascii():
-        # A word without any Latin letter is really Cyrillic or Armenian, even if it looks Latin.
-        has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
-        return latin if has_latin_letter else word
-
-    # Replace Greek letters. Formulas also mix them with Latin letters, so only translate a long word in
-    # lower case. Its first letter may be a capital.
-    latin_part = "".join(char for char in latin if char.isascii())
-    is_lower_or_capitalised = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
-    latin = latin.translate(_GREEK)
-    is_long = len(latin) >= _MIN_WITH_GREEK
-    if latin.isascii() and is_long and is_lower_or_capitalised:
-        return latin
     return word
 
 
@@ -137,3 +137,15 @@ def _count_styled_letters(word: str, unstyled: str) -> int:
         if char != unstyled_char and unstyled_char.isalpha():
             count += 1
     return count
+
+
+def _is_greek_disguise(word: str, translated: str) -> bool:
+    """Whether a word is Latin with Greek lookalikes, which `translated` has replaced.
+
+    Formulas also mix Greek and Latin letters, so only a long word in lower case counts. Its first letter may
+    be a capital.
+    """
+    latin_part = "".join(char for char in word if char.isascii())
+    is_lower_or_capitalised = bool(re.fullmatch("[A-Za-z]?[a-z]+", latin_part))
+    is_long = len(translated) >= _MIN_WITH_GREEK
+    return translated.isascii() and is_long and is_lower_or_capitalised

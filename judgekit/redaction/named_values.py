@@ -31,6 +31,7 @@ _MIN_SHORT = 6
 _SECTION_REACH = 300  # characters before a setting that are searched for its section's header
 _DIGITS = "0123456789"
 _PUBLIC = frozenset(("public", "publishable"))
+_PASSWORD_CLASSES = ("strong", "short")  # of names such as `password` and `pin`
 _SHORT = frozenset(RULES["words"]["short"].split())
 _SUFFIXES = frozenset(RULES["words"]["endings"].split())
 
@@ -45,16 +46,9 @@ def classify_name(name: str) -> str:
     - "weak": a name that can also have other meanings, such as `session`
     - "": any other name
     """
-    # Split into words: both `dbPassword` and `DB-PASSWORD` become ["db", "password"].
-    snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
-    words = [word for word in PATTERNS["separator"].split(snake_case.lower()) if word]
-    # Drop up to three suffixes: `api_key_prod_2` is classified as `api_key`.
-    for _ in range(3):
-        if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1].isdigit()):
-            words.pop()
-
-    # A word such as "public" means that the value isn't secret.
-    if not words or not _PUBLIC.isdisjoint(words):
+    words = _drop_suffixes(_split_name(name))
+    is_public = any(word in _PUBLIC for word in words)  # such as `public_key`
+    if not words or is_public:
         return ""
 
     # Match the words joined, because `pass_word` and `api_key` are also written as one word.
@@ -68,13 +62,37 @@ def classify_name(name: str) -> str:
         return "short"
     if PATTERNS["secret"].search(last_three):
         return "secret"
-
-    # The last word must be the match itself, or end with "key" or "auth", such as "apikey" and "oauth". In
-    # any other longer word, the match is a coincidence.
-    weak_match = PATTERNS["weak"].search(last_three)
-    if weak_match and (last_word == weak_match[0] or last_word.endswith(("key", "auth"))):
+    if _is_weak_name(last_three, last_word):
         return "weak"
     return ""
+
+
+def _split_name(name: str) -> list[str]:
+    """Split a name into lower-case words: `dbPassword` and `DB-PASSWORD` become ["db", "password"]."""
+    snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
+    words = PATTERNS["separator"].split(snake_case.lower())
+    return [word for word in words if word]
+
+
+def _drop_suffixes(words: list[str]) -> list[str]:
+    """Drop up to three suffixes, but never the first word: `api_key_prod_2` becomes `api_key`."""
+    kept_words = words.copy()
+    for _ in range(3):
+        if len(kept_words) > 1 and (kept_words[-1] in _SUFFIXES or kept_words[-1].isdigit()):
+            kept_words.pop()
+    return kept_words
+
+
+def _is_weak_name(last_three: str, last_word: str) -> bool:
+    """Whether the last word is a weak name, such as `session`, or ends with "key" or "auth", such as `oauth`.
+
+    `last_three` are the name's last three words, joined.
+    """
+    match = PATTERNS["weak"].search(last_three)
+    if match is None:
+        return False
+    # If the last word is longer than the match, the match is a coincidence, except for these two endings.
+    return last_word == match[0] or last_word.endswith(("key", "auth"))
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
@@ -86,38 +104,45 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     name_class = classify_name(_read_name(text, match))
     if not name_class:
         return None
-
-    # An unquoted value can be code that reads the password, such as `password=get_password()`.
     value = _read_value(text, match)
-    is_password = name_class in ("strong", "short")
-    if is_password and not value.is_quoted and is_reference(value.text):
+    if not _is_named_secret(text, match, value, name_class):
         return None
 
-    # Reject placeholders such as "your-password", but not passphrases and generated values, which can look
-    # like them.
-    is_passphrase = value.is_quoted and _is_passphrase(match, value.text, is_password=is_password)
-    is_clearly_secret = is_passphrase or is_generated(value.text)
-    if not is_clearly_secret and _is_stand_in(text, value, is_password=is_password):
-        return None
-
-    # The name's class decides how much the value must look like a secret.
-    if value.is_quoted:
-        is_hyphenated_phrase = is_passphrase and "-" in value.text
-        is_secret = is_hyphenated_phrase or _is_quoted_secret(text, match, value.text, name_class)
-    else:
-        is_secret = _is_bare_secret(text, match, value.text, name_class)
-    if not is_secret:
-        return None
-
-    # Build the match, with the kind that the text's readers will see in place of the secret.
-    if is_password:
-        kind = "password"
-    else:
-        kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
     end = value.start + len(value.text)
     if not value.is_quoted:
         end = _find_bare_value_end(text, match, end)
-    return SecretMatch(value.start, end, kind)
+    return SecretMatch(value.start, end, _choose_kind(match, name_class))
+
+
+def _is_named_secret(text: str, match: re.Match[str], value: _Value, name_class: str) -> bool:
+    """Whether a value is a secret, rather than code or a placeholder.
+
+    The name's class decides how much the value must look like a secret.
+    """
+    # An unquoted value can be code that reads the password, such as `password=get_password()`.
+    is_password = name_class in _PASSWORD_CLASSES
+    if is_password and not value.is_quoted and is_reference(value.text):
+        return False
+
+    # Passphrases and generated values are secrets even if they look like a placeholder such as
+    # "your-password".
+    is_passphrase = value.is_quoted and _is_passphrase(match, value.text, is_password=is_password)
+    is_clearly_secret = is_passphrase or is_generated(value.text)
+    if not is_clearly_secret and _is_stand_in(text, value, is_password=is_password):
+        return False
+
+    if not value.is_quoted:
+        return _is_bare_secret(text, match, value.text, name_class)
+    is_hyphenated_phrase = is_passphrase and "-" in value.text
+    return is_hyphenated_phrase or _is_quoted_secret(text, match, value.text, name_class)
+
+
+def _choose_kind(match: re.Match[str], name_class: str) -> str:
+    """Choose the kind of a secret, which the text's readers will see in place of it."""
+    if name_class in _PASSWORD_CLASSES:
+        return "password"
+    core = match["core"]
+    return core if core in {"key", "secret"} else "token"
 
 
 def _is_stand_in(text: str, value: _Value, *, is_password: bool) -> bool:
@@ -125,15 +150,21 @@ def _is_stand_in(text: str, value: _Value, *, is_password: bool) -> bool:
     is_constant = value.text.isupper() and not value.text.isalnum()  # such as DB_PASSWORD
     if is_password and is_constant:
         return True
-    has_blank = any(map(str.isspace, value.text))
-    if not (is_password and value.is_quoted) or has_blank:
-        return is_placeholder(value.text)
 
-    # Nearly any quoted word can be a password, so only rule out references and regexes. A regex is usually
-    # in a raw string, with an `r` before the quote.
-    prefix = text[value.start - 2 : value.start - 1]
-    is_regex = prefix in ("r", "R") and bool(PATTERNS["expression"].search(value.text))
-    return is_regex or is_reference(value.text)
+    has_blank = any(map(str.isspace, value.text))
+    is_quoted_word = value.is_quoted and not has_blank
+    if is_password and is_quoted_word:
+        # Nearly any quoted word can be a password, so only rule out regexes and references.
+        return _is_regex(text, value) or is_reference(value.text)
+    return is_placeholder(value.text)
+
+
+def _is_regex(text: str, value: _Value) -> bool:
+    """Whether a quoted value is a regex in a raw string, such as `r"[a-z]+"`."""
+    quote_start = value.start - 1
+    prefix = text[quote_start - 1 : quote_start]
+    is_raw = prefix in ("r", "R")
+    return is_raw and bool(PATTERNS["expression"].search(value.text))
 
 
 class _Value(NamedTuple):
@@ -168,14 +199,17 @@ def _read_name(text: str, match: re.Match[str]) -> str:
     """
     core_start = match.start("core")
     search_start = max(0, core_start - _LONGEST_NAME)
-    prefix = cast("re.Match[str]", PATTERNS["before"].search(text, search_start, core_start))[0]
-    if not prefix:
-        # The name can be two words: `API key` is read as `API_key`.
-        search_start = max(0, core_start - _LONGEST_WORD_BEFORE)
-        two_words = PATTERNS["two_words"].search(text, search_start, core_start)
-        if two_words:
-            prefix = f"{two_words[1]}_"
+    before = PATTERNS["before"].search(text, search_start, core_start)
+    before = cast("re.Match[str]", before)  # the pattern always matches, if only an empty string
+    prefix = before[0] or _read_word_before(text, core_start)
     return prefix + text[core_start : match.end("tail")]
+
+
+def _read_word_before(text: str, core_start: int) -> str:
+    """Read `API_` for a name of two words, such as `API key`. For a name of one word, return ""."""
+    search_start = max(0, core_start - _LONGEST_WORD_BEFORE)
+    word = PATTERNS["two_words"].search(text, search_start, core_start)
+    return f"{word[1]}_" if word else ""
 
 
 def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bool:
@@ -198,13 +232,19 @@ def _find_bare_value_end(text: str, match: re.Match[str], end: int) -> int:
 
     The match ends at `end`, but if the line is a setting, the value extends to the next blank.
     """
-    text_before = _read_line_before(text, match.start())
-    is_setting = PATTERNS["setting"].fullmatch(text_before)
-    if is_setting:
-        remainder = PATTERNS["to_blank"].match(text, end)
-        if remainder and any(map(str.isalnum, remainder[0])):
-            return remainder.end()
-    return end
+    if not _starts_like_setting(text, match):
+        return end
+
+    remainder = PATTERNS["to_blank"].match(text, end)
+    if remainder is None:
+        return end
+    is_mere_punctuation = not any(map(str.isalnum, remainder[0]))  # such as a comma after the value
+    return end if is_mere_punctuation else remainder.end()
+
+
+def _starts_like_setting(text: str, match: re.Match[str]) -> bool:
+    """Whether only a prefix such as `db.`, or a word such as `export`, is before a name on its line."""
+    return bool(PATTERNS["setting"].fullmatch(_read_line_before(text, match.start())))
 
 
 def _read_line_before(text: str, position: int) -> str:
@@ -220,24 +260,33 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
     The weaker the class of its name, the more the value itself must look like a secret.
     """
     if name_class == "strong":  # such as `password`
-        is_path = value.startswith("/")
-        return not is_path or is_mixed(value)
+        is_mere_path = value.startswith("/") and not is_mixed(value)
+        return not is_mere_path
     if name_class == "short":  # such as `pw`
         is_long_enough = is_mixed(value) or len(value) >= _MIN_SHORT
         return is_long_enough and not is_code(value)
     if name_class == "weak":  # such as `session`
-        if is_weak_secret(value):
-            return True
-        # A hexadecimal value could just be a hash. It's a key if the line also mentions encryption.
-        text_before = _read_line_before(text, match.start())
-        is_about_encryption = PATTERNS["secretive"].search(text_before)
-        return bool(PATTERNS["hex_key"].match(value) and is_about_encryption)
+        return is_weak_secret(value) or _is_encryption_key(text, match, value)
+    return _is_quoted_token(value)  # the class "secret", such as `api_key`
 
-    # The name's class is "secret": a token's or key's name, such as `api_key`.
+
+def _is_encryption_key(text: str, match: re.Match[str], value: str) -> bool:
+    """Whether a value is hexadecimal, and the line before it mentions encryption.
+
+    Without the mention, it could just be a hash.
+    """
+    text_before = _read_line_before(text, match.start())
+    is_about_encryption = bool(PATTERNS["secretive"].search(text_before))
+    return is_about_encryption and bool(PATTERNS["hex_key"].match(value))
+
+
+def _is_quoted_token(value: str) -> bool:
+    """Whether a quoted value is long and random enough for a token or key, and isn't code or a regex."""
     looks_random = is_mixed(value) or is_generated(value)
     if len(value) < MIN_TOKEN or not looks_random:
         return False
-    return not (is_code(value) or PATTERNS["expression"].search(value))
+    is_code_or_regex = is_code(value) or bool(PATTERNS["expression"].search(value))
+    return not is_code_or_regex
 
 
 def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
@@ -245,58 +294,84 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
 
     The weaker the class of its name, the more the value itself must look like a secret.
     """
-    is_after_colon = text[match.start() - 1 : match.start()] == ":"
-    if is_after_colon or is_code(value) or PATTERNS["choice"].match(value):
+    if _is_code_or_choice(text, match, value):
         return False
-    is_subscript = bool(match["close"])  # `config["pin"] = 5` is code
-    if is_subscript and value.isdigit():
-        return False
-
-    # weak names
     if name_class == "weak":
         return is_weak_secret(value)
-    text_before = _read_line_before(text, match.start())
-    is_last_in_line = bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    # As in a settings file, nothing else is on the line.
-    is_alone = is_last_in_line and bool(PATTERNS["setting"].fullmatch(text_before))
-    if name_class == "secret":
-        return _is_secret_token(text, match, value, is_alone=is_alone)
 
-    # A PIN in upper case. In lower case, "pin" is often a verb or a component.
-    core_as_written = text[match.start("core") : match.end("core")]
-    if name_class == "short" and value.isdigit() and core_as_written == "PIN":
+    is_setting_line = _is_setting_line(text, match)
+    if name_class == "secret":
+        return _is_secret_token(text, match, value, is_setting_line=is_setting_line)
+    if name_class == "short" and _is_pin(text, match, value):
         return True
 
     # A value in snake case is a variable, unless the line is a setting.
-    if is_snake_case(value):
-        has_no_gap = match.end("operator") == match.start("value")
-        is_setting = match["operator"] == ":" or has_no_gap
-        if not (is_setting and is_alone and is_mixed(value)):
-            return False
+    is_set = is_setting_line and _is_set_without_gap(match) and is_mixed(value)
+    if is_snake_case(value) and not is_set:
+        return False
 
-    # Elsewhere, the value must look like a password. In a settings file, it can be a plain word.
-    if name_class == "short":
-        if is_human_password(value):
-            return True
-        return len(value) >= _MIN_SHORT and _is_in_settings_file(text, match)
-    has_digit = any(map(str.isdigit, value))
-    if has_digit or not value.isidentifier():
+    # In a settings file, a password can be a plain word. Elsewhere, it must look like a password.
+    if _looks_like_password(value, name_class):
         return True
-    return _is_in_settings_file(text, match)
+    is_too_short = name_class == "short" and len(value) < _MIN_SHORT
+    return not is_too_short and _is_in_settings_file(text, match)
 
 
-def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
+def _is_code_or_choice(text: str, match: re.Match[str], value: str) -> bool:
+    """Whether a name and its value are code, or the value is a choice such as `str|None`."""
+    # in code, such as `:token => value` or `Config::token = value`
+    is_after_colon = text[match.start() - 1 : match.start()] == ":"
+    if is_after_colon or is_code(value) or PATTERNS["choice"].match(value):
+        return True
+    is_subscript = bool(match["close"])  # `config["pin"] = 5` is code
+    return is_subscript and value.isdigit()
+
+
+def _is_setting_line(text: str, match: re.Match[str]) -> bool:
+    """Whether the line is only a setting, as in a settings file. A comment may follow."""
+    is_last_in_line = bool(PATTERNS["end_of_setting"].match(text, match.end()))
+    return is_last_in_line and _starts_like_setting(text, match)
+
+
+def _is_pin(text: str, match: re.Match[str], value: str) -> bool:
+    """Whether a name is "PIN" and its value a number. In lower case, "pin" is often a verb or a component."""
+    core_as_written = text[match.start("core") : match.end("core")]
+    return core_as_written == "PIN" and value.isdigit()
+
+
+def _is_set_without_gap(match: re.Match[str]) -> bool:
+    """Whether a value follows a colon, as in `name: value`, or comes right after another operator."""
+    has_no_gap = match.end("operator") == match.start("value")
+    return match["operator"] == ":" or has_no_gap
+
+
+def _looks_like_password(value: str, name_class: str) -> bool:
+    """Whether a value looks more like a password than a plain word does."""
+    if name_class == "short":
+        return is_human_password(value)
+    has_digit = any(map(str.isdigit, value))
+    has_symbol = not value.isidentifier()
+    return has_digit or has_symbol
+
+
+def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_setting_line: bool) -> bool:
     """Whether an unquoted value with a name such as `secret` or `token` is a secret.
 
-    A shorter value is enough if nothing else is on the line (`is_alone`).
+    If the line is only a setting, a shorter value is enough.
     """
     if is_snake_case(value):  # a variable
         return False
+
+    # In a line such as `SECRET=…`, any value is a secret if it isn't too short.
     name = text[match.start("core") : match.end("tail")]
-    if is_alone and match["core"] == "secret" and name.isupper():
+    is_secret_setting = is_setting_line and match["core"] == "secret" and name.isupper()
+    if is_secret_setting:
         return len(value) >= MIN_TOKEN
-    least_length = MIN_TOKEN if is_alone and is_strange(value) else MIN_BARE_TOKEN
-    return len(value) >= least_length and (is_mixed(value) or is_generated(value))
+
+    looks_random = is_mixed(value) or is_generated(value)
+    can_be_short = is_setting_line and is_strange(value)
+    min_length = MIN_TOKEN if can_be_short else MIN_BARE_TOKEN
+    return looks_random and len(value) >= min_length
 
 
 def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
@@ -304,36 +379,71 @@ def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
 
     `match` has the groups `core` and `tail` (the name's two parts), `operator` (such as `=`) and `value`.
     """
-    operator = match["operator"]
-    gap = text[match.end("operator") : match.start("value")]  # blanks between operator and value
-    next_char = text[match.end() : match.end() + 1]
-    text_before = _read_line_before(text, match.start()).strip(" \t-")
-
-    # A setting is alone on its line if only a prefix such as `db.` is before it.
-    ends_line = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    is_alone = ends_line and bool(re.fullmatch(r"[\w.-]*", text_before))
-
-    # YAML, such as `password: x`, with a value in lower case
-    if operator != "=":
-        value_start, value_end = match.span("value")
-        is_yaml = operator == ":" and gap == " "
-        return is_alone and is_yaml and text[value_start:value_end].islower()
-
-    # another setting on the same line, such as `passwd=x host=y`
-    if not gap and PATTERNS["next_setting"].match(text, match.end()):
+    if match["operator"] != "=":
+        return _is_yaml_setting(text, match)
+    if _is_before_next_setting(text, match):
         return True
 
-    # part of a connection string, such as `Pwd=x;`, or an environment variable, such as `DB_PASSWORD=x`
+    is_connection_part = text.startswith(";", match.end())  # such as `Pwd=x;`
     name = text[match.start("core") : match.end("tail")]
-    if next_char == ";" or name.isupper():
+    is_environment_variable = name.isupper()  # such as `DB_PASSWORD=x`
+    if is_connection_part or is_environment_variable:
         return True
 
-    # a properties file, such as `db.password=x`: no blanks around the operator
-    if not gap and ends_line and PATTERNS["property"].fullmatch(text_before):
+    if _is_in_properties_line(
+        text, match
+    ):  # such as `db.password=x`: no blanks around the operator
         return match.end("tail") == match.start("operator")
+    return _is_ini_setting(text, match)
 
-    # an INI file, such as `passwd = x` below a section header `[database]`
-    if not is_alone:
+
+def _is_yaml_setting(text: str, match: re.Match[str]) -> bool:
+    """Whether a setting is alone on its line, such as `password: x`, with a value in lower case."""
+    has_yaml_operator = match["operator"] == ":" and _read_gap(text, match) == " "
+    value_start, value_end = match.span("value")
+    is_lower = text[value_start:value_end].islower()
+    return has_yaml_operator and is_lower and _is_alone_except_prefix(text, match)
+
+
+def _is_before_next_setting(text: str, match: re.Match[str]) -> bool:
+    """Whether another setting follows on the same line, as in `passwd=x host=y`."""
+    if _read_gap(text, match):
+        return False
+    return bool(PATTERNS["next_setting"].match(text, match.end()))
+
+
+def _is_in_properties_line(text: str, match: re.Match[str]) -> bool:
+    """Whether a line looks like one of a properties file, without a blank before the value."""
+    if _read_gap(text, match) or not _ends_line(text, match):
+        return False
+    return bool(PATTERNS["property"].fullmatch(_read_prefix(text, match)))
+
+
+def _is_ini_setting(text: str, match: re.Match[str]) -> bool:
+    """Whether a setting is alone on its line, such as `passwd = x`, below a section header `[database]`."""
+    if not _is_alone_except_prefix(text, match):
         return False
     search_start = max(0, match.start() - _SECTION_REACH)
     return bool(PATTERNS["section"].search(text, search_start, match.start()))
+
+
+def _is_alone_except_prefix(text: str, match: re.Match[str]) -> bool:
+    """Whether nothing else is on a setting's line, except a prefix such as `db.`."""
+    has_only_prefix = bool(re.fullmatch(r"[\w.-]*", _read_prefix(text, match)))
+    return has_only_prefix and _ends_line(text, match)
+
+
+def _ends_line(text: str, match: re.Match[str]) -> bool:
+    """Whether a setting's line ends after its value. A comment may follow."""
+    next_char = text[match.end() : match.end() + 1]
+    return next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
+
+
+def _read_prefix(text: str, match: re.Match[str]) -> str:
+    """Read the text before a setting on its line, without blanks and dashes around it."""
+    return _read_line_before(text, match.start()).strip(" \t-")
+
+
+def _read_gap(text: str, match: re.Match[str]) -> str:
+    """Read the text between a setting's operator and its value, such as blanks."""
+    return text[match.end("operator") : match.start("value")]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.redaction.secret_rules import PATTERNS, Span
 from judgekit.redaction.values import is_mixed
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator
 
 _MIN_KEY_CHARS = 16
@@ -22,7 +23,9 @@ _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys. If prose interrupts a key, yield a span for each part."""
-    if "begin" in lower_text or "private-lines" in lower_text:
+    # PuTTY's keys have the header `Private-Lines: …`, and all others a header such as `BEGIN PRIVATE KEY`.
+    may_have_header = "begin" in lower_text or "private-lines" in lower_text
+    if may_have_header:
         yield from _find_keys_with_header(text, lower_text)
     if "private" in lower_text:
         yield from _find_keys_before_footer(text, lower_text)
@@ -33,20 +36,27 @@ def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
     search_start = 0
     line_end = -1  # the end of the latest header's line. None was found yet.
     while header := PATTERNS["header"].search(lower_text, search_start):
-        is_on_same_line = header.end() <= line_end
-        if not is_on_same_line:
+        # A long line can have many headers. So that the search stays linear, find its end only once.
+        is_on_new_line = header.end() > line_end
+        if is_on_new_line:
             line_end, _ = _find_line_break(text, header.end())
 
         # A key is in pieces, usually one per line. The next search starts after the last piece.
         pieces, search_start = _find_key_pieces(text, header.end(), line_end)
-        if not any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces):
-            continue
+        has_key = any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces)
+        if has_key:
+            start = _include_dashes(text, header.start())
+            yield from _join_pieces(text, start, header.end(), pieces)
 
-        # The header's pattern starts at "begin", so include any dashes before that word.
-        dashes_start = max(0, header.start() - _MAX_DASHES)
-        dashes = PATTERNS["dashes"].search(text, dashes_start, header.start())
-        start = dashes.start() if dashes else header.start()
-        yield from _join_pieces(text, start, header.end(), pieces)
+
+def _include_dashes(text: str, header_start: int) -> int:
+    """Return the start of the dashes before a header. Without any, that's the header's start.
+
+    A match for a header only starts at its word "begin".
+    """
+    search_start = max(0, header_start - _MAX_DASHES)
+    dashes = PATTERNS["dashes"].search(text, search_start, header_start)
+    return dashes.start() if dashes else header_start
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
@@ -70,23 +80,36 @@ def _find_keys_before_footer(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys whose header is missing, by searching upwards from each footer."""
     last_footer_end = 0  # the search upwards stops here
     for footer in PATTERNS["tail"].finditer(lower_text):
-        # Start at the footer's line. If that's the first line, there's no key above.
-        line_break = text.rfind("\n", last_footer_end, footer.start())
-        key_start = line_break + 1 if line_break >= 0 else footer.start()
-
-        # Move the key's start up, as long as the line above looks like part of a key.
-        for _ in range(_MAX_LINES):
-            line_end = max(key_start - 1, last_footer_end)
-            line_break = text.rfind("\n", last_footer_end, line_end)
-            line_start = line_break + 1 if line_break >= 0 else last_footer_end
-            is_key_line = PATTERNS["line"].fullmatch(text, line_start, key_start)
-            if line_start == key_start or not is_key_line:
-                break
-            key_start = line_start
-
+        key_start = _find_key_start(text, footer.start(), last_footer_end)
         if _may_be_key(text[key_start : footer.start()]):
             yield key_start, footer.end()
         last_footer_end = footer.end()
+
+
+def _find_key_start(text: str, footer_start: int, search_start: int) -> int:
+    """Return the start of the first line above a footer that looks like part of the key.
+
+    All lines between must look like it, too. The search stops at `search_start`, or after `_MAX_LINES` lines.
+    """
+    # Start at the footer's line, or at the footer if there's no line above.
+    line_break = text.rfind("\n", search_start, footer_start)
+    key_start = line_break + 1 if line_break >= 0 else footer_start
+
+    for _ in range(_MAX_LINES):
+        line_start = _find_line_above(text, key_start, search_start)
+        has_no_line_above = line_start == key_start
+        is_key_line = PATTERNS["line"].fullmatch(text, line_start, key_start)
+        if has_no_line_above or not is_key_line:
+            break
+        key_start = line_start
+    return key_start
+
+
+def _find_line_above(text: str, line_start: int, search_start: int) -> int:
+    """Return the start of the line above the one at `line_start`, but at least `search_start`."""
+    end_of_line_above = max(line_start - len("\n"), search_start)
+    line_break = text.rfind("\n", search_start, end_of_line_above)
+    return line_break + 1 if line_break >= 0 else search_start
 
 
 def _may_be_key(text: str) -> bool:
@@ -105,6 +128,15 @@ def _find_line_break(text: str, start: int) -> Span:
     return len(text), len(text)
 
 
+class _KeyLine(NamedTuple):
+    """A line after a private key's header, up to the next header or the footer."""
+
+    pieces: list[Span]
+    footer: re.Match[str] | None
+    next_header: re.Match[str] | None
+    is_other: bool  # a line with words that doesn't look like a key
+
+
 def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
     """Return the spans of a key's pieces, and the position from which to search for the next header.
 
@@ -118,32 +150,13 @@ def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], 
     for _ in range(_MAX_LINES):
         if position >= len(text) or other_line_count > _MAX_OTHER_LINES:
             break
-
-        # Find the key's characters on this line, up to the next header or the footer. Search in a slice,
-        # because in `text` a lookbehind would see the `n` of an escaped line break before the line.
-        next_header = PATTERNS["header"].search(text, position, line_end)
-        search_end = next_header.start() if next_header else line_end
-        footer = PATTERNS["end"].search(text, position, search_end)
-        if footer:
-            search_end = footer.start()
-        line = text[position:search_end]
-        is_field = bool(PATTERNS["field"].match(line))
-        spans = _find_key_spans(line, is_field=is_field)
-        pieces += [(position + span_start, position + span_end) for span_start, span_end in spans]
-
-        # Return if this is the key's last line.
-        if footer and not pieces:
-            return [], footer.end()
-        if footer:
-            _, last_end = pieces[-1]
-            last_line = _find_last_line(text, last_end, footer.start())
-            return [*pieces, *last_line, footer.span()], footer.end()
-        if next_header:
-            return pieces, next_header.start()
-
-        has_words = bool(line.strip(_LINE_PREFIX))
-        if has_words and not spans and not is_field:
-            other_line_count += 1
+        line = _read_key_line(text, position, line_end)
+        pieces += line.pieces
+        if line.footer:
+            return _add_footer(text, pieces, line.footer), line.footer.end()
+        if line.next_header:
+            return pieces, line.next_header.start()
+        other_line_count += line.is_other
         position = next_line
         line_end, next_line = _find_line_break(text, position)
 
@@ -152,6 +165,34 @@ def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], 
         _, last_end = pieces[-1]
         pieces += _find_last_line(text, last_end, min(position, last_end + _LAST_LINE_SPAN))
     return pieces, max(position, start)
+
+
+def _read_key_line(text: str, position: int, line_end: int) -> _KeyLine:
+    """Find a key's pieces between `position` and the line's end, the next header or the footer."""
+    next_header = PATTERNS["header"].search(text, position, line_end)
+    end = next_header.start() if next_header else line_end
+    footer = PATTERNS["end"].search(text, position, end)
+    if footer:
+        end = footer.start()
+
+    # Search in a slice, because in `text` a lookbehind would see the `n` of an escaped line break.
+    line = text[position:end]
+    is_field = bool(PATTERNS["field"].match(line))
+    spans = _find_key_spans(line, is_field=is_field)
+    pieces = [(position + span_start, position + span_end) for span_start, span_end in spans]
+
+    has_words = bool(line.strip(_LINE_PREFIX))
+    looks_like_key = bool(spans) or is_field
+    return _KeyLine(pieces, footer, next_header, is_other=has_words and not looks_like_key)
+
+
+def _add_footer(text: str, pieces: list[Span], footer: re.Match[str]) -> list[Span]:
+    """Add the short last line, if any, and the footer to a key's pieces. Without pieces, return []."""
+    if not pieces:
+        return []
+    _, last_end = pieces[-1]
+    last_line = _find_last_line(text, last_end, footer.start())
+    return [*pieces, *last_line, footer.span()]
 
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
@@ -168,16 +209,20 @@ def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
     if spans:
         return spans
 
-    # The key may be written with blanks in between, such as `M I I E` or `MIIE vQIB`.
-    for match in PATTERNS["spaced"].finditer(line):
-        characters = match[0].replace(" ", "")
-        lower_count = sum(map(str.islower, characters))
-        other_count = len(characters) - lower_count
-        has_digit = any(map(str.isdigit, characters))
-        # Unlike in a sentence, at least 40 % of a key's characters are digits, capitals or symbols.
-        if lower_count and has_digit and other_count * 10 >= len(characters) * 4:
-            spans.append(match.span())
-    return spans
+    # The key may be written with blanks in between, such as `MIIE vQIB ADAN`.
+    return [match.span() for match in PATTERNS["spaced"].finditer(line) if _is_spaced_key(match[0])]
+
+
+def _is_spaced_key(words: str) -> bool:
+    """Whether words separated by blanks are parts of a key, rather than a sentence."""
+    characters = words.replace(" ", "")
+    lower_count = sum(map(str.islower, characters))
+    has_digit = any(map(str.isdigit, characters))
+    if lower_count == 0 or not has_digit:
+        return False
+    # Unlike in a sentence, at least 40 % of a key's characters are digits, capitals or symbols.
+    other_count = len(characters) - lower_count
+    return other_count * 100 >= len(characters) * 40
 
 
 def _find_last_line(text: str, start: int, end: int) -> list[Span]:
@@ -187,6 +232,8 @@ def _find_last_line(text: str, start: int, end: int) -> list[Span]:
     """
     search_start = max(start, end - _LAST_LINE_REACH)
     last_line = PATTERNS["last"].search(text, search_start, end)
-    if last_line and PATTERNS["between"].fullmatch(text, start, last_line.start()):
-        return [last_line.span()]
-    return []
+    if last_line is None:
+        return []
+    # It belongs to the key only if no words are in between, but line breaks and prefixes such as `> `.
+    follows_key = PATTERNS["between"].fullmatch(text, start, last_line.start())
+    return [last_line.span()] if follows_key else []
