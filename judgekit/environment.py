@@ -83,20 +83,20 @@ _PRIME = 2**64 - 59  # the largest below 2**64
 
 def config_home() -> str:
     """Return the folder of the user's configuration, rubrics and providers."""
-    return _home("", "XDG_CONFIG_HOME", ".config")
+    return _find_home("", "XDG_CONFIG_HOME", ".config")
 
 
 def cache_home() -> str:
     """Return the folder for files that can be recreated, such as indexes and downloaded models."""
-    return _home("cache", "XDG_CACHE_HOME", ".cache")
+    return _find_home("cache", "XDG_CACHE_HOME", ".cache")
 
 
 def state_home() -> str:
     """Return the folder for files that can't be recreated, such as the ledger."""
-    return _home("state", "XDG_STATE_HOME", os.path.join(".local", "state"))
+    return _find_home("state", "XDG_STATE_HOME", os.path.join(".local", "state"))
 
 
-def _home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
+def _find_home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
     """Return the path of one of judgekit's folders, such as ~/.config/judgekit.
 
     This is `subfolder` in JUDGEKIT_HOME if that variable is set. Otherwise, it's the folder `judgekit` in
@@ -202,7 +202,7 @@ def checksum(raw: bytes) -> str:
     return f"{number % _PRIME:016x}"
 
 
-def table(module_file: str, name: str) -> dict[str, Any]:
+def read_toml(module_file: str, name: str) -> dict[str, Any]:
     """Read the TOML file `name` next to a module's file."""
     import tomllib  # noqa: PLC0415 - imported lazily to keep the hooks fast
 

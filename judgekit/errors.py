@@ -212,8 +212,8 @@ class GatewayError(JudgekitError):
         self.message = message
         self.retry_after = retry_after
         self.usage = usage
-        self.objections: frozenset[str] = frozenset()  # rejected request fields
-        self.room: int | None = None  # maximum reply length that the provider names, in tokens
+        self.objections: frozenset[str] = frozenset()  # what the provider refuses in the request
+        self.max_reply_tokens: int | None = None  # if the provider names a maximum
 
     @property
     def wire_name(self) -> str:  # type: ignore[override]  # it follows the kind, which may change

@@ -42,7 +42,7 @@ _SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 @cache
 def _read_rules() -> dict[str, Any]:
     """Read the commands that may be run, with their settings and variables."""
-    return environment.table(__file__, "git.toml")
+    return environment.read_toml(__file__, "git.toml")
 
 
 class GitError(InputError):

@@ -375,7 +375,7 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     return os.path.abspath(path)
 
 
-def check_database(path: str) -> str:
+def resolve_database_path(path: str) -> str:
     """Resolve an SQLite database's path.
 
     Raises `OSError` if the database or one of SQLite's other files, such as the journal, is a special file.

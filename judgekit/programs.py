@@ -69,7 +69,7 @@ def build_environ(program: str, environ: Mapping[str, str]) -> dict[str, str]:
 
     Only allowed variables are copied from `environ`. A rule can also set a variable.
     """
-    table = environment.table(__file__, "programs.toml")
+    table = environment.read_toml(__file__, "programs.toml")
     rules = table[program]
     allowed_names = {*table["kept"], *rules["kept"]}  # for all programs, and for this one
     allowed_prefixes = tuple(rules.get("begin", ()))

@@ -129,10 +129,10 @@ def escaped(text: str) -> str:
     """Escape a name to a single line that is safe to print on a terminal or in a CI log."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED)
-    return disarmed(text)
+    return escape_ci_commands(text)
 
 
-def disarmed(text: str) -> str:
+def escape_ci_commands(text: str) -> str:
     r"""Escape CI commands: `##vso[` becomes `\x23#vso[`.
 
     CI servers execute such commands anywhere in a log, even in a quote or a file name. So all output must go
@@ -141,34 +141,34 @@ def disarmed(text: str) -> str:
     return _escape_commands(text, "\\x{:02x}")
 
 
-def disarmed_json(text: str) -> str:
+def escape_for_json(text: str) -> str:
     """Escape CI commands and control characters in JSON without changing its values."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_JSON)
     return _escape_commands(text, "\\u{:04x}")
 
 
-def disarmed_xml(text: str) -> str:
+def escape_for_xml(text: str) -> str:
     """Escape CI commands and control characters in XML without changing its values."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_XML)
     return _escape_commands(text, "&#x{:x};")
 
 
-def disarmed_csv(text: str) -> str:
+def escape_for_csv(text: str) -> str:
     """Escape CI commands and control characters in CSV, except line breaks."""
     if not (text.isascii() and text.isprintable()):
         text = text.replace("\r\n", "\n").translate(_ESCAPED_IN_CSV)
-    return disarmed(text)
+    return escape_ci_commands(text)
 
 
-def disarmed_annotations(text: str) -> str:
+def escape_all_but_annotations(text: str) -> str:
     """Escape CI commands, except GitHub's annotations, such as `::error`, at the start of a line."""
     lines = []
     for line in lines_of(text):
         annotation = next((start for start in _ANNOTATIONS if line.startswith(start)), "")
         message = line.removeprefix(annotation)
-        lines.append(annotation + disarmed(message))
+        lines.append(annotation + escape_ci_commands(message))
     return "\n".join(lines)
 
 
@@ -209,7 +209,7 @@ class RepeatedKeyError(ValueError):
         super().__init__(f"the key {short_line(self.key, 60)!r} is there twice")
 
 
-def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Build a dict, as the `object_pairs_hook` of `json.loads`. Raises `RepeatedKeyError`."""
     members: dict[str, object] = {}
     for key, value in pairs:
@@ -225,7 +225,7 @@ def strict_json(text: str | bytes) -> object:
 
     # `json` accepts NaN and Infinity and passes them to `parse_constant`. `int("NaN")` raises `ValueError`.
     try:
-        return json.loads(text, object_pairs_hook=with_different_keys, parse_constant=int)
+        return json.loads(text, object_pairs_hook=refuse_repeated_keys, parse_constant=int)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

@@ -127,7 +127,7 @@ def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's 
 
 @functools.cache
 def load_help_table() -> dict[str, Any]:
-    return environment.table(__file__, "help.toml")
+    return environment.read_toml(__file__, "help.toml")
 
 
 def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own

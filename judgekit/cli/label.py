@@ -25,7 +25,7 @@ from judgekit.cli.ledger import (
 )
 from judgekit.cli.output import emit, get_project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, disarmed, lines_of, short_line
+from judgekit.text import counted, escape_ci_commands, lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -418,7 +418,7 @@ def escalate(
     if dry_run:
         for verdict in verdicts:
             issue = issues.build_issue(verdict, with_text=settings.text)
-            emit(f"{issue.title}\n\n{issue.body}\n", disarmed)
+            emit(f"{issue.title}\n\n{issue.body}\n", escape_ci_commands)
         return Exit.ACCEPTED
 
     opened_count = 0

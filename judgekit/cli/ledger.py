@@ -19,7 +19,7 @@ from judgekit.cli.output import confirm, emit, say, warn
 from judgekit.cli.output_files import write_file
 from judgekit.cli.page_foot import build_foot
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import counted, disarmed, short_line
+from judgekit.text import counted, escape_ci_commands, short_line
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -86,7 +86,7 @@ def export(
 
     ledger_lines = read_lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
-        emit(make_csv(line.record for line in ledger_lines), disarmed)
+        emit(make_csv(line.record for line in ledger_lines), escape_ci_commands)
         return
     for line in ledger_lines:
         emit(line.raw.decode())

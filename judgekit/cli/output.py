@@ -17,7 +17,7 @@ import typer
 
 from judgekit import environment
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, disarmed, disarmed_json, escaped
+from judgekit.text import counted, escape_ci_commands, escape_for_json, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -93,12 +93,12 @@ def say(text: str = "") -> None:
         typer.echo(make_printable(text), color=has_colour)
 
 
-def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
+def emit(text: str, escape: Callable[[str], str] = escape_for_json) -> None:
     """Print a result for programs as UTF-8; raises the same errors as `say`.
 
-    `disarm` escapes dangerous characters, by default in JSON.
+    `escape` escapes dangerous characters, by default in JSON.
     """
-    text = disarm(text)
+    text = escape(text)
     if current.file is not None:
         current.results.append(text)
     elif sys.stdout is not None:
@@ -144,7 +144,7 @@ def make_printable(text: str, encoding: str = "") -> str:
     """Fit text to the terminal's encoding, and escape control characters except colours."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-    return disarmed(text.encode(encoding, "backslashreplace").decode(encoding))
+    return escape_ci_commands(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def strip_colours(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from judgekit import environment
 from judgekit.errors import Exit, describe_error
 from judgekit.programs import ROOT
-from judgekit.text import disarmed, disarmed_json, encodable, short_line, visible
+from judgekit.text import encodable, escape_ci_commands, escape_for_json, short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ def _search(arguments: Sequence[str]) -> int:
         }
 
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-        _print(disarmed_json(line))
+        _print(escape_for_json(line))
         return Exit.ACCEPTED
 
     for candidate in ranked.candidates:
@@ -153,9 +153,9 @@ def _print_candidate(candidate: Candidate) -> None:
     title = f"{short_line(candidate.title, 200)}{status}"
     path = candidate.add_line(short_line(candidate.path, 400))
     section = short_line(candidate.name_section(), 200)
-    _print(disarmed(f"{title}\n    {path}  ({confidence})"))
+    _print(escape_ci_commands(f"{title}\n    {path}  ({confidence})"))
     if section:
-        _print(disarmed(f"    in {section}"))
+        _print(escape_ci_commands(f"    in {section}"))
 
 
 def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
@@ -189,5 +189,5 @@ def _print(text: str) -> None:
 
 
 def _warn(line: str) -> None:
-    text = disarmed(f"judgekit: {visible(line)}\n")
+    text = escape_ci_commands(f"judgekit: {visible(line)}\n")
     sys.stderr.write(text.encode("ascii", "backslashreplace").decode())

@@ -76,7 +76,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
     def check(text: str, *, rubric: str | None = None, **options: Any) -> Verdict:  # noqa: ANN401 - handed on
         __tracebackhide__ = True
         from judgekit.errors import JudgekitError
-        from judgekit.text import disarmed
+        from judgekit.text import escape_ci_commands
 
         properties = request.node.user_properties
         _check_text(text)
@@ -94,7 +94,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
         if verdict.verdict == "undetermined":
             reason = (verdict.degraded or "").removeprefix("not judged: ")
             properties.append((_UNJUDGED, reason))
-            pytest.skip(disarmed(f"not judged: {reason}"))
+            pytest.skip(escape_ci_commands(f"not judged: {reason}"))
 
         properties.append((_VERDICT, verdict.verdict))
         if verdict.verdict != "accept":

@@ -175,7 +175,7 @@ def _expand_rules(value: object) -> object:
     if word == "off":
         return []
     if word == "usual":
-        return environment.table(__file__, "depth.toml")["rules"]
+        return environment.read_toml(__file__, "depth.toml")["rules"]
     is_other_word = isinstance(word, str)
     if is_other_word:
         raise ValueError("expected off, usual or a list of rules")
@@ -319,7 +319,7 @@ _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBR
 @cache
 def _read_project_rules() -> dict[str, Any]:
     """Read `project.toml`: the settings that projects may not make, or only within limits."""
-    return environment.table(__file__, "project.toml")
+    return environment.read_toml(__file__, "project.toml")
 
 
 def user_file() -> Path:

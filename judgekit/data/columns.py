@@ -13,7 +13,7 @@ from judgekit.evaluation.labels import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-_FILE: dict[str, Any] = environment.table(__file__, "fields.toml")
+_FILE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
 _TABLE: dict[str, str] = _FILE["outputs"]
 _LIST_FIELDS = ("conversation", "sources", "texts")  # fields that may hold a list of objects
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 TaskName: TypeAlias = Literal["judge", "compare"]
 JudgeTurn: TypeAlias = Literal["last", "all"]
 
-_TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
+_TABLE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _CONTINUED: dict[str, str] = _TABLE["continued"]
 _ONE_HOT = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")

@@ -108,7 +108,7 @@ class Manifest:
         self.left_behind: list[str] = []
         self._key = seals.state_key()
         try:
-            path = outputs.check_database(path)
+            path = outputs.resolve_database_path(path)
             os.close(outputs.open_to_append(path))
             self._table = sqlite3.connect(path)
             try:

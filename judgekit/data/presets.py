@@ -209,7 +209,7 @@ def _shorten_path(path: str) -> str:
 def _presets() -> Sequence[Preset]:
     """Read the known exports from `presets.toml`, in the order of that file."""
     presets = []
-    for entry in environment.table(__file__, "presets.toml")["preset"]:
+    for entry in environment.read_toml(__file__, "presets.toml")["preset"]:
         values = dict(entry)
         for key in ("only", "leave_out"):
             values[key] = frozenset(values.get(key, ()))

@@ -29,7 +29,7 @@ from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.providers.replay import recorded_model
 from judgekit.rubric.schema import Better, ByMode, CaseCandidate
-from judgekit.text import RepeatedKeyError, lines_of, short_line, with_different_keys
+from judgekit.text import RepeatedKeyError, lines_of, refuse_repeated_keys, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -234,7 +234,7 @@ class Case(Strict):
         """
         # Look for repeated keys first, because the validation would silently use the last value.
         try:
-            json.loads(line, object_pairs_hook=with_different_keys)
+            json.loads(line, object_pairs_hook=refuse_repeated_keys)
         except RepeatedKeyError as error:
             raise InputError(f"{place}: {error}; keep one") from None
         except (ValueError, RecursionError):

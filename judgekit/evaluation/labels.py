@@ -45,7 +45,7 @@ class _WordTable(TypedDict):
     sides: _Sides
 
 
-_TABLE = cast("_WordTable", environment.table(__file__, "labels.toml"))
+_TABLE = cast("_WordTable", environment.read_toml(__file__, "labels.toml"))
 _NAME_CHARS = 60
 _ORDER_CHARS = 200
 _SHOWN_CHARS = 40

@@ -38,7 +38,7 @@ LIFT = "effect of injected text"
 GAP = "accuracy gap to the best"
 NO_FOOT = Foot()
 _NAME_CHARS = 40
-_TABLE: dict[str, Any] = environment.table(__file__, "pages.toml")
+_TABLE: dict[str, Any] = environment.read_toml(__file__, "pages.toml")
 _TEXTS: dict[str, str] = _TABLE["texts"]
 _EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 

@@ -31,7 +31,7 @@ class Client(NamedTuple):
         return next(iter(self.events))
 
 
-_TABLE = environment.table(__file__, "clients.toml")
+_TABLE = environment.read_toml(__file__, "clients.toml")
 for _fields in _TABLE.values():
     _fields["events"] = {event: tools or None for event, tools in _fields["events"].items()}
 CLIENTS = tuple(Client(name, **fields) for name, fields in _TABLE.items())

@@ -33,7 +33,7 @@ from judgekit.gate import (
 from judgekit.gate.commits import RefUpdate, UnknownCommit
 from judgekit.git import Repository
 from judgekit.hooks import watchdog
-from judgekit.text import disarmed
+from judgekit.text import escape_ci_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
 
 def _warn(line: str) -> None:
     """Write a line to stderr, without terminal control characters."""
-    sys.stderr.write(disarmed(f"judgekit: {line}\n"))
+    sys.stderr.write(escape_ci_commands(f"judgekit: {line}\n"))
 
 
 def check(

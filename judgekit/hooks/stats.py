@@ -27,7 +27,7 @@ _SEARCHES = ("judgekit search", "memory-search")
 _MAX_TITLE_CHARS = 60
 _MIN_JUDGED_PROMPTS = 5  # prompts after which a judge that drops everything isn't chance any more
 _MAX_LISTED = 3
-_TEXTS = environment.table(__file__, "stats.toml")
+_TEXTS = environment.read_toml(__file__, "stats.toml")
 
 
 class _DistinctiveTerms:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judgekit.judging.fence import Fence
     from judgekit.rubric.schema import ScoreRubric
 
-_WORDS: Final[dict[str, str]] = environment.table(__file__, "claims.toml")
+_WORDS: Final[dict[str, str]] = environment.read_toml(__file__, "claims.toml")
 _LOCKED_QUESTION: Final = _WORDS["locked_question"]
 _LOCKED_TERMS: Final = frozenset(_WORDS["locked_terms"].split())
 _ABBREVIATIONS: Final = frozenset(_WORDS["abbreviations"].split())

@@ -28,7 +28,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_DATA: Final = environment.table(__file__, "fence.toml")
+_DATA: Final = environment.read_toml(__file__, "fence.toml")
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64

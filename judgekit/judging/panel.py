@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.providers.base import Endpoint
 
-_AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
+_AGENTS: dict[str, list[str]] = environment.read_toml(__file__, "agents.toml")
 # The keys of trailers that name writers, rather than reviewers or testers
 _WRITER_KEY = re.compile(
     r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TITLE_CHARS = 200
 
 ANSWER = "Answer with one JSON object and nothing else:"
-_WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
+_WORDS: dict[str, str] = environment.read_toml(__file__, "prompt.toml")
 
 
 def document_context(

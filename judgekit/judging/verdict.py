@@ -25,7 +25,7 @@ from judgekit.config import TIE, DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
 from judgekit.judging.html import record_html
-from judgekit.text import disarmed, escaped, short_line
+from judgekit.text import escape_ci_commands, escaped, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -611,6 +611,6 @@ def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str
     """Join a headline, details and a reason, each shortened to one line and safe for a terminal."""
     lines = []
     for line in (escaped(headline), escaped("; ".join(details)), reason):
-        safe_line = disarmed(short_line(line, MAX_SHOWN))
+        safe_line = escape_ci_commands(short_line(line, MAX_SHOWN))
         lines.append(safe_line or "no reason given")
     return "\n".join(lines)

@@ -491,7 +491,7 @@ def _import_driver() -> ModuleType:
 
 def _load_statements() -> tuple[dict[str, str], list[str]]:
     """Load the SQL statements by name, and the list of those that tidy up the store."""
-    entries = environment.table(__file__, "database.toml")
+    entries = environment.read_toml(__file__, "database.toml")
     tidy_statements: list[str] = entries.pop("tidy")
     # A statement can contain placeholders for other entries of the file.
     statements = {name: _fill_templates(text, entries) for name, text in entries.items()}

@@ -18,7 +18,7 @@ from judgekit.providers.pace import parse_retry_after
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_TABLE: dict[str, Any] = environment.table(__file__, "failures.toml")
+_TABLE: dict[str, Any] = environment.read_toml(__file__, "failures.toml")
 _TEXTS = _TABLE.pop("texts")  # patterns of messages; the rest has a row for each kind of failure
 Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
@@ -288,10 +288,9 @@ def _join_messages(errors: list[Any]) -> str | None:
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
-    """Set a failure's `objections` and `room`, from the signs in its message.
+    """Set a failure's `objections` and `max_reply_tokens`, from the signs in its message.
 
-    Objections name the parts of the request that the provider refuses. The room is the number of tokens
-    available for a reply.
+    Objections name the parts of the request that the provider refuses.
     """
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     room = _read_room(signs)
@@ -300,7 +299,7 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
         room = _read_cap(signs)
         if room is not None:
             objections.add("cap")
-    failure.room = room
+    failure.max_reply_tokens = room
     failure.objections = frozenset(objections)
 
 

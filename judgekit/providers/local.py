@@ -75,7 +75,7 @@ class Model(NamedTuple):
         return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
-_TABLE = environment.table(__file__, "local.toml")
+_TABLE = environment.read_toml(__file__, "local.toml")
 CATALOGUE = {name: Model(name=name, **row) for name, row in _TABLE.items()}
 
 

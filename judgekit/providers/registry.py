@@ -355,7 +355,7 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
 
 
 _VERSION = re.compile(r"/v\d\w*$")
-_FAMILIES = environment.table(__file__, "families.toml")
+_FAMILIES = environment.read_toml(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
 # Users know this provider by its models' prefix.
 _ALIASES = {"custom": "openai-compatible"}

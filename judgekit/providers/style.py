@@ -78,7 +78,7 @@ class CallStyle(NamedTuple):
         # Allow more tokens for thinking, or limit the reply to the number of tokens that the failure names.
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
-        if failure.room is not None and failure.kind in _REFUSING:
+        if failure.max_reply_tokens is not None and failure.kind in _REFUSING:
             return self._limit_reply(failure, endpoint, request)
 
         # Enforce the schema less strictly, or drop the part of the request that was refused.
@@ -127,7 +127,7 @@ class CallStyle(NamedTuple):
 
         Returns None if that wouldn't help.
         """
-        room = failure.room or 0  # callers have checked that the failure names a number
+        room = failure.max_reply_tokens or 0  # callers have checked that the failure names a number
         is_too_small = room < min(_MIN_ROOM_TOKENS, request.max_tokens)
         is_not_lower = room >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:

@@ -15,7 +15,7 @@ from typing import Any
 
 from judgekit import environment
 
-_ALIKE: dict[str, Any] = environment.table(__file__, "lookalikes.toml")["alike"]
+_ALIKE: dict[str, Any] = environment.read_toml(__file__, "lookalikes.toml")["alike"]
 _CYRILLIC = str.maketrans(*_ALIKE["cyrillic"])
 _ARMENIAN = str.maketrans(*_ALIKE["armenian"])
 _GREEK = str.maketrans(*_ALIKE["greek"])

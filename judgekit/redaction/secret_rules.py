@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Span: TypeAlias = tuple[int, int]
-RULES: dict[str, Any] = environment.table(__file__, "secret_rules.toml")
+RULES: dict[str, Any] = environment.read_toml(__file__, "secret_rules.toml")
 _PATTERN_SECTIONS = (
     "names",
     "values",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-WORDS: dict[str, str] = environment.table(__file__, "reply_words.toml")
+WORDS: dict[str, str] = environment.read_toml(__file__, "reply_words.toml")
 _NAME_KEYS = frozenset(WORDS["names"].split())
 _VALUE_KEYS = frozenset(WORDS["values"].split())
 _MAXIMUM_KEYS = frozenset(WORDS["maximum"].split())

@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment
-from judgekit.text import with_different_keys
+from judgekit.text import refuse_repeated_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TABLE: dict[str, str] = environment.table(__file__, "reply_words.toml")
+_TABLE: dict[str, str] = environment.read_toml(__file__, "reply_words.toml")
 _ANSWERING = frozenset(_TABLE["answering"].split())
 _PROSE = frozenset(_TABLE["prose"].split())
 _THOUGHT = re.compile(_TABLE["thought"])
@@ -299,4 +299,4 @@ def find_exact_end(raw: str, start: int) -> int | None:
 
 
 # NaN and infinity aren't valid JSON; `int` raises for them.
-_DECODER = json.JSONDecoder(object_pairs_hook=with_different_keys, parse_constant=int)
+_DECODER = json.JSONDecoder(object_pairs_hook=refuse_repeated_keys, parse_constant=int)

@@ -15,11 +15,11 @@ from typer import Option
 from judgekit.cli import output, output_files
 from judgekit.errors import UsageError
 from judgekit.text import (
-    disarmed,
-    disarmed_annotations,
-    disarmed_csv,
-    disarmed_json,
-    disarmed_xml,
+    escape_all_but_annotations,
+    escape_ci_commands,
+    escape_for_csv,
+    escape_for_json,
+    escape_for_xml,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ComparisonRenderer(Renderer, Protocol):
 class Format(NamedTuple):
     """A format's module, and how its text is printed.
 
-    `disarm` makes commands of CI servers in its text harmless, without changing values if the format has
+    `escape` makes commands of CI servers in its text harmless, without changing values if the format has
     another form for them. `is_for_people`: coloured, and escaped for the terminal. `is_streamed`: `judge`
     prints each verdict as soon as it's there, else all at the end. `has_comparisons`: its module is a
     `ComparisonRenderer`.
@@ -68,18 +68,18 @@ class Format(NamedTuple):
     is_for_people: bool = False
     is_streamed: bool = False
     has_comparisons: bool = False
-    disarm: Callable[[str], str] = disarmed_json
+    escape: Callable[[str], str] = escape_for_json
 
 
 FORMATS = {
     "table": Format("table", is_for_people=True, is_streamed=True, has_comparisons=True),
     "json": Format("json_array", has_comparisons=True),
     "jsonl": Format("json_lines", is_streamed=True, has_comparisons=True),
-    "csv": Format("csv_table", disarm=disarmed_csv),
-    "markdown": Format("markdown_comment", disarm=disarmed),
-    "junit": Format("junit", disarm=disarmed_xml),
+    "csv": Format("csv_table", escape=escape_for_csv),
+    "markdown": Format("markdown_comment", escape=escape_ci_commands),
+    "junit": Format("junit", escape=escape_for_xml),
     "sarif": Format("sarif"),
-    "github": Format("github", disarm=disarmed_annotations),
+    "github": Format("github", escape=escape_all_but_annotations),
 }
 """The formats by name, in the order of the help. A module is imported when it's first used."""
 
@@ -173,7 +173,7 @@ def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> 
         if FORMATS[name].is_for_people:
             text = output.strip_colours(output.make_printable(text, "utf-8"))
         else:
-            text = FORMATS[name].disarm(text)
+            text = FORMATS[name].escape(text)
         output_files.write_file(path, f"{text}\n" if text else "")
 
 
@@ -183,4 +183,4 @@ def _print(name: str, text: str) -> None:
     if FORMATS[name].is_for_people:
         output.say(text)
     else:
-        output.emit(text, FORMATS[name].disarm)
+        output.emit(text, FORMATS[name].escape)

@@ -22,7 +22,7 @@ from judgekit.cli.formats.row_results import WORST_FIRST
 from judgekit.gate import describe_run
 from judgekit.redaction.redact import without_secrets
 from judgekit.task_ids import task_name
-from judgekit.text import counted, disarmed, escaped, visible
+from judgekit.text import counted, escape_ci_commands, escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -164,7 +164,7 @@ def _annotate(level: str, message: str, **properties: object) -> str:
         one_line = escaped(str(value))
         assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
     # The message can have multiple lines.
-    harmless_message = disarmed(visible(message[:_MAX_MESSAGE_CHARS]).strip())
+    harmless_message = escape_ci_commands(visible(message[:_MAX_MESSAGE_CHARS]).strip())
     encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
 

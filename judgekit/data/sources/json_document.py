@@ -11,7 +11,7 @@ from judgekit.data.cells import CellError
 from judgekit.data.sources import DataRow, json_lines
 from judgekit.data.sources.line_reader import BOM, unreadable_row
 from judgekit.errors import InputError
-from judgekit.text import RepeatedKeyError, counted, with_different_keys
+from judgekit.text import RepeatedKeyError, counted, refuse_repeated_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
     raw = raw.removeprefix(BOM)
     try:
-        document = json.loads(raw, object_pairs_hook=with_different_keys)
+        document = json.loads(raw, object_pairs_hook=refuse_repeated_keys)
     except RepeatedKeyError as error:
         problem = f"expected each key once, got {error.key!r} twice in an object; rename one"
         raise InputError(f"{name}: {problem}") from None

@@ -10,7 +10,7 @@ from judgekit.data.cells import CellError
 from judgekit.data.sources import TOO_LONG, DataRow
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import RepeatedKeyError, encodable, with_different_keys
+from judgekit.text import RepeatedKeyError, encodable, refuse_repeated_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
 
     try:
         text = raw.decode()
-        value = json.loads(text, object_pairs_hook=with_different_keys)
+        value = json.loads(text, object_pairs_hook=refuse_repeated_keys)
     except UnicodeDecodeError as error:
         raise CellError(sniffing.no_utf_8(raw[error.start])) from None
     except RepeatedKeyError as error:
