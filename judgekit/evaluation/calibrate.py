@@ -369,9 +369,8 @@ def _choose_margins(
     ratio = max(min_ratio, even_ratio)
     chosen: list[float] = []
     size = float(first_size)
-    while (
-        size < len(margins) and len(chosen) < max_steps - 1
-    ):  # reserve the last step for all opinions
+    max_chosen = max_steps - 1  # the last step is reserved for all opinions
+    while size < len(margins) and len(chosen) < max_chosen:
         margin = margins[ceil(size) - 1]
         count_inside = sum(other_margin >= margin for other_margin in margins)
         chosen.append(margin)

@@ -250,9 +250,8 @@ async def run_round(
             if isinstance(error, AmbiguousReply):
                 kind = FailureKind.INVALID_REPLY
             failure = make_failure(kind, str(error))
-            if (
-                reply.text.strip()
-            ):  # otherwise repeat the request, because providers refuse empty messages
+            # After an empty reply, repeat the request as it is, because providers refuse empty messages.
+            if reply.text.strip():
                 correction = Message("user", f"That could not be read: {error}. {_AGAIN}")
                 conversation = (*conversation, Message("assistant", reply.text), correction)
 

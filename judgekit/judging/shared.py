@@ -242,12 +242,8 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
         return SharedError(_WRONG_TOKEN)
     try:
         message = str(answer.json()["error"]["message"])
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-    ):  # not our JSON, perhaps a proxy's page
+    except (ValueError, KeyError, TypeError, RecursionError):
+        # It's not our JSON, but perhaps a proxy's page.
         message = f"it answered with status {answer.status_code}"
 
     # The client repeats a request that may work soon.

@@ -205,9 +205,8 @@ def _may_be_bool(kind: object) -> bool:
 
     It can't if numbers are allowed, because it would convert true to 1.
     """
-    if (
-        get_origin(kind) is Literal
-    ):  # `Literal[1]` would accept true, because Python considers them equal
+    # `Literal[1]` would accept true, because Python considers them equal.
+    if get_origin(kind) is Literal:
         return False
 
     types = _list_union_types(kind)
