@@ -21,7 +21,7 @@ from judgekit.redaction.word_index import AnyWord
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic import BaseModel
 
@@ -52,8 +52,8 @@ def redact(text: str) -> Redacted:
     secret_count = 0
     # Search again after each replacement, because it can expose another secret next to it.
     for _ in range(_MAX_PASSES):
-        found = _find_nested(text, depth=DEPTH)
-        # If secrets have the same start, the longest comes first.
+        found = _find_at_any_depth(text, depth=DEPTH)
+        # Overlapping secrets share the first one's mark. If two have the same start, the longer one is first.
         matches = sorted(found, key=lambda match: (match.start, -match.end))
         text, mark_count = _replace(text, matches)
         if not mark_count:
@@ -76,14 +76,17 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
             parts.append(text[done_end:start])
             parts.append(f"{MARK}{kind}]")
             mark_count += 1
+            done_end = start
+
         # Preserve the secret's line breaks, so that later lines keep their numbers.
-        parts.append("\n" * text.count("\n", max(done_end, start), end))
+        line_break_count = text.count("\n", done_end, end)
+        parts.append("\n" * line_break_count)
         done_end = max(done_end, end)
     parts.append(text[done_end:])
     return "".join(parts), mark_count
 
 
-def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
+def _find_at_any_depth(text: str, depth: int) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in its encoded parts, up to `depth` layers of encoding.
 
     Positions always refer to `text`. For a secret in an encoded part, that's where the encoded part is.
@@ -93,23 +96,30 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
     if not text.isascii():
         text = fold_to_ascii(text)
 
-    # A view is a changed copy, such as a decoded part, that can map its positions back to `text`.
-    inner_views: Iterator[View] = iter(())
+    # Folding replaced combining and invisible characters with NUL. Search a view without them. Removing NUL
+    # isn't a layer of encoding, so the depth stays the same.
     if "\0" in text:
-        # Folding replaced combining and invisible characters with NUL. Search a view without them. Removing
-        # NUL isn't a layer of encoding, so the depth stays the same.
-        removals = [(*match.span(), "") for match in re.finditer("\0+", text)]
-        inner_views = iter([_make_view(text, 0, len(text), removals)])
-        inner_depth = depth
-    else:
-        yield from secret_search.find(text)
-        if depth > 0:
-            inner_views = views(text)
-        inner_depth = depth - 1
+        yield from _find_in_views([_remove_nul(text)], depth)
+        return
 
-    # Search the views in the same way, and map the secrets' positions back.
-    for view in inner_views:
-        for match in _find_nested(view.text, inner_depth):
+    yield from secret_search.find(text)
+    if depth > 0:
+        yield from _find_in_views(views(text), depth - 1)
+
+
+def _remove_nul(text: str) -> View:
+    """Make a view of a text without NUL."""
+    removals = [(*match.span(), "") for match in re.finditer("\0+", text)]
+    return _make_view(text, 0, len(text), removals)
+
+
+def _find_in_views(text_views: Iterable[View], depth: int) -> Iterator[SecretMatch]:
+    """Yield the secrets in views of a text, with their positions in that text.
+
+    A view is a changed copy, such as a decoded part, that can map its positions back.
+    """
+    for view in text_views:
+        for match in _find_at_any_depth(view.text, depth):
             last_position = match.end - 1
             start, _ = view.locate(match.start)
             _, end = view.locate(last_position)
@@ -126,21 +136,25 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
     Return a copy, or `value` itself if it has no secrets.
     """
-    strings = []  # all strings at any depth, except keys
-    nested_values = [value]
-    # This loop extends the list that it iterates over, until all nested values are visited.
-    for item in nested_values:
+    # Searching all strings at once is faster than one by one, and usually finds nothing.
+    all_strings = "\n\n".join(_list_strings(value))
+    if redact(all_strings).secrets:
+        return _redact_strings(value)
+    return value
+
+
+def _list_strings(value: Any) -> list[str]:  # noqa: ANN401 - whatever JSON can hold
+    """List the strings in a JSON value at any depth, except keys."""
+    strings = []
+    values = [value]
+    for item in values:  # `values` grows in this loop, so that nested values are also visited
         if isinstance(item, str):
             strings.append(item)
         elif isinstance(item, dict):
-            nested_values += item.values()
+            values += item.values()
         elif isinstance(item, list | tuple):
-            nested_values += item
-
-    # Searching all strings at once is faster than one by one, and usually finds nothing.
-    if redact("\n\n".join(strings)).secrets:
-        return _redact_strings(value)
-    return value
+            values += item
+    return strings
 
 
 def _redact_strings(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -227,43 +241,18 @@ def views(text: str) -> Iterator[View]:
     """
     from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - imported lazily because it compiles patterns
 
-    # escapes, such as `%41` or `\x41`
-    for start, end, escapes in _find_windows(text, PATTERNS["escaped"]):
+    yield from _view_escapes(text, PATTERNS)
+    yield from _view_joined_lists(text, PATTERNS)
+    yield from _view_broken_tokens(text, PATTERNS)
+    yield from _view_dumps(text, PATTERNS)
+    yield from _view_encodings(text, PATTERNS)
+
+
+def _view_escapes(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
+    r"""Yield views with escapes replaced, such as `%41` or `\x41`."""
+    for start, end, escapes in _find_windows(text, patterns["escaped"]):
         decoded = [(*escape.span(), _unescape(escape[0])) for escape in escapes]
         yield _make_view(text, start, end, decoded)
-
-    # lists that code joins, such as "".join(["sk-", "ant-", …])
-    if "join" in text or "concat" in text or "printf" in text:
-        for start, end, separators in _find_windows(text, PATTERNS["list"]):
-            if PATTERNS["joins"].search(text, max(0, start - _LIST_REACH), end + _LIST_REACH):
-                removals = [(*separator.span(), "") for separator in separators]
-                yield _make_view(text, start, end, removals)
-
-    # tokens broken over lines
-    if "\n" in text and _BROKEN.pattern_for(text).search(text):
-        for start, end, tokens in _find_windows(text, PATTERNS["broken"]):
-            removals = [(*token.span("gap"), "") for token in tokens]
-            yield _make_view(text, start, end, removals)
-
-    # hex dumps and encodings, such as Base64
-    yield from _find_dumps(text)
-    for encoding in _list_encodings(text):
-        for match in PATTERNS[encoding].finditer(text):
-            decoded_text = _decode_part(match[0], encoding)
-            if decoded_text:
-                # A secret anywhere in the decoded text has the position of the entire encoded part.
-                piece = Piece(*match.span(), is_unchanged=False)
-                yield View(text=decoded_text, starts=(0,), pieces=(piece,))
-
-
-def _list_encodings(text: str) -> Iterator[str]:
-    """Yield the names of the encodings that a text could contain, judging by its words and digits."""
-    longest_word = max(map(len, text.split()), default=0)
-    if longest_word >= _SHORTEST_ENCODED:
-        yield from ("base64", "base32")
-    digit_count = sum(map(text.count, string.digits))  # faster than looking at each character
-    if digit_count >= _MIN_DIGITS:
-        yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 
 def _find_windows(
@@ -284,23 +273,29 @@ def _find_windows(
             matches.append(match)
             continue
 
-        # Find the line above the match, but don't look into the current window.
-        line_break = text.rfind("\n", end, match.start())
-        break_above = text.rfind("\n", end, line_break) if line_break >= 0 else -1
-        has_line_between = break_above >= 0
-
-        # If at least one line separates the match from the current window, that window is complete.
-        if matches and has_line_between:
+        # If a line separates the match from the current window, that window is complete.
+        line_above = _find_line_above(text, match.start(), search_start=end)
+        is_separate = line_above is not None
+        if matches and is_separate:
             yield start, end, matches
             matches = []
 
         # Start a new window at the line above, or extend the current window.
         if not matches:
-            start = max(break_above + 1, end)
+            start = end if line_above is None else line_above
         end = _find_next_line_end(text, match.end())
         matches.append(match)
     if matches:
         yield start, end, matches
+
+
+def _find_line_above(text: str, position: int, search_start: int) -> int | None:
+    """Return the start of the line above `position`, or None if it doesn't start after `search_start`."""
+    line_break = text.rfind("\n", search_start, position)
+    if line_break < 0:
+        return None
+    break_above = text.rfind("\n", search_start, line_break)
+    return break_above + 1 if break_above >= 0 else None
 
 
 def _find_next_line_end(text: str, position: int) -> int:
@@ -347,19 +342,26 @@ def _unescape(escape: str) -> str:
     An escaped line break, or the `" + "` between two joined literals, becomes "".
     """
     mark = escape[0]
-    code = escape[1:]
     if mark == "%":
-        return bytes.fromhex(escape.replace("%", "")).decode("utf-8", "replace")
+        return _decode_text(bytes.fromhex(escape.replace("%", "")))
     if mark == "&":
         return html.unescape(escape)
-    if mark == "=":  # quoted-printable, as in mails
-        if code == "\n":
-            return ""
-        return _decode_text(bytes.fromhex(escape.replace("=", "")))
-    if mark != "\\":  # a quote: the escape is the `" + "` between two literals
-        return ""
+    if mark == "=":
+        return _unescape_quoted_printable(escape)
+    if mark == "\\":
+        return _unescape_backslash(escape[1:])
+    return ""  # the `" + "` between two literals
 
-    # a backslash
+
+def _unescape_quoted_printable(escape: str) -> str:
+    """Decode an escape as in mails, such as `=41` or `=C3=A9`."""
+    if escape == "=\n":
+        return ""
+    return _decode_text(bytes.fromhex(escape.replace("=", "")))
+
+
+def _unescape_backslash(code: str) -> str:
+    """Decode the characters after a backslash."""
     if code[0] == "\n":
         return ""
     if code[0] in "xuU":  # a hexadecimal number, such as `\x41` or `\u{41}`
@@ -375,20 +377,47 @@ def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _find_dumps(text: str) -> Iterator[View]:
-    """Yield views of each hex dump in a text, as written by `xxd` or `hexdump`."""
-    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - imported lazily because it compiles patterns
-
-    if not PATTERNS["dump_hint"].search(text):
+def _view_joined_lists(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
+    """Yield views of the lists that code joins, such as `"".join(["sk-", "ant-", …])`."""
+    may_join = "join" in text or "concat" in text or "printf" in text
+    if not may_join:
         return
-    for dump in PATTERNS["dump_lines"].finditer(text):
+    for start, end, separators in _find_windows(text, patterns["list"]):
+        search_start = max(0, start - _LIST_REACH)
+        is_joined = patterns["joins"].search(text, search_start, end + _LIST_REACH)
+        if is_joined:
+            removals = [(*separator.span(), "") for separator in separators]
+            yield _make_view(text, start, end, removals)
+
+
+def _view_broken_tokens(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
+    """Yield views of the tokens broken over lines, without the gaps."""
+    may_be_broken = "\n" in text and _BROKEN.pattern_for(text).search(text)
+    if not may_be_broken:
+        return
+    for start, end, tokens in _find_windows(text, patterns["broken"]):
+        removals = [(*token.span("gap"), "") for token in tokens]
+        yield _make_view(text, start, end, removals)
+
+
+def _view_dumps(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
+    """Yield views of each hex dump in a text, as written by `xxd` or `hexdump`."""
+    if not patterns["dump_hint"].search(text):
+        return
+    for dump in patterns["dump_lines"].finditer(text):
         pieces: list[Piece] = []
         data: list[bytes] = []
-        for line in PATTERNS["dump_line"].finditer(text, *dump.span()):
-            line_end = line.start() + len(line[0].rstrip("\n"))
-            pieces.append(Piece(line.start(), line_end, is_unchanged=False))
-            data.append(bytes.fromhex(line["digits"].replace("\t", " ")))
+        for line in patterns["dump_line"].finditer(text, *dump.span()):
+            pieces.append(_make_line_piece(line))
+            digits = line["digits"].replace("\t", " ")
+            data.append(bytes.fromhex(digits))
         yield from _make_dump_views(pieces, data)
+
+
+def _make_line_piece(line: re.Match[str]) -> Piece:
+    """Make the piece for a line of a dump, without its line break."""
+    content = line[0].rstrip("\n")
+    return Piece(line.start(), line.start() + len(content), is_unchanged=False)
 
 
 def _make_dump_views(pieces: list[Piece], data: list[bytes]) -> Iterator[View]:
@@ -427,6 +456,29 @@ def _swap_pairs(data: bytes) -> bytes:
     swapped[0:even_length:2] = data[1:even_length:2]
     swapped[1:even_length:2] = data[0:even_length:2]
     return bytes(swapped)
+
+
+def _view_encodings(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
+    """Yield views of the encoded parts, such as Base64.
+
+    A secret anywhere in the decoded text has the position of the entire encoded part.
+    """
+    for encoding in _list_encodings(text):
+        for match in patterns[encoding].finditer(text):
+            decoded_text = _decode_part(match[0], encoding)
+            if decoded_text:
+                piece = Piece(*match.span(), is_unchanged=False)
+                yield View(text=decoded_text, starts=(0,), pieces=(piece,))
+
+
+def _list_encodings(text: str) -> Iterator[str]:
+    """Yield the names of the encodings that a text could contain, judging by its words and digits."""
+    longest_word = max(map(len, text.split()), default=0)
+    if longest_word >= _SHORTEST_ENCODED:
+        yield from ("base64", "base32")
+    digit_count = sum(map(text.count, string.digits))  # faster than looking at each character
+    if digit_count >= _MIN_DIGITS:
+        yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 
 def _decode_part(encoded: str, encoding: str) -> str:

@@ -23,27 +23,31 @@ _SHUFFLED_CHANGE_RATE = 0.4  # change rate between kinds of characters; names in
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
-    """Whether a value only refers to a secret: a variable, call, type, path or placeholder."""
-    text = value.strip().rstrip(".,;:").strip("\"'`")  # without punctuation and quotes
+    """Whether a value isn't a secret itself: a variable, call, type, state, path or placeholder."""
+    without_punctuation = value.strip().rstrip(".,;:")
+    text = without_punctuation.strip("\"'`")  # without quotes
     has_only_symbols = not any(map(str.isalnum, text))  # such as `***`
-    if has_only_symbols:
+    if has_only_symbols or _is_type_or_state(text):
         return True
 
-    # a type such as `str`, or a state such as `expired`
-    lower_word = text.lower().strip("\"'`*_ ?!")
-    if lower_word in _TYPES or lower_word in _STATES:
+    is_template_or_path = bool(
+        PATTERNS["reference"].fullmatch(text)
+    )  # such as `${NAME}` or `~/key`
+    is_placeholder = bool(PATTERNS["stand_in"].fullmatch(text))  # such as `your-password`
+    if is_template_or_path or is_placeholder:
         return True
 
-    # a path or placeholder
-    if PATTERNS["reference"].fullmatch(text) or PATTERNS["stand_in"].fullmatch(text):
-        return True
-
-    # a variable or call
     variable = PATTERNS["variable"].fullmatch(text)
     if variable is not None:
         return _is_shell_variable(variable["name"])
-    looks_like_code = bool(PATTERNS["call"].fullmatch(text))
-    return looks_like_code and _is_expression(text)
+    looks_like_call = bool(PATTERNS["call"].fullmatch(text))
+    return looks_like_call and _is_expression(text)
+
+
+def _is_type_or_state(text: str) -> bool:
+    """Whether a text is a type, as in `password: str`, or a state, as in `password: expired`."""
+    word = text.lower().strip("\"'`*_ ?!")
+    return word in _TYPES or word in _STATES
 
 
 def _is_expression(text: str) -> bool:
@@ -51,17 +55,17 @@ def _is_expression(text: str) -> bool:
     text = text.lstrip("&*!-")  # operators
     callee = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" in "user.name(1)"
     names = PATTERNS["member"].split(callee)
-    if any(map(is_variable, names)):
-        return True
-
+    has_variable = any(map(is_variable, names))
     after_callee = text[len(callee) :]
-    if after_callee in ("(", "["):  # the arguments are on the next lines
+    has_open_bracket = after_callee in ("(", "[")  # the arguments are on the next lines
+    if has_variable or has_open_bracket:
         return True
 
     # Random characters rarely have balanced brackets, and change between cases and digits more often.
     is_balanced = text.count("(") == text.count(")")
     is_shuffled = change_rate("".join(names)) >= _SHUFFLED_CHANGE_RATE
-    return is_balanced and not is_shuffled and not is_mixed(callee)
+    looks_random = is_shuffled or is_mixed(callee)
+    return is_balanced and not looks_random
 
 
 def _is_shell_variable(name: str) -> bool:
@@ -69,8 +73,9 @@ def _is_shell_variable(name: str) -> bool:
     has_underscore_inside = "_" in name.strip("_")
     if has_underscore_inside or is_variable(name):
         return True
-    is_in_one_case = name.isupper() or name.islower() or name.istitle()
-    return is_in_one_case and not is_mixed(name)
+    # People write a variable's name of one word in one case, or capitalised, and without digits.
+    is_cased_like_word = name.isupper() or name.islower() or name.istitle()
+    return is_cased_like_word and not is_mixed(name)
 
 
 @functools.lru_cache(4096)
@@ -81,11 +86,10 @@ def is_variable(value: str) -> bool:
 
     # `maxLen_2` has the segments "max", "len" and "2".
     segments = [segment.lower() for segment in _SEGMENT.findall(value)]
-    if not _CODE_SEGMENTS.isdisjoint(segments):
+    has_code_segment = any(segment in _CODE_SEGMENTS for segment in segments)
+    if has_code_segment or _is_snake_case(value, segments):
         return True
-    if _is_snake_case(value, segments):
-        return True
-    # Only one in 400 random strings of 12 letters contains a word that's common in code, such as "config".
+    # Words that are common in code, such as "config", are in only one of 400 random strings of 12 letters.
     lower_value = value.lower()
     return any(word in lower_value for word in _CODE_WORDS)
 

@@ -68,34 +68,23 @@ def _add_languages() -> None:
 
     Other patterns refer to these parts by name, such as `(?&LANGUAGES)`.
     """
-    parts = RULES["parts"]
-    optional_separator = "[ _-]?"  # in the table, `_` stands for a blank, a dash or nothing
-
-    # LANGUAGES matches the words with optional separators, LANGUAGES_JOINED without any.
     words: list[str] = []
     for row in RULES["languages"].values():
         words += row.split()
     spellings = _list_all_spellings(words)
-    parts["LANGUAGES"] = any_word(spellings).replace("_", optional_separator)
-    parts["LANGUAGE_NOUN"] = f"(?:{parts['LANGUAGES']})\\w{{0,5}}"  # with an inflected ending
-    joined = {re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings}
-    parts["LANGUAGES_JOINED"] = "|".join(map(re.escape, sorted(joined)))
-
-    # A separate rule for words in other scripts allows for a few characters before the value.
-    foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
-    parts["FOREIGN"] = any_word(foreign).replace("_", optional_separator)
+    foreign = [spelling for spelling in spellings if not spelling[0].isascii()]  # in other scripts
     foreign_words = {_find_longest_word(spelling) for spelling in foreign}
+    verbs = _list_all_spellings(RULES["verbs"]["is"].split())  # "is", as in "the password is x"
+
+    parts = RULES["parts"]
+    parts["LANGUAGES"] = _match_spellings(spellings)
+    parts["LANGUAGE_NOUN"] = f"(?:{parts['LANGUAGES']})\\w{{0,5}}"  # with an inflected ending
+    parts["LANGUAGES_JOINED"] = _match_joined_spellings(spellings)
+    # A separate rule for words in other scripts allows for a few characters before the value.
+    parts["FOREIGN"] = _match_spellings(foreign)
     parts["FOREIGN_WORDS"] = " ".join(sorted(foreign_words))
-
-    # words for "is", as in "the password is x"
-    verbs = _list_all_spellings(RULES["verbs"]["is"].split())
     parts["VERBS"] = "|".join(map(re.escape, verbs))
-
-    # The name pattern with other languages is slower. So it's a separate pattern, which is only used on texts
-    # that need it.
-    pattern = RULES["names"]["pattern"]
-    RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
-    parts["OTHER"] = ""
+    _split_name_pattern()
 
 
 def _find_longest_word(spelling: str) -> str:
@@ -103,14 +92,40 @@ def _find_longest_word(spelling: str) -> str:
     return max(spelling.split("_"), key=len)
 
 
-def _list_language_words() -> list[str]:
-    """List a trigger word for each name in the table `languages`: its longest word, in every spelling.
+def _match_spellings(spellings: list[str]) -> str:
+    """Build a regex of spellings. In these, `_` stands for a blank, a dash, an underscore or nothing."""
+    return any_word(spellings).replace("_", "[ _-]?")
 
-    A text that contains such a name contains at least one of these words.
+
+def _match_joined_spellings(spellings: list[str]) -> str:
+    """Build a regex of spellings without separators, apostrophes and final digits."""
+    joined = set()
+    for spelling in spellings:
+        word = re.sub("[_']", "", spelling)
+        joined.add(word.rstrip(string.digits))
+    return "|".join(map(re.escape, sorted(joined)))
+
+
+def _split_name_pattern() -> None:
+    """Split the pattern for names in two: with and without other languages.
+
+    The one with other languages is slower, so it's only used on texts that need it.
+    """
+    pattern = RULES["names"]["pattern"]
+    RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
+    RULES["parts"]["OTHER"] = ""
+
+
+def _list_language_words() -> list[str]:
+    """List the longest word of each name in the table `languages`, in every spelling.
+
+    A text with such a name contains at least one of these words, so they can trigger the search for it.
     """
     words: set[str] = set()
     for row in RULES["languages"].values():
-        words.update(map(_find_longest_word, _list_all_spellings(row.split())))
+        names = row.split()
+        for spelling in _list_all_spellings(names):
+            words.add(_find_longest_word(spelling))
     return sorted(words)
 
 
@@ -141,11 +156,14 @@ def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
     """
     rows: list[tuple[str, tuple[str, ...], str]] = []
     for kind, words, pattern in RULES[section]:
-        rows.append((kind, tuple(_expand_parts(words).split(" ")), _expand_parts(pattern)))
-        # Repeat each rule for English names such as "password" with the names in other languages.
-        if words == "(?&NOUNS)":
-            other_pattern = pattern.replace("(?&NOUN)", "(?&LANGUAGE_NOUN)")
-            rows.append((kind, tuple(LANGUAGE_WORDS), _expand_parts(other_pattern)))
+        trigger_words = _expand_parts(words).split(" ")
+        rows.append((kind, tuple(trigger_words), _expand_parts(pattern)))
+
+        # A rule for English nouns, such as "password", gets a copy for the nouns of other languages.
+        is_for_nouns = words == "(?&NOUNS)"
+        if is_for_nouns:
+            language_pattern = pattern.replace("(?&NOUN)", "(?&LANGUAGE_NOUN)")
+            rows.append((kind, tuple(LANGUAGE_WORDS), _expand_parts(language_pattern)))
     return rows
 
 

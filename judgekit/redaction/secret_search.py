@@ -93,25 +93,21 @@ def _build_context_index(*, include_foreign: bool) -> WordIndex:
 
     Without `include_foreign`, skip the rules whose words are all from other languages.
     """
-    trigger_words = [words for _, words, _ in _CONTEXT_RULES]
-    if not include_foreign:
-        foreign_words = set(LANGUAGE_WORDS)
+    foreign_words = set(LANGUAGE_WORDS)
+    trigger_words: list[tuple[str, ...]] = []
+    for _kind, words, _pattern in _CONTEXT_RULES:
+        is_foreign = all(word in foreign_words for word in words)
+        is_skipped = is_foreign and not include_foreign
         # A rule without trigger words is never tried. (Removing the rule would renumber the others.)
-        trigger_words = [
-            () if foreign_words.issuperset(words) else words for words in trigger_words
-        ]
+        trigger_words.append(() if is_skipped else words)
     return WordIndex(trigger_words)
 
 
 def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, unsorted and possibly overlapping."""
-    lower_text = text.lower()
-    if len(lower_text) != len(text):
-        # Lowercasing turns a few letters into two characters, which shifts all later positions. So only
-        # lowercase the ASCII letters.
-        lower_text = text.translate(_ASCII_TO_LOWER)
+    lower_text = _lowercase_in_place(text)
 
-    # secrets that look like one without a name or context
+    # secrets that can be recognised without a name or context
     for start, end in find_private_keys(text, lower_text):
         yield SecretMatch(start, end, PRIVATE_KEY)
     yield from _find_in_long_words(text)
@@ -120,10 +116,22 @@ def find(text: str) -> Iterator[SecretMatch]:
     keyword_spans = _find_keyword_spans(lower_text)
     if keyword_spans:
         yield from _find_by_context_or_name(text, lower_text, keyword_spans)
+
+    # secrets in tables and other blocks, most of which also need a keyword
     for start, end, kind in find_block_secrets(lower_text, keyword_spans):
         is_sure = kind in (PHRASE, JWK_MEMBER)
         if is_sure or not is_placeholder(text[start:end]):
             yield SecretMatch(start, end, kind)
+
+
+def _lowercase_in_place(text: str) -> str:
+    """Convert a text to lower case, without changing any positions."""
+    lower_text = text.lower()
+    if len(lower_text) == len(text):
+        return lower_text
+    # Lowercasing turns a few letters into two characters, which shifts all later positions. So only
+    # lowercase the ASCII letters.
+    return text.translate(_ASCII_TO_LOWER)
 
 
 def _find_by_context_or_name(
@@ -146,7 +154,7 @@ def _find_by_context_or_name(
 def _find_by_context(
     text: str, lower_text: str, span: Span, *, include_foreign: bool
 ) -> Iterator[SecretMatch]:
-    """Yield the secrets in a span that their context reveals, such as `--password x` or `https://user:x@host`.
+    """Yield the secrets in a span that have a context such as `--password x` or `https://user:x@host`.
 
     If `include_foreign`, also use the rules for words in other languages.
     """
@@ -156,21 +164,32 @@ def _find_by_context(
     for rule in rule_index.find_rules(lower_text[start:end]):
         kind, _trigger_words, pattern = _CONTEXT_RULES[rule]
         for match in _compile(pattern).finditer(lower_text, start, end):
-            # The group's name says what the value must look like. If a pattern has more than one such
-            # group, their names are numbered, as in `secretword2`.
-            group = cast("str", match.lastgroup)
-            required_look = group.rstrip("23")
-            value_start, value_end = match.span(group)
-            value = text[value_start:value_end].rstrip(".,:")
-            if not value or not fits(value, required_look):
-                continue
+            secret_span = _locate_secret(text, match)
+            if secret_span is not None:
+                yield SecretMatch(*secret_span, kind)
 
-            # At the start of the text there's no character before the value. That counts as quoted.
-            character_before = text[value_start - 1 : value_start]
-            is_quoted = character_before in ('"', "'", "")
-            may_be_code = group != "sure" and not is_quoted
-            if not (may_be_code and is_code(value)):
-                yield SecretMatch(value_start, value_start + len(value), kind)
+
+def _locate_secret(text: str, match: re.Match[str]) -> Span | None:
+    """Return the span of the value in a context rule's match, or None if the value isn't a secret."""
+    # The group's name says what the value must look like. If a pattern has more than one such group, their
+    # names are numbered, as in `secretword2`.
+    group = cast("str", match.lastgroup)
+    required_look = group.rstrip("23")
+    value_start, value_end = match.span(group)
+    value = text[value_start:value_end].rstrip(".,:")
+    if not value or not fits(value, required_look):
+        return None
+
+    is_text = group == "sure" or _is_quoted_at(text, value_start)
+    if not is_text and is_code(value):
+        return None
+    return value_start, value_start + len(value)
+
+
+def _is_quoted_at(text: str, value_start: int) -> bool:
+    """Whether there's a quote before a value. At the start of the text, a value counts as quoted, too."""
+    character_before = text[value_start - 1 : value_start]
+    return character_before in ('"', "'", "")
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
@@ -191,13 +210,6 @@ def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
                 yield token
 
 
-@functools.cache
-def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
-    """Whether a pattern can't match a blank, and so only matches inside a word."""
-    source = pattern if isinstance(pattern, str) else pattern.pattern
-    return not any(part in source for part in _WITH_BLANKS)
-
-
 def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
     """Yield the secrets in `text` with a recognisable format, such as `ghp_…`.
 
@@ -208,26 +220,45 @@ def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
         kind, _trigger_words, regex = rules[rule]
         pattern = _compile(regex)
         # Searching the few long words first is faster than searching the text.
-        if _is_within_word(regex) and not pattern.search(long_words):
+        if _is_within_word(regex) and pattern.search(long_words) is None:
             continue
+        yield from _find_kind(text, pattern, kind)
 
-        end = 0  # the previous match's end
-        while end <= len(text):
-            match = pattern.search(text, end)
-            if match is None:
-                break
-            start, end = match.span()
 
-            # A match in the middle of a word is usually a coincidence.
-            is_inside_word = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
-            is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
-            if is_inside_word and not is_unmistakable:
-                continue
-            if kind != PRIVATE_KEY:
-                # Some patterns match a fixed length, so extend the match to the end of the word.
-                rest_of_word = cast("re.Match[str]", PATTERNS["rest"].match(text, end))
-                end = rest_of_word.end()
-            yield SecretMatch(start, end, kind)
+@functools.cache
+def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
+    """Whether a pattern can't match a blank, and so only matches inside a word."""
+    source = pattern if isinstance(pattern, str) else pattern.pattern
+    return not any(part in source for part in _WITH_BLANKS)
+
+
+def _find_kind(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[SecretMatch]:
+    """Yield a pattern's matches as secrets of a kind, except coincidences."""
+    search_start = 0
+    while match := pattern.search(text, search_start):
+        start, end = match.span()
+        search_start = end
+        if _is_coincidence(text, match, kind):
+            continue
+        if kind != PRIVATE_KEY:
+            end = _extend_to_word_end(text, end)
+            search_start = end
+        yield SecretMatch(start, end, kind)
+
+
+def _is_coincidence(text: str, match: re.Match[str], kind: str) -> bool:
+    """Whether a match begins in the middle of a word, and its kind isn't unmistakable."""
+    start = match.start()
+    is_inside_word = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
+    is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
+    return is_inside_word and not is_unmistakable
+
+
+def _extend_to_word_end(text: str, end: int) -> int:
+    """Return the end of the word, because some patterns match only a fixed length of it."""
+    rest_of_word = PATTERNS["rest"].match(text, end)
+    # The pattern always matches, if only an empty string.
+    return cast("re.Match[str]", rest_of_word).end()
 
 
 def _find_keyword_spans(lower_text: str) -> list[Span]:
@@ -235,23 +266,12 @@ def _find_keyword_spans(lower_text: str) -> list[Span]:
 
     Each span includes the three lines after the keyword's line. Overlapping spans are merged.
     """
-    # the start and end of each line with a keyword
-    keyword_lines = set()
-    for pattern in (_LINE_WORDS.pattern_for(lower_text), *_LINE_PATTERNS):
-        line_end = 0
-        while match := pattern.search(lower_text, line_end):
-            # The match can include the line break. So search for the line's end from the match's last
-            # character.
-            line_end = find_line_end(lower_text, match.end() - 1)
-            line_start = lower_text.rfind("\n", 0, match.start()) + 1
-            keyword_lines.add((line_start, line_end))
-
-    # Extend each line by the lines after it, and merge overlapping spans.
     spans: list[Span] = []
-    for start, line_end in sorted(keyword_lines):
+    for start, line_end in sorted(_find_keyword_lines(lower_text)):
         end = line_end
         for _ in range(_LINES_AFTER_KEYWORD):
             end = find_line_end(lower_text, end + 1)
+
         overlaps_last = bool(spans) and start <= spans[-1][1]
         if overlaps_last:
             last_start, last_end = spans.pop()
@@ -259,3 +279,18 @@ def _find_keyword_spans(lower_text: str) -> list[Span]:
         else:
             spans.append((start, end))
     return spans
+
+
+def _find_keyword_lines(lower_text: str) -> set[Span]:
+    """Find the start and end of each line with a keyword."""
+    lines = set()
+    patterns = [_LINE_WORDS.pattern_for(lower_text), *_LINE_PATTERNS]
+    for pattern in patterns:
+        line_end = 0
+        while match := pattern.search(lower_text, line_end):
+            # The match can include the line break. So search for the line's end from the match's last
+            # character.
+            line_end = find_line_end(lower_text, match.end() - 1)
+            line_start = lower_text.rfind("\n", 0, match.start()) + 1
+            lines.add((line_start, line_end))
+    return lines

@@ -6,11 +6,12 @@ behind such a name. Everything is searched in lower case.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, find_line_end
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
 
 LONGEST_ROW = 2000
@@ -27,8 +28,7 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     `lower_text[start:end]` is the first row. It's either a header, or a name followed by its value.
     """
     line = lower_text[start:end]
-    next_end = find_line_end(lower_text, end + 1)
-    next_line = lower_text[end + 1 : next_end][:LONGEST_ROW]
+    next_line = _read_next_line(lower_text, end)
 
     # Split the row into cells. Callers only pass a row with a separator.
     separator = next(mark for mark in "|,;\t" if mark in line)
@@ -38,22 +38,51 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     if not columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has more than one column
         return
 
-    # A Markdown header has a line of dashes below it.
-    is_header = bool(
-        PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line)
-    )
-    has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
-    is_pair = has_two_cells and columns == filled_columns[:1]
-    second_column = filled_columns[1]
     # A Markdown table without a real header has its first name and value in the header row.
-    if is_header and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
-        yield from _find_in_cells(line, start, separator, [second_column])
+    has_dashes_below = _is_line_of_dashes(next_line)
+    if has_dashes_below and _is_name_and_value(cells, columns, filled_columns):
+        yield from _find_in_cells(line, start, separator, [filled_columns[1]])
 
-    # Without a header, the password is on this line. Otherwise, passwords are in the rows below.
-    if separator == "|" and not is_header:
-        yield from _find_in_next_cell(line, start, columns[0], filled_columns)
-    elif separator == "|" or _is_csv_header(line, next_line, separator):
+    # Below a header, passwords are in the rows. Without a header, the password is on this line.
+    has_bars = separator == "|"
+    is_header = has_dashes_below if has_bars else _is_csv_header(line, next_line, separator)
+    if is_header:
         yield from _find_in_later_rows(lower_text, end, separator, columns)
+    elif has_bars:
+        yield from _find_in_next_cell(line, start, columns[0], filled_columns)
+
+
+def _read_next_line(lower_text: str, line_end: int) -> str:
+    """Read the line after the one that ends at `line_end`, but at most the longest row's length."""
+    next_start = line_end + 1
+    next_end = find_line_end(lower_text, next_start)
+    return lower_text[next_start:next_end][:LONGEST_ROW]
+
+
+def _find_password_columns(headers: list[str]) -> list[int]:
+    """Return the indexes of the columns with a header such as "Password"."""
+    return [column for column, header in enumerate(headers) if _is_password_header(header)]
+
+
+def _is_password_header(header: str) -> bool:
+    """Whether a column's header is a title such as "Password"."""
+    # A cell can be a long text, so cut it to the length that a header may have.
+    return bool(PATTERNS["password_header"].fullmatch(header[:_LONGEST_HEADER]))
+
+
+def _is_line_of_dashes(line: str) -> bool:
+    """Whether a line is one of dashes, as below the header of a Markdown table."""
+    return bool(PATTERNS["rule"].fullmatch(line) or PATTERNS["frame"].fullmatch(line))
+
+
+def _is_name_and_value(cells: list[str], columns: list[int], filled_columns: list[int]) -> bool:
+    """Whether a row has only a password's name and its value, such as `| password | x |`."""
+    has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
+    only_first_is_name = columns == filled_columns[:1]
+    if not has_two_cells or not only_first_is_name:
+        return False
+    second_cell = cells[filled_columns[1]]
+    return bool(PATTERNS["value_cell"].fullmatch(second_cell))
 
 
 def _find_in_next_cell(
@@ -69,22 +98,18 @@ def _find_in_next_cell(
 
 def _is_csv_header(line: str, next_line: str, separator: str) -> bool:
     """Whether a line is a CSV header, rather than prose or code with commas."""
-    cells = line.split(separator)
     # Indented or empty lines are more likely code.
-    starts_with_blank = not (line[:1].strip() and next_line[:1].strip())
-    has_same_cell_count = next_line.count(separator) == len(cells) - 1
-    if starts_with_blank or not has_same_cell_count:
+    if _starts_with_blank(line) or _starts_with_blank(next_line):
         return False
-    return all(map(PATTERNS["name_cell"].fullmatch, cells))
+    has_same_cell_count = next_line.count(separator) == line.count(separator)
+    if not has_same_cell_count:
+        return False
+    return all(map(PATTERNS["name_cell"].fullmatch, line.split(separator)))
 
 
-def _find_password_columns(headers: list[str]) -> list[int]:
-    """Return the indexes of the columns with a header such as "Password"."""
-    columns = []
-    for column, header in enumerate(headers):
-        if PATTERNS["password_header"].fullmatch(header[:_LONGEST_HEADER]):
-            columns.append(column)
-    return columns
+def _starts_with_blank(line: str) -> bool:
+    """Whether a line is indented or empty."""
+    return not line[:1].strip()
 
 
 def _find_in_later_rows(
@@ -94,15 +119,18 @@ def _find_in_later_rows(
     end = header_end  # the previous row's end
     for _ in range(_MAX_ROWS):
         start = end + 1
+        if start >= len(lower_text):
+            return
         end = find_line_end(lower_text, start)
         row = lower_text[start : min(end, start + LONGEST_ROW)]
-        is_frame = bool(PATTERNS["frame"].fullmatch(row))  # `+----+----+`
-        is_table_line = separator in row or is_frame
-        if start >= len(lower_text) or not is_table_line:
-            return
 
-        is_dash_line = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))  # `|----|----|`
-        if not is_frame and not is_dash_line:
+        is_frame = PATTERNS["frame"].fullmatch(row)  # `+----+----+`
+        if is_frame:
+            continue
+        if separator not in row:  # the table has ended
+            return
+        is_line_below_header = separator == "|" and PATTERNS["rule"].fullmatch(row)  # `|----|----|`
+        if not is_line_below_header:
             yield from _find_in_cells(row, start, separator, columns)
 
 
@@ -137,19 +165,8 @@ def find_in_wiki_table(lower_text: str, start: int, end: int) -> Iterator[Secret
     columns = _find_password_columns(headers)
     if not columns:
         return
-
-    row_end = end  # the previous row's end
-    for _ in range(_MAX_ROWS):
-        row_start = row_end + 1
-        row_end = find_line_end(lower_text, row_start)
-        row = lower_text[row_start : min(row_end, row_start + LONGEST_ROW)]
-        stripped = row.lstrip()
-        starts_next_table = stripped.startswith(("||", "|_"))
-        if row_start >= len(lower_text) or not stripped.startswith("|") or starts_next_table:
-            return
-
-        indent = len(row) - len(stripped)
-        yield from _find_in_cells(stripped, row_start + indent, "|", columns)
+    for row_start, row in _read_wiki_rows(lower_text, end):
+        yield from _find_in_cells(row, row_start, "|", columns)
 
 
 def _split_wiki_headers(line: str) -> list[str]:
@@ -164,6 +181,23 @@ def _split_wiki_headers(line: str) -> list[str]:
         _mark, _, header = cell.partition(".")
         headers.append(header if cell.startswith("_") else cell)
     return headers
+
+
+def _read_wiki_rows(lower_text: str, header_end: int) -> Iterator[tuple[int, str]]:
+    """Yield each row's position and text, without an indent, from below the header to the table's end."""
+    end = header_end  # the previous row's end
+    for _ in range(_MAX_ROWS):
+        start = end + 1
+        if start >= len(lower_text):
+            return
+        end = find_line_end(lower_text, start)
+        line = lower_text[start : min(end, start + LONGEST_ROW)]
+        row = line.lstrip()
+        is_next_header = row.startswith(("||", "|_"))  # of another table
+        if is_next_header or not row.startswith("|"):
+            return
+        indent = len(line) - len(row)
+        yield start + indent, row
 
 
 def find_wiki_pairs(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -190,23 +224,36 @@ def _find_in_asciidoc(lower_text: str) -> Iterator[SecretMatch]:
     search_start = 0
     while opening := PATTERNS["asciidoc"].search(lower_text, search_start):
         fence = opening[0].strip()
-        end = lower_text.find(f"\n{fence}", opening.end() - 1)
-        if end < 0:
-            end = len(lower_text)
         separator = fence[0]  # `|` in this example
+        closing_mark = f"\n{fence}"
+        end = _find_closing_mark(lower_text, opening, closing_mark)
         yield from _find_in_cell_sequence(lower_text, opening.end(), end, separator)
-        search_start = end + len(fence) + 1
+        search_start = end + len(closing_mark)
+
+
+def _find_closing_mark(lower_text: str, opening: re.Match[str], closing_mark: str) -> int:
+    """Return the position of a table's closing mark, which starts with a line break, or the text's end."""
+    # The opening ends with a line break. In an empty table, it's also the closing mark's.
+    opening_line_end = opening.end() - len("\n")
+    position = lower_text.find(closing_mark, opening_line_end)
+    return position if position >= 0 else len(lower_text)
 
 
 def _find_in_mediawiki(lower_text: str) -> Iterator[SecretMatch]:
     """Yield the passwords in MediaWiki tables, which are enclosed in the lines `{|` and `|}`."""
-    position = 0
-    while opening := PATTERNS["mediawiki"].search(lower_text, position):
-        end = lower_text.find("\n|}", opening.end() - 1)
-        if end < 0:
-            end = len(lower_text)
-        position = min(end, opening.end() + _MAX_TABLE_CHARS)
-        yield from _find_in_mediawiki_rows(lower_text, opening.end(), position)
+    search_start = 0
+    while opening := PATTERNS["mediawiki"].search(lower_text, search_start):
+        end = _find_closing_mark(lower_text, opening, "\n|}")
+        end = min(end, opening.end() + _MAX_TABLE_CHARS)
+        yield from _find_in_mediawiki_rows(lower_text, opening.end(), end)
+        search_start = end
+
+
+class _Cell(NamedTuple):
+    """A cell's text, and its position in the searched text."""
+
+    start: int
+    text: str
 
 
 def _find_in_cell_sequence(
@@ -217,30 +264,35 @@ def _find_in_cell_sequence(
     The first row is the header. A row's cells can be on one line, or each on a separate line.
     """
     end = min(end, start + _MAX_TABLE_CHARS)
-    cells: list[tuple[int, str]] = []  # each cell's position and content
+    cells: list[_Cell] = []
     column_count = 0
-    # Commas and colons are between cells. But `|` and `!` are before each cell, so anything before a line's
-    # first `|` isn't a cell.
-    is_between_cells = separator in ",:"
-
-    # Collect the cells of all lines.
     line_start = start
     while line_start < end:
         line_end = min(find_line_end(lower_text, line_start), end)
-        part_start = line_start
-        for index, part in enumerate(lower_text[line_start:line_end].split(separator)):
-            if is_between_cells or index > 0:
-                cells.append((part_start, part))
-            part_start += len(part) + 1  # after the separator
-        if not column_count and cells:  # The first line with cells is the header row.
+        cells += _split_cells(lower_text[line_start:line_end], line_start, separator)
+        if column_count == 0:  # the first line with cells is the header row
             column_count = len(cells)
         line_start = line_end + 1
 
-    # If each cell is on its own line, a blank line ends the header row.
-    if column_count == 1:
+    has_cell_per_line = column_count == 1
+    if has_cell_per_line:  # then a blank line ends the header row
         header_lines, _, _ = lower_text[start:end].strip().partition("\n\n")
         column_count = header_lines.count(separator)
-    yield from _find_in_positioned_cells(cells, column_count)
+    yield from _find_in_columns(cells, column_count)
+
+
+def _split_cells(line: str, line_start: int, separator: str) -> list[_Cell]:
+    """Split a line into its cells."""
+    cells = []
+    cell_start = line_start
+    for cell in line.split(separator):
+        cells.append(_Cell(cell_start, cell))
+        cell_start += len(cell) + len(separator)
+
+    # Commas and colons are between cells. But `|` and `!` are before each cell, so anything before a line's
+    # first `|` isn't a cell.
+    is_between_cells = separator in ",:"
+    return cells if is_between_cells else cells[1:]
 
 
 def _find_in_mediawiki_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -249,52 +301,62 @@ def _find_in_mediawiki_rows(lower_text: str, start: int, end: int) -> Iterator[S
     A line with headers starts with `!`, a line with cells with `|`, and `|-` starts a new row.
     """
     headers: list[str] = []
-    row: list[tuple[int, str]] = []  # position and content of each cell
+    row: list[_Cell] = []
     line_start = start
     while line_start < end:
         line_end = min(find_line_end(lower_text, line_start), end)
         line = lower_text[line_start:line_end]
         if line.startswith("|-"):  # the row's end
-            yield from _find_in_positioned_cells(row, len(headers), headers)
+            yield from _find_in_columns(row, len(headers), headers)
             row = []
-        elif line.startswith("!"):  # headers
-            for header in line[1:].split("!!"):
-                _attributes, _, title = header.rpartition("|")
-                headers.append(title)  # without attributes such as `style="width: 50%"`
-        elif line.startswith("|"):  # cells
-            cell_start = line_start + 1
-            for cell in line[1:].split("||"):
-                row.append((cell_start, cell))
-                cell_start += len(cell) + 2  # after the `||`
+        elif line.startswith("!"):
+            headers += _read_mediawiki_headers(line)
+        elif line.startswith("|"):
+            row += _read_mediawiki_cells(line, line_start)
         line_start = line_end + 1
 
     # the last row
-    yield from _find_in_positioned_cells(row, len(headers), headers)
+    yield from _find_in_columns(row, len(headers), headers)
 
 
-def _find_in_positioned_cells(
-    cells: list[tuple[int, str]],
+def _read_mediawiki_headers(line: str) -> list[str]:
+    """Read the titles in a line such as `!a!!b`, without attributes such as `style="width: 50%"|`."""
+    titles = []
+    for header in line[1:].split("!!"):
+        _attributes, _, title = header.rpartition("|")
+        titles.append(title)
+    return titles
+
+
+def _read_mediawiki_cells(line: str, line_start: int) -> list[_Cell]:
+    """Read the cells in a line such as `|a||b`."""
+    cells = []
+    cell_start = line_start + len("|")
+    for cell in line[1:].split("||"):
+        cells.append(_Cell(cell_start, cell))
+        cell_start += len(cell) + len("||")
+    return cells
+
+
+def _find_in_columns(
+    cells: list[_Cell],
     column_count: int,
     headers: list[str] | None = None,
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in columns with a header such as "Password".
 
-    `cells` contains the position and content of each cell, row by row. If `headers` is None, the first row
-    is the header row.
+    The cells are in order, row by row. If `headers` is None, the first row is the header row.
     """
     if not column_count:
         return
     if headers is None:
-        headers = [cell for _, cell in cells[:column_count]]
+        headers = [cell.text for cell in cells[:column_count]]
         cells = cells[column_count:]
+    is_password_column = [_is_password_header(header.strip()) for header in headers]
 
-    is_password_column = []  # a flag for each column
-    for header in headers:
-        title = header.strip()[:_LONGEST_HEADER]
-        is_password_column.append(bool(PATTERNS["password_header"].fullmatch(title)))
-
-    for index, (start, cell) in enumerate(cells):
-        value = cell.strip(_CELL_EDGE)
-        if is_password_column[index % column_count] and _is_password_value(value):
-            value_start = start + cell.index(value)
+    for index, cell in enumerate(cells):
+        column = index % column_count
+        value = cell.text.strip(_CELL_EDGE)
+        if is_password_column[column] and _is_password_value(value):
+            value_start = cell.start + cell.text.index(value)
             yield SecretMatch(value_start, value_start + len(value), "password")
