@@ -77,16 +77,21 @@ def _list_options_in_signature(call: Callable[Arguments, Value]) -> Callable[Arg
     signature = inspect.signature(call)
     parameters = list(signature.parameters.values())
     parameters.pop()  # the last parameter is `**options`
-
     for name, field in JudgeRequest.model_fields.items():
-        annotation = JudgeArgs.__annotations__[name].__forward_arg__
-        parameter = inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
-        )
-        parameters.append(parameter)
+        parameters.append(_build_parameter(name, field.default))
 
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
+
+
+def _build_parameter(name: str, default: object) -> inspect.Parameter:
+    """Build an option's parameter, with its annotation from `JudgeArgs`."""
+    # Annotations are strings in that module, which a `TypedDict` wraps in forward references.
+    reference = JudgeArgs.__annotations__[name]
+    annotation = reference.__forward_arg__
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 @_list_options_in_signature
@@ -104,7 +109,7 @@ async def ajudge(
 
     If `task_id` is given, all files are judged together and get a single verdict. Omitted options come from
     the configuration. `model` is used in every tier. `author_family` names the maker of the models that wrote
-    the files (such as `anthropic`), whose models then only judge if no others can. `deadline` (seconds) and
+    the files (such as `anthropic`); its models only judge if no others can. `deadline` (seconds) and
     `max_cost_usd` (US dollars) apply to each verdict; up to `concurrency` are made at a time. `depth` says
     which models are called; "auto" decides by path and size. `cache=False` ignores earlier replies.
 
@@ -117,25 +122,30 @@ async def ajudge(
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check_arguments("judge", task_id=task_id, author_family=author_family)
     request = _build_request("judge", options)
+
     task = TaskDescription(*map(encodable, (description, acceptance, reference)))
-
-    def read_documents() -> list[Document]:
-        paths = documents.expand(os.fspath(path) for path in files)
-        # Unlike the command line, the API doesn't read standard input for `-`.
-        empty_stdin = io.BytesIO()
-        contents = [documents.read_file(path, empty_stdin) for path in paths]
-        # With a task id, all files are judged as one document. Otherwise each is a document.
-        # With a task id, all files together are one document.
-        if task_id is None:
-            groups = [[file] for file in contents]
-        else:
-            groups = [contents]
-        return [documents.document(group, task_id, task, author_family) for group in groups]
-
-    subjects = await run_in_thread(read_documents)
+    subjects = await run_in_thread(lambda: _read_documents(files, task_id, task, author_family))
     project = Path(environment.project_root())
     verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
     return Verdicts(verdicts)
+
+
+def _read_documents(
+    files: Iterable[str | Path],
+    task_id: str | None,
+    task: TaskDescription,
+    author_family: str | None,
+) -> list[Document]:
+    """Read files and the files in folders. With a task id, all are one document, otherwise each is one."""
+    paths = documents.expand(os.fspath(path) for path in files)
+    # Unlike the command line, the API doesn't read standard input for `-`.
+    empty_stdin = io.BytesIO()
+    contents = [documents.read_file(path, empty_stdin) for path in paths]
+    if task_id is None:
+        groups = [[content] for content in contents]
+    else:
+        groups = [contents]
+    return [documents.document(group, task_id, task, author_family) for group in groups]
 
 
 @_list_options_in_signature
@@ -155,29 +165,46 @@ async def ajudge_texts(
     require("judge_texts", texts=texts, concurrency=concurrency)
     check_arguments("judge_texts", author_family=author_family)
     request = _build_request("judge_texts", options)
+    subjects = _build_documents(texts, author_family)
+    project = Path(environment.project_root())
 
+    # Check the sources before any model is called.
+    name_with_sources = _find_text_with_sources(texts)
+    if name_with_sources:
+        await _require_rubric_with_sources(name_with_sources, project, request)
+    verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    return Verdicts(verdicts)
+
+
+def _build_documents(texts: Mapping[str, str | Text], author_family: str | None) -> list[Document]:
+    """Build the documents to judge. Raises `InputError` for an empty text."""
     subjects = []
-    first_with_sources = ""  # the name of the first text with sources
     for name, text_or_str in texts.items():
         require("judge_texts", **{"a name": name})
         text = text_or_str if isinstance(text_or_str, Text) else Text(text_or_str)
         subjects.append(_build_document(name, text, author_family))
-        if text.sources and not first_with_sources:
-            first_with_sources = name
+    return subjects
 
-    # Before any model is called, check that the rubric can show sources.
-    project = Path(environment.project_root())
-    if first_with_sources:
-        config = settings.load(project)
-        loaded = await run_in_thread(lambda: service.rubric(config, project, request))
-        rubric = loaded.rubric
-        takes_sources = isinstance(rubric, ScoreRubric) and rubric.given.sources
-        if not takes_sources:
-            problem = f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
-            raise InputError(f"{first_with_sources}: {problem}")
 
-    verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
-    return Verdicts(verdicts)
+def _find_text_with_sources(texts: Mapping[str, str | Text]) -> str:
+    """Return the name of the first text with sources, or "" if there's none."""
+    for name, text in texts.items():
+        if isinstance(text, Text) and text.sources:
+            return name
+    return ""
+
+
+async def _require_rubric_with_sources(name: str, project: Path, request: JudgeRequest) -> None:
+    """Raise `InputError` for the text `name`, which has sources, if the rubric can't show any."""
+    config = settings.load(project)
+    loaded = await run_in_thread(lambda: service.rubric(config, project, request))
+    rubric = loaded.rubric
+    takes_sources = isinstance(rubric, ScoreRubric) and rubric.given.sources
+    if not takes_sources:
+        problem = (
+            f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
+        )
+        raise InputError(f"{name}: {problem}")
 
 
 @_list_options_in_signature
@@ -187,7 +214,7 @@ async def acompare(
     author_family: str | Sequence[str | None] | None = None,
     **options: Unpack[JudgeArgs],
 ) -> Comparison:
-    """Find out which of two or more texts answers `prompt` best. They're called A, B, … in order.
+    """Find out which of two or more texts answers `prompt` best. The texts are called A, B, … in order.
 
     Two texts are compared in both orders; more are scored. `author_family` names the maker of the models that
     wrote them: a single name, or a list with one entry per text, "none" for a human author and None if
@@ -202,18 +229,32 @@ async def acompare(
     request = _build_request("compare", options)
 
     # Check all arguments before any model is called.
+    _check_families(author_family)
+    _check_texts(texts)
+
+    files = tuple(map(file_of, LETTERS, texts))
+    authors = service.authors(author_family, len(files))
+    comparison_input = ComparisonInput(prompt, files, authors)
+    project = Path(environment.project_root())
+    return await service.acompare(comparison_input, project, request)
+
+
+def _check_families(author_family: str | Sequence[str | None] | None) -> None:
+    """Check the family, or each family in a list. Raises `UsageError`."""
     families = author_family if isinstance(author_family, list | tuple) else [author_family]
     for family in families:
         check_arguments("compare", author_family=family)
-    for letter, text in zip(LETTERS, texts, strict=False):
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    """Raise `InputError` for an empty text, or `UsageError` if there are more texts than letters."""
+    for letter, text in zip(
+        LETTERS, texts, strict=False
+    ):  # there are more letters or, wrongly, texts
         if is_blank(text):
             raise InputError(f"{letter}: empty; nothing to compare")
     if len(texts) > len(LETTERS):
         raise UsageError(f"compare: expected up to {len(LETTERS)} texts, got {len(texts)}")
-
-    files = tuple(map(file_of, LETTERS, texts))
-    comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
-    return await service.acompare(comparison_input, Path(environment.project_root()), request)
 
 
 @_list_options_in_signature
@@ -243,34 +284,35 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
     own. A row that can't be judged gets an `error`. `max_cost_usd` applies to all rows together: rows that
     remain when it is reached are not yielded.
 
-    `agree` is the minimum fraction of verdicts that agree, with 95 % confidence, with those that `deep` alone
-    would give. Rows are then judged by the first tier, and by `deep` as needed. Verdicts agree if they are
-    the same or, with `agree_on="accepted"`, if both accept or neither does. With `always_confirm="accept"`,
-    `deep` also judges every row that the first tier accepts. All rows are read first, and yielded once all
-    are judged.
+    `agree` saves calls to `deep`: the first tier judges the rows, and `deep` only as many as needed, so that
+    at least this fraction of the verdicts agrees with those of `deep` alone, with 95 % confidence. Verdicts
+    agree if they are the same or, with `agree_on="accepted"`, if both accept or neither does. With
+    `always_confirm="accept"`, `deep` also judges every row that the first tier accepts. All rows are read
+    first, and yielded once all are judged.
 
     Raises `InputError` if there's no row or one is not a mapping, `ConfigError` and `UsageError`.
     """
-    require("judge_rows", rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
-    require("judge_rows", description=description, acceptance=acceptance, reference=reference)
-    require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
-    check_arguments("judge_rows", author_family=author_family, id_column=id_column)
-    require("judge_rows", agree_on=agree_on)
-    check_arguments("judge_rows", agree=agree, always_confirm=always_confirm)
-    request = _build_request("judge_rows", options)
+    call = "judge_rows"
+    require(call, rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
+    require(call, description=description, acceptance=acceptance, reference=reference)
+    require(call, judge_turn=judge_turn, fields={} if fields is None else fields)
+    check_arguments(call, author_family=author_family, id_column=id_column)
+    require(call, agree_on=agree_on)
+    check_arguments(call, agree=agree, always_confirm=always_confirm)
+    request = _build_request(call, options)
 
     defaults = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     row_options = RowOptions(task, fields or {}, id_column, defaults, families, judge_turn)
     project = Path(environment.project_root())
     if agree is None:
-        judged = judged_rows(
-            rows, row_options, project, request, concurrency, in_order=not as_completed
-        )
+        in_order = not as_completed
+        judged = judged_rows(rows, row_options, project, request, concurrency, in_order=in_order)
     else:
         agreement = _build_agreement(agree, agree_on, always_confirm, task, options)
         judged = promised_rows(rows, row_options, project, request, concurrency, agreement)
 
+    # If the caller stops early, closing the rows ends the calls to models.
     async with aclosing(judged):
         async for row in judged:
             yield JudgedRow(row)
@@ -283,12 +325,16 @@ def _build_agreement(
     task: str,
     options: JudgeArgs,
 ) -> AgreementOptions:
-    """Build the agreement options. Raises `UsageError` if `task` or `options` rule out an agreement."""
+    """Build the options for a promise that verdicts agree with those of `deep` alone; see `ajudge_rows`.
+
+    Raises `UsageError` if `task` isn't "judge", or for an option that can't be combined with the promise.
+    """
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
     incompatible = {name: options.get(name) for name in ("model", "depth", "explain")}
     refuse_options_with("agree", incompatible)
-    return AgreementOptions(agree, agree_on, confirms_accepted=always_confirm is not None)
+    confirms_accepted = always_confirm is not None
+    return AgreementOptions(agree, agree_on, confirms_accepted=confirms_accepted)
 
 
 def _make_blocking(
@@ -297,8 +343,8 @@ def _make_blocking(
     """Build a synchronous version of an async function. Its name loses the leading `a`."""
 
     @functools.wraps(call)
-    def wait(*args: Arguments.args, **given: Arguments.kwargs) -> Value:
-        return run(call(*args, **given))
+    def wait(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        return run(call(*args, **kwargs))
 
     wait.__name__ = wait.__qualname__ = call.__name__.removeprefix("a")
     return wait
@@ -310,38 +356,42 @@ def _make_iterator(
     """Build the synchronous version of an async generator, named without the leading `a`."""
 
     @functools.wraps(call)
-    def build_rows(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
-        return JudgedRows(iterate(*args, **given))
-
-    # Closing the iterator also closes the async generator, which ends calls to models.
-    def iterate(
-        *args: Arguments.args, **given: Arguments.kwargs
-    ) -> Generator[JudgedRow, None, None]:
-        async_rows = call(*args, **given)
-        runner = asyncio.Runner()
-        context = copy_context()  # the caller's context variables, for the other thread
-
-        async def read_next() -> JudgedRow | None:
-            return await anext(async_rows, None)  # None at the end
-
-        async def close() -> None:
-            await async_rows.aclose()
-
-        # Use a separate thread, because the caller's thread may already run an event loop.
-        with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
-            try:
-                while True:
-                    row = thread.submit(context.run, runner.run, read_next()).result()
-                    if row is None:
-                        break
-                    yield row
-            finally:
-                thread.submit(runner.run, close()).result()
-                thread.submit(runner.close).result()
+    def build_rows(*args: Arguments.args, **kwargs: Arguments.kwargs) -> JudgedRows:
+        start = functools.partial(call, *args, **kwargs)
+        return JudgedRows(_iterate_in_thread(start))
 
     # For example, `ajudge_rows` becomes `judge_rows`.
     build_rows.__name__ = build_rows.__qualname__ = call.__name__.removeprefix("a")
     return build_rows
+
+
+def _iterate_in_thread(
+    start: Callable[[], AsyncGenerator[JudgedRow, None]],
+) -> Generator[JudgedRow, None, None]:
+    """Yield an async generator's rows. It runs in another thread, since this one may run an event loop.
+
+    Closing this iterator also closes the async generator, which ends calls to models.
+    """
+    async_rows = start()
+    runner = asyncio.Runner()
+    context = copy_context()  # the caller's context variables, for the other thread
+
+    async def read_next() -> JudgedRow | None:
+        return await anext(async_rows, None)  # None at the end
+
+    async def close() -> None:
+        await async_rows.aclose()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
+        try:
+            while True:
+                row = thread.submit(context.run, runner.run, read_next()).result()
+                if row is None:
+                    break
+                yield row
+        finally:
+            thread.submit(runner.run, close()).result()
+            thread.submit(runner.close).result()
 
 
 judge = _make_blocking(ajudge)
@@ -396,14 +446,7 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
 
     Raises `TypeError` for an unknown option and `UsageError` for an invalid value.
     """
-    for name in options:
-        if name not in JudgeRequest.model_fields:
-            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
-
-    # Check as many options as possible here, because our messages are clearer than pydantic's.
-    check_arguments(call, **{name: value for name, value in options.items() if name in EXPECTED})
-    require(call, cache=options.get("cache", True))
-
+    _check_options(call, options)
     # Replace surrogates in the name, because requests are sent as UTF-8.
     model = options.get("model")
     if model is not None:
@@ -416,30 +459,47 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
         raise UsageError(f"{call}: {option}: {first_problem.text}") from None
 
 
+def _check_options(call: str, options: JudgeArgs) -> None:
+    """Check as many options as possible, because our messages are clearer than pydantic's.
+
+    Raises `TypeError` for an unknown option and `UsageError` for an invalid value.
+    """
+    for name in options:
+        if name not in JudgeRequest.model_fields:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+
+    known_options = {name: value for name, value in options.items() if name in EXPECTED}
+    check_arguments(call, **known_options)
+    require(call, cache=options.get("cache", True))  # unlike the others, it can't be None
+
+
 def _build_document(name: str, text: Text, author_family: str | None) -> Document:
     """Build a document from a text and its sources.
 
     `author_family` is used if the text doesn't name one. Raises `UsageError` if a value has the wrong type,
     and `InputError` if the text or a source is empty.
     """
-    call = "judge_texts"
     of_text = f" of {name!r:.40}"  # for messages: "description of 'my text' must be …"
-    for key in ("text", "description", "acceptance", "reference"):
-        require(call, **{f"{key}{of_text}": getattr(text, key)})
-    check_arguments(call, **{f"author_family{of_text}": text.author_family})
+    _check_types(text, of_text)
     sources = _map_sources(text, of_text)
-
-    if is_blank(text.text):
-        raise InputError(f"{name}: empty; nothing to judge")
+    _refuse_empty(name, text.text)
     for source, content in sources.items():
-        if is_blank(content):
-            raise InputError(f"{name}: {source}: empty; nothing to judge")
+        _refuse_empty(f"{name}: {source}", content)
 
     # The document's first file is the text, and the others are its sources.
     contents = [(name, text.text), *sources.items()]
     files = [file_of(encodable(path), content) for path, content in contents]
     task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
     return documents.document(files, task=task, family=text.author_family or author_family)
+
+
+def _check_types(text: Text, of_text: str) -> None:
+    """Check the types of a text's attributes, except its sources. Raises `UsageError`."""
+    call = "judge_texts"
+    for key in ("text", "description", "acceptance", "reference"):
+        argument = f"{key}{of_text}"
+        require(call, **{argument: getattr(text, key)})
+    check_arguments(call, **{f"author_family{of_text}": text.author_family})
 
 
 def _map_sources(text: Text, of_text: str) -> Mapping[str, str]:
@@ -461,3 +521,9 @@ def _map_sources(text: Text, of_text: str) -> Mapping[str, str]:
         require(call, **{f"the name of a source{of_text}": source})
         require(call, **{f"source {source!r:.40}{of_text}": content})
     return sources
+
+
+def _refuse_empty(name: str, content: str) -> None:
+    """Raise `InputError` if there's nothing to judge in a text or source."""
+    if is_blank(content):
+        raise InputError(f"{name}: empty; nothing to judge")

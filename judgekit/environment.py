@@ -11,7 +11,7 @@ import os
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextvars import ContextVar
     from typing import Any
 
@@ -99,25 +99,29 @@ def state_home() -> str:
 def _find_home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
     """Return the path of one of judgekit's folders, such as ~/.config/judgekit.
 
-    This is `subfolder` in JUDGEKIT_HOME if that variable is set. Otherwise, it's the folder `judgekit` in
-    `xdg_variable`, which is by default `xdg_default` in the home folder. Raises `ConfigError` if
-    JUDGEKIT_HOME is a relative path.
+    If JUDGEKIT_HOME is set, this is its `subfolder`. Otherwise, it's `judgekit` in the folder that
+    `xdg_variable` names, or else in `~/xdg_default`. Raises `ConfigError` if JUDGEKIT_HOME is relative.
     """
     judgekit_home = environ().get("JUDGEKIT_HOME")
-    # Refuse a relative path, because it could lead into a repository.
-    if judgekit_home and not os.path.isabs(judgekit_home):
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - imported lazily to keep the git hook fast
-
-        problem = f"expected an absolute path, got {judgekit_home!r}"
-        remedy = "write it out from the root, without ~"
-        raise ConfigError(f"{problem}; {remedy}", key="JUDGEKIT_HOME")
     if judgekit_home:
+        _require_absolute_home(judgekit_home)
         return os.path.join(judgekit_home, subfolder) if subfolder else judgekit_home
 
     base = environ().get(xdg_variable, "")
     if not os.path.isabs(base):  # the XDG specification says to ignore relative paths
         base = os.path.join(os.path.expanduser("~"), xdg_default)
     return os.path.join(base, "judgekit")
+
+
+def _require_absolute_home(judgekit_home: str) -> None:
+    """Raise `ConfigError` for a relative path, because it could lead into a repository."""
+    if os.path.isabs(judgekit_home):
+        return
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - imported lazily to keep the git hook fast
+
+    problem = f"expected an absolute path, got {judgekit_home!r}"
+    remedy = "write it out from the root, without ~"
+    raise ConfigError(f"{problem}; {remedy}", key="JUDGEKIT_HOME")
 
 
 def configuration_files(project: str) -> list[str]:
@@ -133,16 +137,24 @@ def project_root(start: str = ".") -> str:
     """Find the nearest project folder at or above `start`, or return `start` itself."""
     start = os.path.abspath(start)
     home = os.path.expanduser("~")
-    folder = start
-    while True:
+    for folder in walk_up(start):
         # A home folder often contains a .claude folder, but that doesn't make everything in it a project.
         is_home_above = folder == home and folder != start
-        if not is_home_above and is_project(folder, start):
+        if is_home_above:
+            continue
+        if is_project(folder, start):
             return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return start
-        folder = parent
+    return start
+
+
+def walk_up(path: str) -> Iterator[str]:
+    """Yield a path and the folders above it, up to and including the root."""
+    yield path
+    parent = os.path.dirname(path)
+    while parent != path:  # the root is its own parent
+        yield parent
+        path = parent
+        parent = os.path.dirname(path)
 
 
 def is_project(folder: str, start: str) -> bool:
@@ -151,22 +163,15 @@ def is_project(folder: str, start: str) -> bool:
     Root, the current user and the owner of `start` are trusted. This keeps other users from making, for
     example, /tmp a project.
     """
-    markers = []
-    for name in _PROJECT_MARKERS:
-        marker = os.path.join(folder, name)
-        if os.path.exists(marker):
-            markers.append(marker)
+    markers = _find_project_markers(folder)
     if not markers:
         return False
 
     try:
-        trusted_users = {0, os.getuid() if hasattr(os, "getuid") else 0}
-        # In a container, a mounted folder can belong to another user.
-        if os.path.exists(start):
-            trusted_users.add(os.lstat(start).st_uid)
-
+        trusted_users = _list_trusted_users(start)
         is_world_writable = os.stat(folder).st_mode & 0o002
-        if os.lstat(folder).st_uid in trusted_users and not is_world_writable:
+        has_trusted_owner = os.lstat(folder).st_uid in trusted_users
+        if has_trusted_owner and not is_world_writable:
             return True
         # If others can write to the folder, as in /tmp, the markers must belong to trusted users.
         return all(os.lstat(marker).st_uid in trusted_users for marker in markers)
@@ -174,18 +179,38 @@ def is_project(folder: str, start: str) -> bool:
         return False
 
 
+def _find_project_markers(folder: str) -> list[str]:
+    """List the paths of a folder's project markers, such as `.git`."""
+    paths = [os.path.join(folder, name) for name in _PROJECT_MARKERS]
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _list_trusted_users(start: str) -> set[int]:
+    """List the ids of root, the current user and the owner of `start`. Raises `OSError`."""
+    trusted_users = {0}
+    if hasattr(os, "getuid"):  # not on Windows
+        trusted_users.add(os.getuid())
+    # In a container, a mounted folder can belong to another user.
+    if os.path.exists(start):
+        trusted_users.add(os.lstat(start).st_uid)
+    return trusted_users
+
+
 def make_private_folder(path: str) -> str:
     """Create a folder and its missing parents, accessible to the owner only, and return its path."""
-    if not os.path.isdir(path):
-        parent = os.path.dirname(path)
-        if parent not in ("", path):  # that is, unless `path` is relative or a root
-            make_private_folder(parent)
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            # Another process may have created the folder meanwhile, but a file is an error.
-            if not os.path.isdir(path):
-                raise
+    if os.path.isdir(path):
+        return path
+
+    parent = os.path.dirname(path)  # "" for a relative path without folders
+    is_root = parent == path
+    if parent and not is_root:
+        make_private_folder(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        # Another process may have created the folder meanwhile, but a file is an error.
+        if not os.path.isdir(path):
+            raise
     return path
 
 
@@ -203,10 +228,11 @@ def checksum(raw: bytes) -> str:
 
 
 def read_toml(module_file: str, name: str) -> dict[str, Any]:
-    """Read the TOML file `name` next to a module's file."""
+    """Read the TOML file `name` in the folder of a module's file."""
     import tomllib  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    with open(os.path.join(os.path.dirname(module_file), name), "rb") as file:
+    folder = os.path.dirname(module_file)
+    with open(os.path.join(folder, name), "rb") as file:
         return tomllib.load(file)
 
 

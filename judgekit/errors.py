@@ -94,14 +94,17 @@ class ConfigError(_NamingError):
         line: int | None = None,
         key: str = "",
     ) -> None:
+        """Build the message `FILE:LINE: KEY: PROBLEM`, without the parts that aren't known."""
         self.problem = problem
         self.path = path
         self.line = line
         self.key = key
         self.others: tuple[ConfigError, ...] = ()  # the file's further errors, set by `of`
-        # The message is FILE:LINE: KEY: PROBLEM, without the parts that aren't known.
-        location = ":".join(str(part) for part in (path, line) if part is not None)
-        super().__init__(": ".join(part for part in (location, key, problem) if part))
+
+        file_and_line = [str(part) for part in (path, line) if part is not None]
+        location = ":".join(file_and_line)
+        known_parts = [part for part in (location, key, problem) if part]
+        super().__init__(": ".join(known_parts))
 
     @classmethod
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
@@ -128,6 +131,7 @@ class StoreError(JudgekitError):
         status: Literal[429, 503] = 503,
         wire_name: str = "store",
     ) -> None:
+        """Build an error with its HTTP `status`, and the `wire_name` that a response's body has for it."""
         super().__init__(message)
         self.retry_after = retry_after
         self.status = status
@@ -303,10 +307,13 @@ def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | No
     # Local models and cached replies cost nothing. Of these two sources, "local" is more informative.
     if "local" in sources:
         sources.discard("cache")
+    if not sources:
+        return None, None
 
-    # If only cached replies have a price, which is 0, a sum of 0 would claim that all calls were free.
+    # Beside calls of unknown cost, the 0 of cached replies would look as if all calls were free.
+    has_only_cached = sources == {"cache"}
     has_unknown_cost = any(usage.unpriced_calls for usage in usages)
-    if not sources or (sources == {"cache"} and has_unknown_cost):
+    if has_only_cached and has_unknown_cost:
         return None, None
 
     cost_usd = sum(usage.cost_usd or 0.0 for usage in usages)

@@ -23,7 +23,7 @@ from judgekit.errors import InputError
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
 SECONDS = 30.0
@@ -80,19 +80,11 @@ class Repository(NamedTuple):
         """
         args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
         with self._start_limited(args, b"", SECONDS) as running:
-            count = 0
-            unfinished = b""  # a record that continues in the next chunk
-            for chunk in running.read_chunks():
-                *records, unfinished = (unfinished + chunk).split(b"\0")
-                for record in records:
-                    count += 1
-                    if count > limit:
-                        raise GitError(f"git ls-tree: more than {limit:,} files in {commit[:12]}")
-                    # A record is "MODE KIND OID<tab>PATH".
-                    mode_kind_oid, _, path = os.fsdecode(record).partition("\t")
-                    mode, _, oid = mode_kind_oid.split(" ")
-                    yield TreeEntry(mode, oid, path)
-
+            records = _split_records(running.read_chunks())
+            for count, record in enumerate(records, start=1):
+                if count > limit:
+                    raise GitError(f"git ls-tree: more than {limit:,} files in {commit[:12]}")
+                yield _parse_tree_entry(record)
             done = running.wait()
         if done.returncode != 0:
             raise _build_error("ls-tree", done)
@@ -103,10 +95,11 @@ class Repository(NamedTuple):
 
     def resolve_commit(self, name: str) -> str | None:
         """Resolve an id, ref or tag to a commit id. Returns None if there's no such commit."""
-        done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
-        if done.returncode == 0:
-            return done.stdout.decode().strip() or None
-        return None
+        answer = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
+        if answer.returncode != 0:
+            return None
+        commit = answer.stdout.decode().strip()
+        return commit or None  # never an empty id
 
     def resolve_commits(self, names: Iterable[str]) -> dict[str, str]:
         """Map ids, refs and tags to commit ids, omitting unknown names. Uses a single git process."""
@@ -157,21 +150,23 @@ class Repository(NamedTuple):
         """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`. Raises `GitError`."""
         remaining = names  # the objects without a line so far
         while remaining:
-            request = os.fsencode("".join(f"{name}\n" for name in remaining))
-            done = self._run(("cat-file", "--batch-check"), request)
-            lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+            request = "".join(f"{name}\n" for name in remaining)
+            answer = self._run(("cat-file", "--batch-check"), os.fsencode(request))
+            has_failed = answer.returncode != 0
+            if has_failed and _OBJECT_MISSING not in answer.stderr:
+                raise _build_error("cat-file", answer)
+
+            lines = answer.stdout.decode("utf-8", "surrogateescape").split("\n")
             lines.pop()  # empty, because the output ends with a newline
-            if done.returncode == 0:
-                yield from lines
+            yield from lines
+            if not has_failed:
                 return
-            if _OBJECT_MISSING not in done.stderr:
-                raise _build_error("cat-file", done)
 
             # In a partial clone, some versions of git stop at the first missing object. Report that one, and
             # run git again for the objects after it.
-            yield from lines
             described_count = len(lines)
-            if described_count < len(remaining):
+            has_remaining = described_count < len(remaining)
+            if has_remaining:
                 yield f"{remaining[described_count]} missing"
             remaining = remaining[described_count + 1 :]
 
@@ -258,6 +253,22 @@ class Repository(NamedTuple):
         return [*argv, *args]
 
 
+def _split_records(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the records of an output in which each one ends with a NUL."""
+    unfinished = b""  # a record that continues in the next chunk
+    for chunk in chunks:
+        parts = (unfinished + chunk).split(b"\0")
+        unfinished = parts.pop()
+        yield from parts
+
+
+def _parse_tree_entry(record: bytes) -> TreeEntry:
+    """Parse a record of `git ls-tree`: "MODE KIND OID<tab>PATH"."""
+    mode_kind_oid, _, path = os.fsdecode(record).partition("\t")
+    mode, _, oid = mode_kind_oid.split(" ")
+    return TreeEntry(mode, oid, path)
+
+
 def normalise_address(address: str, folder: str) -> str:
     """Reduce a repository's address to `HOST/PATH`, or to an absolute path if it's local.
 
@@ -278,12 +289,19 @@ def _build_environment() -> dict[str, str]:
     rules = _read_rules()
     variables = {}
     for name, value in environment.environ().items():
-        is_git_variable = name.startswith("GIT_")
-        is_safe = name in rules["kept"] or name.startswith("GIT_CONFIG_")
-        if is_safe or not is_git_variable:
+        if _is_safe_variable(name, rules["kept"]):
             variables[name] = value
     search_path = programs.search_path(environment.environ())
     return {**variables, **rules["environment"], "PATH": search_path}
+
+
+def _is_safe_variable(name: str, kept: Container[str]) -> bool:
+    """Whether git may get an environment variable: it's in `kept`, or it isn't one of git's own."""
+    is_git_variable = name.startswith("GIT_")
+    if not is_git_variable:
+        return True
+    # GIT_CONFIG_… is the user's configuration. Our settings override what's dangerous in it.
+    return name in kept or name.startswith("GIT_CONFIG_")
 
 
 def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:

@@ -28,20 +28,28 @@ def format_inline(text: str, limit: int = 200) -> str:
 def escape_prose(text: str, limit: int = 400) -> str:
     """Escape text as one line of Markdown prose that also works in a table."""
     plain = short_line(text, limit)
-
     # GitHub and other sites link mentions (@team), issues (#1, GH-1) and addresses even if their characters
-    # are escaped. So break them up with an invisible separator. Until the end, a NUL is its placeholder,
-    # because the separator itself would be escaped.
+    # are escaped, so break them up with an invisible separator. It would be escaped itself, so insert a NUL
+    # first, and replace that by the separator after escaping.
     separated = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain)
     escaped = separated.translate(_FORMATS)
-
-    # A list marker at the start of the line, such as `-` or `1.`, would begin a list, so escape its last
-    # character. The marker wasn't changed above, so its position in `plain` and `escaped` is the same.
-    list_marker = _BEGINS_LIST.match(plain)
-    if list_marker:
-        last = list_marker.end() - 1
-        escaped = f"{plain[:last]}&#{ord(plain[last])};{escaped[last + 1 :]}"
+    escaped = _escape_list_marker(plain, escaped)
     return escaped.replace("\0", _ZERO_WIDTH_SPACE)
+
+
+def _escape_list_marker(plain: str, escaped: str) -> str:
+    """Escape the last character of a list marker, such as `-` or `1.`, with which an escaped line begins.
+
+    `plain` is the line before escaping. The marker has the same position in both.
+    """
+    list_marker = _BEGINS_LIST.match(plain)
+    if list_marker is None:
+        return escaped
+    last = list_marker.end() - 1
+    before_last = plain[:last]
+    character_reference = f"&#{ord(plain[last])};"
+    after_last = escaped[last + 1 :]
+    return f"{before_last}{character_reference}{after_last}"
 
 
 def format_block(text: str, language: str = "") -> str:

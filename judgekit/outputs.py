@@ -59,37 +59,30 @@ def _find_topmost_project(path: str) -> str | None:
     """
     home = os.path.expanduser("~")
     working_folder = os.getcwd()
-    current_projects = (working_folder, environment.project_root(working_folder))
+    always_projects = (working_folder, environment.project_root(working_folder))
 
-    # Go up to the root, and remember the last project found.
     topmost_project = None
-    folder = os.path.dirname(path)
-    while True:
-        # A home folder often contains a marker of projects, such as .claude, but isn't a project.
-        is_project = folder != home and environment.is_project(folder, folder)
-        if is_project or folder in current_projects:
+    for folder in environment.walk_up(os.path.dirname(path)):
+        # A home folder often contains a marker of projects, such as .claude, but isn't a project. Projects of
+        # other users count: the owner of `start` is trusted.
+        is_project = folder != home and environment.is_project(folder, start=folder)
+        if is_project or folder in always_projects:
             topmost_project = folder
-
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return topmost_project
-        folder = parent
+    return topmost_project
 
 
 def _refuse_links(path: str, project: str) -> None:
     """Raise `RefusedOutputError` if `path` or a folder between it and the project is a link."""
-    current_path = path
-    while current_path != project and current_path != os.path.dirname(current_path):
+    for current_path in environment.walk_up(path):
+        if current_path == project:
+            return
         if _is_link(current_path):
-            if current_path == path:
-                problem = "is a link"
-            else:
-                problem = f"is below {current_path}, a link"
+            is_path_itself = current_path == path
+            problem = "is a link" if is_path_itself else f"is below {current_path}, a link"
             remedy = (
                 "links in a project are not followed; remove it, or name the file that it leads to"
             )
             raise RefusedOutputError(path, f"it {problem}: {remedy}")
-        current_path = os.path.dirname(current_path)
 
 
 def _is_link(path: str) -> bool:
@@ -101,13 +94,14 @@ def _refuse_links_of_strangers(path: str) -> None:
     """Raise `RefusedOutputError` for a link created by another user, for example in /tmp."""
     if not hasattr(os, "getuid"):  # Windows
         return
-    trusted_users = (0, os.getuid())
-    current_path = path
-    while current_path != os.path.dirname(current_path):
-        if os.path.islink(current_path) and os.lstat(current_path).st_uid not in trusted_users:
+    trusted_users = (0, os.getuid())  # root and this user
+    for current_path in environment.walk_up(path):
+        if not os.path.islink(current_path):
+            continue
+        owner = os.lstat(current_path).st_uid
+        if owner not in trusted_users:
             problem = f"{current_path} is a link of another user"
             raise RefusedOutputError(path, f"{problem}; remove it, or name another file")
-        current_path = os.path.dirname(current_path)
 
 
 def _refuse_special_file(path: str) -> None:
@@ -144,8 +138,10 @@ def write_atomically(
     other options, see `Replacement`.
     """
     with Replacement(path, mode=mode, private=private, durable=durable) as replacement:
-        replacement.file.write(content.encode() if isinstance(content, str) else content)
+        data = content.encode() if isinstance(content, str) else content
+        replacement.file.write(data)
         if check is not None:
+            # Writing can take long, so finish it first, and check as late as possible.
             replacement.flush()
             check()
 
@@ -160,19 +156,24 @@ def write_once(path: str, content: bytes) -> bytes:
         # Write a complete file under another name first, so that no process reads an incomplete one.
         temporary = f"{real_path}.{os.urandom(8).hex()}"
         write_atomically(temporary, content, private=True, durable=True)
-        try:
-            # Unlike a rename, linking fails if another process has created the file meanwhile.
-            os.link(temporary, real_path)
-        except FileExistsError:
-            pass
-        except OSError:  # the file system has no hard links
-            os.rename(temporary, real_path)
-        finally:
-            if os.path.lexists(temporary):
-                os.unlink(temporary)
+        _move_unless_exists(temporary, real_path)
 
     with open(real_path, "rb") as file:
         return file.read()
+
+
+def _move_unless_exists(temporary: str, path: str) -> None:
+    """Move a temporary file to `path`, or remove it if another process has created that file meanwhile."""
+    try:
+        os.link(temporary, path)  # unlike a rename, this fails if the file exists
+    except FileExistsError:
+        pass
+    except OSError:  # the file system has no hard links
+        os.rename(temporary, path)
+    finally:
+        was_renamed = not os.path.lexists(temporary)
+        if not was_renamed:
+            os.unlink(temporary)
 
 
 class Replacement:
@@ -311,23 +312,29 @@ def open_or_make(path: str) -> tuple[int, bool]:
     `RefusedOutputError` for an untrusted or special file.
     """
     real_path = resolve_output_path(path)
-    flags = os.O_RDWR | _NO_LINK | _NO_WAITING
-    descriptor = None
-    while descriptor is None:
-        # Try to create the file first. With O_EXCL, that only succeeds if the file didn't exist.
-        try:
-            return os.open(real_path, flags | os.O_CREAT | os.O_EXCL, DEFAULT_MODE), True
-        except FileExistsError:
-            pass
-        try:
-            descriptor = os.open(real_path, flags)
-        except FileNotFoundError:
-            continue  # another process has just removed the file, so try again to create it
-
+    descriptor, is_new = _create_or_open(real_path)
+    if is_new:
+        return descriptor, True
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise RefusedOutputError(real_path, "it is no regular file; name a file")
     return descriptor, False
+
+
+def _create_or_open(path: str) -> tuple[int, bool]:
+    """Create a file, or open it if it exists. Returns the file descriptor and whether the file is new."""
+    flags = os.O_RDWR | _NO_LINK | _NO_WAITING
+    while True:
+        # With O_EXCL, this only succeeds if the file didn't exist.
+        try:
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, DEFAULT_MODE), True
+        except FileExistsError:
+            pass
+        # Another process may have just removed the file. Then try again to create it.
+        try:
+            return os.open(path, flags), False
+        except FileNotFoundError:
+            pass
 
 
 def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -> None:
@@ -352,27 +359,38 @@ def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -
 def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     """Create a folder and its missing parents, and return the absolute path.
 
-    Raises `OSError`, and `RefusedOutputError` if a part of the path is an untrusted link.
+    Raises `OSError`, and `RefusedOutputError` if a part of the path is an untrusted link. A `private` folder
+    is one of judgekit's own, which isn't checked if it exists.
     """
     folder = os.path.abspath(path)
-    if os.path.isdir(folder) and private:
+    if private and os.path.isdir(folder):
         return folder
+
     # Refuse untrusted links in the path. The function expects the path of a file, which needn't exist.
     resolve_output_path(os.path.join(folder, "file"), private=private)
+    for missing_folder in reversed(_list_missing_folders(folder)):
+        _create_folder(missing_folder, mode)
+    return folder
 
-    # Find the missing folders, innermost first, then create them from the outermost.
+
+def _list_missing_folders(folder: str) -> list[str]:
+    """List a folder and those above it, as far as they're missing, from the innermost to the outermost."""
     missing_folders = []
-    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
-        missing_folders.append(folder)
-        folder = os.path.dirname(folder)
-    for missing_folder in reversed(missing_folders):
-        try:
-            os.mkdir(missing_folder, mode)
-        except FileExistsError:
-            # Another process may have created the folder meanwhile, but a file is an error.
-            if not os.path.isdir(missing_folder):
-                raise
-    return os.path.abspath(path)
+    for current_folder in environment.walk_up(folder):
+        if os.path.isdir(current_folder):
+            break
+        missing_folders.append(current_folder)
+    return missing_folders
+
+
+def _create_folder(folder: str, mode: int) -> None:
+    """Create a folder, unless another process has created it meanwhile. Raises `OSError`."""
+    try:
+        os.mkdir(folder, mode)
+    except FileExistsError:
+        is_file = not os.path.isdir(folder)
+        if is_file:
+            raise
 
 
 def resolve_database_path(path: str) -> str:
@@ -381,7 +399,7 @@ def resolve_database_path(path: str) -> str:
     Raises `OSError` if the database or one of SQLite's other files, such as the journal, is a special file.
     """
     real_path = resolve_output_path(path)
-    for suffix in _SQLITE_SUFFIXES:
+    for suffix in _SQLITE_SUFFIXES:  # the database itself was checked above
         _refuse_special_file(f"{real_path}{suffix}")
     return real_path
 

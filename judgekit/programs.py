@@ -99,8 +99,6 @@ def run(
     At the end, any processes that it started are killed. Raises `OSError` or `ValueError` if it can't be
     started, and `Unfinished` if it takes more than `seconds` or prints more than `max_bytes`.
     """
-    import contextlib  # noqa: PLC0415 - imported lazily to keep the hooks fast
-    import signal  # noqa: PLC0415 - imported lazily to keep the hooks fast
     import subprocess  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     deadline = time.monotonic() + seconds
@@ -119,12 +117,7 @@ def run(
             if output is None:
                 raise Unfinished(f"no response within {seconds:.3g} s")
         finally:
-            # These errors mean that all processes have ended.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if sys.platform == "win32":
-                    process.kill()
-                else:
-                    os.killpg(process.pid, signal.SIGKILL)
+            _kill_with_children(process)
 
     stdout, stderr = output
     return process.returncode, stdout, stderr.decode("utf-8", "replace")
@@ -139,24 +132,37 @@ def _read_output(
     """
     from subprocess import TimeoutExpired  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    # `communicate` returns the output once the program has ended.
     data_to_send: bytes | None = stdin
-    output: tuple[bytes, bytes] | None = None
-    while output is None:
+    while True:
         # Wait in short intervals, so that too much output is noticed soon.
         seconds = min(0.05, max(0, deadline - time.monotonic()))
         try:
             output = process.communicate(data_to_send, seconds)
-            output_so_far = output
+            has_ended = True
         except TimeoutExpired as timeout:
+            output = (timeout.output or b"", timeout.stderr or b"")  # so far
+            has_ended = False
             data_to_send = None  # `communicate` remembers the data from its first call
-            output_so_far = (timeout.output or b"", timeout.stderr or b"")
 
-        if max(map(len, output_so_far)) > max_bytes:
+        if max(map(len, output)) > max_bytes:
             raise Unfinished(f"printed more than {max_bytes:,} bytes")
-        if output is None and time.monotonic() >= deadline:
+        if has_ended:
+            return output
+        if time.monotonic() >= deadline:
             return None
-    return output
+
+
+def _kill_with_children(process: Popen[bytes]) -> None:
+    """Kill a process and all others in its session. On Windows, kill it alone."""
+    import contextlib  # noqa: PLC0415 - imported lazily to keep the hooks fast
+    import signal  # noqa: PLC0415 - imported lazily to keep the hooks fast
+
+    # These errors mean that all processes have ended.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def python(module: str, *words: str) -> list[str]:
@@ -177,29 +183,46 @@ def make_importable() -> None:
     if not sys.flags.isolated:
         return
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
-    from importlib.util import find_spec  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    # Note the position of the first packages folder in the search path. What's added below comes after it.
-    packages_index = len(sys.path)
-    for index, folder in enumerate(sys.path):
-        if folder.endswith("-packages"):  # site-packages or dist-packages
-            packages_index = index
-            break
-
+    packages_index = _find_packages_index()  # before more packages are added
     # `site` adds packages relative to the executable. A relative path to the executable could lead into a
     # repository, so don't trust it.
     if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
+    _add_own_folder(packages_index)
+    _add_user_packages()
 
-    # After `pip install --target`, dependencies are in the same folder as judgekit. Add that folder, and read
-    # its .pth files. `addsitedir` puts it last, so move it before the other packages.
-    if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
-        site.addsitedir(ROOT)
-        sys.path.remove(ROOT)
-        sys.path.insert(packages_index, ROOT)
 
-    # If dependencies are still missing, add the user's packages. Don't use a relative path, which could lead
-    # into a repository.
+def _find_packages_index() -> int:
+    """Return the position of the first packages folder in the search path, or the path's length."""
+    for index, folder in enumerate(sys.path):
+        if folder.endswith("-packages"):  # site-packages or dist-packages
+            return index
+    return len(sys.path)
+
+
+def _add_own_folder(packages_index: int) -> None:
+    """Add judgekit's folder to the search path, if its dependencies are there too.
+
+    They are after `pip install --target`.
+    """
+    import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
+
+    has_dependencies = os.path.isdir(os.path.join(ROOT, _NEEDED))
+    if ROOT in sys.path or not has_dependencies:
+        return
+    # `addsitedir` also reads .pth files, but puts the folder last. So move it before the other packages.
+    site.addsitedir(ROOT)
+    sys.path.remove(ROOT)
+    sys.path.insert(packages_index, ROOT)
+
+
+def _add_user_packages() -> None:
+    """Add the user's packages to the search path, if dependencies are still missing."""
+    import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
+    from importlib.util import find_spec  # noqa: PLC0415 - imported lazily to keep the hooks fast
+
+    # A relative path could lead into a repository.
     user_base = environment.environ().get(_USER_BASE)
     is_safe_base = not user_base or os.path.isabs(user_base)
     if find_spec(_NEEDED) is None and is_safe_base:

@@ -59,17 +59,13 @@ def rubric_name(name: str, source: str | None) -> str:
 
 def visible(text: str) -> str:
     """Remove invisible characters except tabs, and convert all line separators to LF."""
-    text = (
-        text.replace("\r\n", "\n")
-        .replace("\r", "\n")
-        .replace("\u2028", "\n")
-        .replace("\u2029", "\n")
-    )
-    # Most texts are plain ASCII and need no slower translation.
-    line = text.replace("\n", " ").replace("\t", " ")
-    if line.isascii() and line.isprintable():
-        return text
-    return text.translate(_VISIBLE)
+    for separator in ("\r\n", "\r", "\u2028", "\u2029"):
+        text = text.replace(separator, "\n")
+
+    # Most texts are plain ASCII, and finding that out is faster than translating them.
+    without_breaks = text.replace("\n", " ").replace("\t", " ")
+    is_plain = without_breaks.isascii() and without_breaks.isprintable()
+    return text if is_plain else text.translate(_VISIBLE)
 
 
 def lines_of(text: str) -> list[str]:
@@ -99,14 +95,18 @@ def _is_formula(cell: str) -> bool:
     """Whether a spreadsheet might evaluate a cell as a formula. Plain numbers, such as -1.5, are safe."""
     if cell.startswith(("\t", "\r")):  # in OWASP's list of dangerous first characters
         return True
-    if not cell.lstrip().startswith(_FORMULA_STARTS):
-        return False
+    starts_like_formula = cell.lstrip().startswith(_FORMULA_STARTS)
+    return starts_like_formula and not _is_plain_number(cell)
+
+
+def _is_plain_number(cell: str) -> bool:
+    """Whether a cell is a number to Python and to spreadsheets."""
     try:
         float(cell)
     except ValueError:
-        return True
+        return False
     # `float` accepts numbers that spreadsheets don't: "-inf", "+1_000", digits in other scripts.
-    return not set(cell) <= _NUMBER_CHARS
+    return all(char in _NUMBER_CHARS for char in cell)
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -166,10 +166,18 @@ def escape_all_but_annotations(text: str) -> str:
     """Escape CI commands, except GitHub's annotations, such as `::error`, at the start of a line."""
     lines = []
     for line in lines_of(text):
-        annotation = next((start for start in _ANNOTATIONS if line.startswith(start)), "")
+        annotation = _find_annotation(line)
         message = line.removeprefix(annotation)
         lines.append(annotation + escape_ci_commands(message))
     return "\n".join(lines)
+
+
+def _find_annotation(line: str) -> str:
+    """Return the start of an annotation, such as `::error`, with which a line begins, or ""."""
+    for start in _ANNOTATIONS:
+        if line.startswith(start):
+            return start
+    return ""
 
 
 def _escape_commands(text: str, escape_format: str) -> str:
@@ -210,7 +218,10 @@ class RepeatedKeyError(ValueError):
 
 
 def refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Build a dict, as the `object_pairs_hook` of `json.loads`. Raises `RepeatedKeyError`."""
+    """Build a dict from the pairs of a JSON object. Raises `RepeatedKeyError` if two have the same key.
+
+    This is for `json.loads`, as its `object_pairs_hook`.
+    """
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
@@ -249,6 +260,7 @@ class _Table(dict[int, "int | str | None"]):
     def __init__(
         self, allowed: str = "\n\t", escape: Callable[[str], str | None] | None = None
     ) -> None:
+        """Prepare an empty table. `escape` returns a character's replacement, or None to remove it."""
         super().__init__()
         self._allowed = allowed
         self._escape = escape
@@ -261,22 +273,23 @@ class _Table(dict[int, "int | str | None"]):
         if len(self) >= _MAX_CACHED:  # so that long texts don't use much memory
             self.clear()
 
-        char = chr(code)
-        if char.isascii():
-            is_invisible = not char.isprintable() and char not in self._allowed
-        else:
-            import unicodedata  # noqa: PLC0415 - imported lazily to keep the hooks fast
-
-            is_blank_char = any(first <= code <= last for first, last in _BLANK)
-            is_invisible = is_blank_char or unicodedata.category(char) in _INVISIBLE
-
-        if not is_invisible:
+        if not self._is_invisible(code):
             self[code] = code
         elif self._escape is None:
             self[code] = None  # removes the character
         else:
-            self[code] = self._escape(char)
+            self[code] = self._escape(chr(code))
         return self[code]
+
+    def _is_invisible(self, code: int) -> bool:
+        """Whether a character is invisible and not allowed."""
+        char = chr(code)
+        if char.isascii():
+            return not char.isprintable() and char not in self._allowed
+        import unicodedata  # noqa: PLC0415 - imported lazily to keep the hooks fast
+
+        is_blank_char = any(first <= code <= last for first, last in _BLANK)
+        return is_blank_char or unicodedata.category(char) in _INVISIBLE
 
 
 def _unicode_escape(char: str) -> str:
@@ -314,18 +327,29 @@ def find_unstorable(value: object) -> str:
     pending: list[tuple[str, object]] = [("", value)]
     while pending:
         path, item = pending.pop()
-        if isinstance(item, str):
-            problem = _describe_unstorable(item)
-            if problem:
-                return f"{path or 'the text'}: holds {problem}; leave it out"
-        elif isinstance(item, dict):
-            for key, content in item.items():
-                pending.append((f"a key of {path or 'the body'}", key))
-                pending.append((f"{path}.{escaped(str(key))}".lstrip("."), content))
-        elif isinstance(item, list):
-            for number, content in enumerate(item):
-                pending.append((f"{path}.{number}".lstrip("."), content))
+        problem = _describe_unstorable(item) if isinstance(item, str) else ""
+        if problem:
+            return f"{path or 'the text'}: holds {problem}; leave it out"
+        pending += _list_members(path, item)
     return ""
+
+
+def _list_members(path: str, item: object) -> list[tuple[str, object]]:
+    """List the keys and values in a dict or list, each with its path. Other items have none."""
+    members: list[tuple[str, object]] = []
+    if isinstance(item, dict):
+        for key, content in item.items():
+            members.append((f"a key of {path or 'the body'}", key))
+            members.append((_extend_path(path, escaped(str(key))), content))
+    elif isinstance(item, list):
+        for number, content in enumerate(item):
+            members.append((_extend_path(path, str(number)), content))
+    return members
+
+
+def _extend_path(path: str, name: str) -> str:
+    """Add a name to a path: `rows.3` and `title` give `rows.3.title`. The first name has no dot before it."""
+    return f"{path}.{name}".lstrip(".")
 
 
 def _describe_unstorable(text: str) -> str:
