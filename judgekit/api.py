@@ -248,9 +248,8 @@ def _check_families(author_family: str | Sequence[str | None] | None) -> None:
 
 def _check_texts(texts: Sequence[str]) -> None:
     """Raise `InputError` for an empty text, or `UsageError` if there are more texts than letters."""
-    for letter, text in zip(
-        LETTERS, texts, strict=False
-    ):  # there are more letters or, wrongly, texts
+    # The lengths differ: there can be fewer texts than letters, or too many.
+    for letter, text in zip(LETTERS, texts, strict=False):
         if is_blank(text):
             raise InputError(f"{letter}: empty; nothing to compare")
     if len(texts) > len(LETTERS):
