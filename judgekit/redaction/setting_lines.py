@@ -55,38 +55,32 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
 
     `match` has the groups `command` (such as `set`, or empty), `name`, `separator` and `value`.
     """
-    # `set name value` is a setting. Without a command such as `set`, it's probably prose.
-    is_separated_by_blank = not match["separator"].strip()
-    if is_separated_by_blank and not match["command"]:
+    if _is_prose(match) or not _has_secret_name(match):
         return
 
-    # A name can be plural, such as `passwords`, so check the singular as well.
-    names = (match["name"], _make_singular(match))
-    is_secret_name = any(classify_name(name) in _MIN_LENGTHS for name in names)
-    if not is_secret_name:
-        return
-
-    # a list of values, such as `["x", "y"]`
-    if match["value"].startswith(("[", "(")):
+    is_list = match["value"].startswith(("[", "("))  # such as `["x", "y"]`
+    if is_list:
         yield from _find_in_list(text, match)
 
-    # a quoted value
-    value_start, value_end = match.span("value")
-    quoted_value = PATTERNS["quoted_value"].match(text, value_start, value_end)
-    if quoted_value is not None:
-        is_raw = "r" in quoted_value["prefix"].lower()  # as in Python's r"…"
-        is_regex = is_raw and PATTERNS["expression"].search(quoted_value["inside"])
-        if is_regex:
-            return
+    quoted_value = PATTERNS["quoted_value"].match(text, *match.span("value"))
+    if quoted_value is None:
+        yield from _find_unquoted_value(text, match)
+    elif not _is_regex(quoted_value):
         yield from _find_value(text, match["name"], quoted_value.span("inside"), is_code=False)
-        return
 
-    # an unquoted value, without a comment after it
-    comment = PATTERNS["comment"].search(text, value_start, value_end)
-    if comment is not None:
-        value_end = comment.start()
-    is_code = _is_code(match, text[value_start:value_end])
-    yield from _find_value(text, match["name"], (value_start, value_end), is_code=is_code)
+
+def _is_prose(match: re.Match[str]) -> bool:
+    """Whether only a blank separates name and value, without a command as in `set name value`."""
+    is_separated_by_blank = not match["separator"].strip()
+    has_command = bool(match["command"])
+    return is_separated_by_blank and not has_command
+
+
+def _has_secret_name(match: re.Match[str]) -> bool:
+    """Whether the name suggests a secret."""
+    # It can be plural, such as `passwords`, so check the singular as well.
+    names = (match["name"], _make_singular(match))
+    return any(classify_name(name) in _MIN_LENGTHS for name in names)
 
 
 def _make_singular(match: re.Match[str]) -> str:
@@ -94,14 +88,53 @@ def _make_singular(match: re.Match[str]) -> str:
     return match["name"].rstrip("sS")
 
 
+def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
+    """Yield the secrets in a list such as `api_keys: ["…", "…"]`, which can span multiple lines."""
+    start = match.start("value")
+    end = _find_list_end(text, start)
+    name = _make_singular(match)  # such as `api_key`
+    for item in PATTERNS["list_item"].finditer(text, start, end):
+        yield from _find_value(text, name, item.span("inside"), is_code=False)
+
+
+def _find_list_end(text: str, start: int) -> int:
+    """Return the end of the line with a list's closing bracket, or of the last line that may be searched."""
+    end = start
+    for _ in range(_MAX_LIST_LINES):
+        end = find_line_end(text, end)
+        is_closed = any(bracket in text[start:end] for bracket in "])")
+        if is_closed:
+            break
+        end += len("\n")
+    return min(end, len(text))
+
+
+def _is_regex(quoted_value: re.Match[str]) -> bool:
+    """Whether a quoted value is a raw string, such as Python's r"…", with a regex in it."""
+    is_raw = "r" in quoted_value["prefix"].lower()
+    return is_raw and bool(PATTERNS["expression"].search(quoted_value["inside"]))
+
+
+def _find_unquoted_value(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
+    """Yield the unquoted value in a line if it's a secret, without a comment after it."""
+    value_start, value_end = match.span("value")
+    comment = PATTERNS["comment"].search(text, value_start, value_end)
+    if comment is not None:
+        value_end = comment.start()
+    is_code = _is_code(match, text[value_start:value_end])
+    yield from _find_value(text, match["name"], (value_start, value_end), is_code=is_code)
+
+
 def _is_code(match: re.Match[str], value: str) -> bool:
     """Whether a line could be program code. In code, an unquoted word can be a variable."""
     has_shell_command = bool(match["command"])  # such as `set`
     if has_shell_command:
         return False
-    is_env_line = match["separator"] == "=" and match["name"].isupper()  # `NAME=value`
-    ends_like_code = value.endswith((",", ";", ")", "{"))
-    return not is_env_line or ends_like_code
+    sets_environment = match["separator"] == "=" and match["name"].isupper()  # `NAME=value`
+    if sets_environment:
+        # A constant in code looks the same, except for its end.
+        return value.endswith((",", ";", ")", "{"))
+    return True
 
 
 def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
@@ -114,31 +147,47 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     if name_class not in _MIN_LENGTHS:  # the name doesn't suggest a secret
         return
 
-    # In code, a word before a comma or semicolon is a variable.
     start, end = span
     value = text[start:end].rstrip()
+    if len(value) < _MIN_LENGTHS[name_class]:
+        return
+    if _is_text_or_number(value) or _is_expression(value, is_code=is_code):
+        return
+    if _fits_name(value, name, name_class, is_code=is_code):
+        yield SecretMatch(start, start + len(value), _KIND_BY_NAME_CLASS[name_class])
+
+
+def _is_text_or_number(value: str) -> bool:
+    """Whether a value has more than one word, or is a number."""
+    has_blank = any(map(str.isspace, value))
+    return has_blank or bool(PATTERNS["number"].fullmatch(value))
+
+
+def _is_expression(value: str, *, is_code: bool) -> bool:
+    """Whether a value is a reference such as `get_password()`, or a variable."""
+    if is_reference(value):
+        return True
+
+    # In code, a word before a comma or semicolon is a variable.
     without_comma = value.rstrip(",;")
     has_comma = without_comma != value
     if is_code and has_comma and PATTERNS["bare_word"].fullmatch(without_comma):
-        return
+        return True
 
-    # Reject values that are too short, sentences, references such as `get_password()`, numbers and variables.
-    if len(value) < _MIN_LENGTHS[name_class] or any(map(str.isspace, value)):
-        return
-    if is_reference(value) or PATTERNS["number"].fullmatch(value):
-        return
+    # Elsewhere, a word with a digit is more likely a password than a variable.
+    can_be_variable = is_code or not is_mixed(value)
     without_punctuation = value.rstrip("?!.:")
-    if is_variable(without_punctuation) and (is_code or not is_mixed(value)):
-        return
+    return can_be_variable and is_variable(without_punctuation)
 
-    # Names such as `api_key` and `pin` are weak, so their values must meet more conditions.
+
+def _fits_name(value: str, name: str, name_class: str, *, is_code: bool) -> bool:
+    """Whether a value meets the conditions that weak names have, such as `api_key` and `pin`."""
     if name_class == "secret":
-        looks_secret = _is_token(value) or _is_random_secret(value, name, is_code=is_code)
-        if not looks_secret:
-            return
-    if name_class == "short" and value.isalpha() and is_code:  # such as `pin = output`
-        return
-    yield SecretMatch(start, start + len(value), _KIND_BY_NAME_CLASS[name_class])
+        return _is_token(value) or _is_random_secret(value, name, is_code=is_code)
+    if name_class == "short":
+        is_variable_name = is_code and value.isalpha()  # such as `pin = output`
+        return not is_variable_name
+    return True
 
 
 def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
@@ -149,8 +198,8 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
     if not value.isalnum() or is_placeholder(value):
         return False
 
-    has_mixed_case = not (value.islower() or value.isupper() or value.istitle())
-    is_shuffled = has_mixed_case and change_rate(value) >= _SHUFFLED_CHANGE_RATE
+    is_cased_like_word = value.islower() or value.isupper() or value.istitle()
+    is_shuffled = not is_cased_like_word and change_rate(value) >= _SHUFFLED_CHANGE_RATE
     has_secret_name = "secret" in name.lower()
     if is_code:
         return has_secret_name and is_shuffled and len(value) >= MIN_TOKEN
@@ -159,37 +208,28 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
     min_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM
     if len(value) < min_length:
         return False
-    is_env_name = name.isupper()  # such as API_KEY
-    return has_secret_name or (is_env_name and has_mixed_case)
+    if has_secret_name:
+        return True
+    # Under another name in upper case, such as API_KEY, a value that's cased like a word could be a word.
+    return name.isupper() and not is_cased_like_word
 
 
 def _is_token(value: str) -> bool:
     """Whether a value can be a token: letters and digits, or a random string longer than most words."""
-    if PATTERNS["format"].search(value):  # such as `user=%s`
+    if _is_template_or_code(value):
         return False
     if is_placeholder(value) and not is_generated(value):
         return False
-    if PATTERNS["choice"].match(value) or PATTERNS["code"].match(value):
-        return False
 
     if is_mixed(value):
-        return len(value) >= MIN_TOKEN and not PATTERNS["words"].match(value)
+        has_only_words = bool(PATTERNS["words"].match(value))  # such as `build_step_2_name`
+        return len(value) >= MIN_TOKEN and not has_only_words
     is_shuffled = change_rate(value) >= _SHUFFLED_CHANGE_RATE
     return len(value) >= _LONGER_THAN_WORDS and is_shuffled
 
 
-def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    """Yield the secrets in a list such as `api_keys: ["…", "…"]`, which can span multiple lines."""
-    # Find the line with the closing bracket.
-    start = match.start("value")
-    end = start
-    for _ in range(_MAX_LIST_LINES):
-        end = find_line_end(text, end)
-        is_closed = any(bracket in text[start:end] for bracket in "])")
-        if is_closed:
-            break
-        end += len("\n")
-
-    name = _make_singular(match)
-    for item in PATTERNS["list_item"].finditer(text, start, min(end, len(text))):
-        yield from _find_value(text, name, item.span("inside"), is_code=False)
+def _is_template_or_code(value: str) -> bool:
+    """Whether a value is a format string such as `user=%s`, a choice such as `str|None`, or code."""
+    if PATTERNS["format"].search(value) or PATTERNS["choice"].match(value):
+        return True
+    return bool(PATTERNS["code"].match(value))  # such as `settings.token` or `/run/token`

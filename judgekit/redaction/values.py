@@ -13,6 +13,7 @@ _MIN_SYMBOLS = 3
 _MIN_PASSWORD_CHARS = 6
 MIN_TOKEN = 8
 MIN_BARE_TOKEN = 16
+_MIN_WITHOUT_DIGITS = 20
 _MIN_WEAK = 20
 _MIN_PHRASE_WORDS = 4
 _MANY_RUNS = 4
@@ -37,24 +38,35 @@ def fits(value: str, required_look: str) -> bool:
     if required_look == "sure":  # anything except a mark such as `[password]`
         return not value.startswith("[")
 
-    # A generated value fits all other names, and a placeholder fits none.
+    # A generated value has each of the other looks, and a placeholder has none.
     if is_generated(value):
         return True
     if is_placeholder(value):
         return False
-    if required_look == "random" and not _has_enough_digits(value):
-        return False
-    if required_look in ("mixed", "random"):
-        return is_mixed(value) and not is_snake_case(value)
+    return _has_look(value, required_look)
+
+
+def _has_look(value: str, required_look: str) -> bool:
+    """Whether a value has a look, if it's neither generated nor a placeholder."""
+    if required_look == "mixed":
+        return _looks_mixed(value)
+    if required_look == "random":
+        return _looks_mixed(value) and _has_enough_digits(value)
     if required_look == "generated":
         return is_strange(value)
-    if required_look == "chosen":
+    if required_look == "chosen":  # by a person
         return is_strange(value) or is_human_password(value)
     if required_look == "value":
         return True
 
     # "word" and "secretword": any word, unless it's part of a sentence or a constant's name
-    return not (PATTERNS["sentence"].match(value) or value.isupper())
+    is_of_sentence = bool(PATTERNS["sentence"].match(value))
+    return not is_of_sentence and not value.isupper()
+
+
+def _looks_mixed(value: str) -> bool:
+    """Whether a value has letters and digits, and isn't an identifier such as `item_2`."""
+    return is_mixed(value) and not is_snake_case(value)
 
 
 def _has_enough_digits(value: str) -> bool:
@@ -77,24 +89,33 @@ def is_generated(value: str) -> bool:
     is_format_string = PATTERNS["format"].search(value)  # such as `user=%s`
     if is_format_string:
         return False
-
-    # Symbols at the value's ends don't count, because they may be punctuation.
-    symbol_count = len(_SYMBOLS.intersection(value[1:-1]))
-    has_both_cases = any(map(str.isupper, value)) and any(map(str.islower, value))
-    has_letters_and_digits = is_mixed(value)
-    if has_letters_and_digits and has_both_cases and symbol_count:
-        return True
-    if (has_letters_and_digits or has_both_cases) and symbol_count >= _MIN_SYMBOLS:
+    if _has_enough_symbols(value):
         return True
 
     # Without enough symbols, the value must be long, and change often between cases and digits. It must not
-    # consist of joined words, such as `readFileSync`.
-    if PATTERNS["words"].match(value):
+    # consist of joined words, such as `Read_File_Sync`.
+    if PATTERNS["words"].match(value) or not _has_both_cases(value):
         return False
-    min_length = MIN_BARE_TOKEN if has_letters_and_digits else _MIN_WEAK
-    return (
-        has_both_cases and len(value) >= min_length and change_rate(value) >= _SHUFFLED_CHANGE_RATE
-    )
+    min_length = MIN_BARE_TOKEN if is_mixed(value) else _MIN_WITHOUT_DIGITS
+    return len(value) >= min_length and change_rate(value) >= _SHUFFLED_CHANGE_RATE
+
+
+def _has_enough_symbols(value: str) -> bool:
+    """Whether a value has so many symbols among its letters that it must be generated."""
+    # Symbols at the value's ends don't count, because they may be punctuation.
+    symbol_count = len(_SYMBOLS.intersection(value[1:-1]))
+    has_both_cases = _has_both_cases(value)
+    has_letters_and_digits = is_mixed(value)
+    if has_both_cases and has_letters_and_digits:
+        return symbol_count > 0
+    if has_both_cases or has_letters_and_digits:
+        return symbol_count >= _MIN_SYMBOLS
+    return False
+
+
+def _has_both_cases(value: str) -> bool:
+    """Whether a value has letters in upper and in lower case."""
+    return any(map(str.isupper, value)) and any(map(str.islower, value))
 
 
 def change_rate(value: str) -> float:
@@ -124,31 +145,43 @@ def is_weak_secret(value: str) -> bool:
     return not PATTERNS["hex_or_id"].match(value) and change_rate(value) >= _SHUFFLED_WEAK
 
 
+def is_strange(value: str) -> bool:
+    """Whether a value mixes letters, digits and symbols more than a name, version or measurement does."""
+    core = value.strip("\"'`*.,;:!?)")  # without quotes, Markdown and punctuation
+    if not is_mixed(core):
+        return _is_strange_without_digits(core)
+    if len(core) < _MIN_PASSWORD_CHARS:
+        return False
+    is_measurement = PATTERNS["measure"].match(core)  # such as "100ms"
+    if is_measurement:
+        return False
+    return _has_strange_runs(core)
+
+
+def _is_strange_without_digits(core: str) -> bool:
+    """Whether a value has upper case, lower case and a symbol, and is long enough."""
+    # A capital at the start doesn't count, because many words have one.
+    has_upper = any(map(str.isupper, core[1:]))
+    has_lower = any(map(str.islower, core))
+    has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
+    return has_upper and has_lower and has_symbol and len(core) >= MIN_TOKEN
+
+
+def _has_strange_runs(core: str) -> bool:
+    """Whether a value changes between letters, digits and symbols often, or in an unusual order."""
+    classes = "".join(map(_classify_character, core))
+    runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
+    if len(runs) >= _MANY_RUNS:
+        return True
+    is_word_and_number = runs == "a0"  # such as "summer2024"
+    return is_word_and_number or any(part in runs for part in _STRANGE_RUNS)
+
+
 def _classify_character(char: str) -> str:
     """Return "a" for a letter, "0" for a digit, and "-" for anything else."""
     if char.isalpha():
         return "a"
     return "0" if char.isdigit() else "-"
-
-
-def is_strange(value: str) -> bool:
-    """Whether a value mixes letters, digits and symbols more than a name, version or measurement does."""
-    core = value.strip("\"'`*.,;:!?)")  # without quotes, Markdown and punctuation
-    if not is_mixed(core):
-        # A value without digits needs upper case, lower case and a symbol. A capital at
-        # the start doesn't count, because many words have one.
-        has_upper = any(map(str.isupper, core[1:]))
-        has_lower = any(map(str.islower, core))
-        has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
-        return has_upper and has_lower and has_symbol and len(core) >= MIN_TOKEN
-
-    # Count how often the value changes between letters, digits and symbols.
-    classes = "".join(map(_classify_character, core))
-    runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
-    has_many_runs = len(runs) >= _MANY_RUNS
-    is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)
-    is_measurement = PATTERNS["measure"].match(core)  # such as "100ms"
-    return is_mixture and len(core) >= _MIN_PASSWORD_CHARS and not is_measurement
 
 
 def is_human_password(value: str) -> bool:

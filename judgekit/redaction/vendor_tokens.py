@@ -60,32 +60,49 @@ def is_vendor_token(token: str) -> bool:
     # Identifiers such as `user_…` and keys such as `pk_live_…` are meant to be public.
     if prefix.lower() in _IDENTIFIER_WORDS or PATTERNS["publishable"].match(token):
         return False
-    # The tail can be a UUID.
-    if PATTERNS["uuid"].search(token[-_UUID_CHARS:]):
+    ends_with_uuid = PATTERNS["uuid"].search(token[-_UUID_CHARS:])
+    if ends_with_uuid:
         return _is_uuid_token(pieces)
 
-    # In `sk_live_4eC39H…`, the leading words are "sk" and "live", and the tail is the rest.
-    tail = pieces[1:]
-    leading_words = {prefix.lower()}
-    while tail and is_word(tail[0]):
-        leading_words.add(tail.pop(0).lower())
-    random_length = _count_random_characters(tail)
-    is_hex = _HEX.issuperset("".join(tail))
-
-    # a known prefix
+    leading_words, tail = _split_leading_words(pieces)
     if prefix in _VENDOR_PREFIXES:
-        return random_length >= _MIN_AFTER_VENDOR
+        return _count_random_characters(tail) >= _MIN_AFTER_VENDOR
     if prefix in _COMMON_PREFIXES:
-        min_length = _MIN_HEX_DIGITS if is_hex else _MIN_AFTER_COMMON
-        return random_length >= min_length
+        min_length = _MIN_HEX_DIGITS if _is_hex(tail) else _MIN_AFTER_COMMON
+        return _count_random_characters(tail) >= min_length
+    return _is_token_after_unknown_prefix(prefix, leading_words, tail)
 
-    # an unknown prefix
-    if leading_words & _IDENTIFIER_WORDS:
+
+def _split_leading_words(pieces: list[str]) -> tuple[list[str], list[str]]:
+    """Split a token's pieces into the leading words, in lower case, and the tail.
+
+    In `sk_live_4eC39H…`, the leading words are "sk" and "live". The first piece always counts as a word.
+    """
+    prefix, *tail = pieces
+    leading_words = [prefix.lower()]
+    while tail and is_word(tail[0]):
+        leading_words.append(tail.pop(0).lower())
+    return leading_words, tail
+
+
+def _is_hex(tail: list[str]) -> bool:
+    """Whether a token's tail consists of hexadecimal digits."""
+    return _HEX.issuperset("".join(tail))
+
+
+def _is_token_after_unknown_prefix(prefix: str, leading_words: list[str], tail: list[str]) -> bool:
+    """Whether the tail after a prefix of no known vendor is a secret. That depends on the leading words."""
+    has_identifier_word = any(word in _IDENTIFIER_WORDS for word in leading_words)
+    if has_identifier_word:
         return False
-    if is_hex:
-        return random_length >= _MIN_HEX_DIGITS and bool(leading_words & _UNAMBIGUOUS_KIND_WORDS)
-    if leading_words & _KIND_WORDS:
-        return random_length >= _MIN_AFTER_KIND and _is_shuffled("".join(tail))
+
+    if _is_hex(tail):  # it may be a hash
+        has_sure_word = any(word in _UNAMBIGUOUS_KIND_WORDS for word in leading_words)
+        return has_sure_word and _count_random_characters(tail) >= _MIN_HEX_DIGITS
+    has_kind_word = any(word in _KIND_WORDS for word in leading_words)
+    if has_kind_word:
+        is_long_enough = _count_random_characters(tail) >= _MIN_AFTER_KIND
+        return is_long_enough and _is_shuffled("".join(tail))
     return _is_of_unknown_vendor(prefix, tail)
 
 
@@ -115,14 +132,20 @@ def is_random_piece(piece: str) -> bool:
     """
     if len(piece) < _MIN_PIECE_CHARS or is_word(piece):
         return False
+    has_letter = any(map(str.isalpha, piece))
+    if not has_letter:
+        return False
+
     change_rate = count_changes(piece) / (len(piece) - 1)
     has_digit = any(map(str.isdigit, piece))
-    has_letter = any(map(str.isalpha, piece))
-    if has_digit and has_letter:
+    if has_digit:
         return change_rate >= _RANDOM_CHANGE_RATE
+
     # Without digits, the case must change more often than in camelCase.
     is_in_one_case = piece.islower() or piece.isupper()
-    return has_letter and not is_in_one_case and change_rate > _SHUFFLED_CASE_RATE
+    if is_in_one_case:
+        return False
+    return change_rate > _SHUFFLED_CASE_RATE
 
 
 def is_word(piece: str) -> bool:
@@ -141,16 +164,19 @@ def _count_random_characters(tail: list[str]) -> int:
 
     Return 0 if no piece looks random, or if most characters are in words.
     """
+    words = [piece for piece in tail if is_word(piece)]
     # A piece that isn't a word can be too short to look random. It counts if another piece looks random.
     other_pieces = [piece for piece in tail if not is_word(piece)]
     if not any(map(is_random_piece, other_pieces)):
         return 0
 
-    word_characters = sum(len(piece) for piece in tail if is_word(piece))
+    word_characters = sum(map(len, words))
     other_characters = sum(map(len, other_pieces))
-    if other_characters + len(other_pieces) <= word_characters:
+    # Each of the other pieces counts with a separator.
+    has_mostly_words = word_characters >= other_characters + len(other_pieces)
+    if has_mostly_words:
         return 0
-    separator_count = len(other_pieces) - 1
+    separator_count = len(other_pieces) - 1  # between the pieces
     return other_characters + separator_count
 
 

@@ -1,8 +1,8 @@
 """Finds which of many words a text contains, in one pass; rules without a word in it aren't tried.
 
-The words become one pattern, a tree of their letters, which is tried at every position. Of two words that
-begin alike, the longer one matches and stands for the shorter one too. Words of a single character are in
-most texts, so they're searched directly.
+The words become one pattern from a trie, the tree of their letters. It's tried at every position. Of two
+words that begin alike, the longer one matches and stands for the shorter one too. Words of a single character
+are in most texts, so they're searched directly.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 def any_word(words: Iterable[str]) -> str:
     """Build a regex that matches any of the words, preferring the longest."""
-    tree: dict[str, Any] = {}
+    trie: dict[str, Any] = {}
     for word in words:
-        node = tree
+        node = trie
         for char in word:
             node = node.setdefault(char, {})
         node[""] = {}  # "" marks a node at which a word ends
-    return _build_pattern(tree)
+    return _build_pattern(trie)
 
 
 def _build_pattern(node: dict[str, Any]) -> str:
-    """Build a regex that matches the rest of any word below a node in a tree of letters.
+    """Build a regex from a node of a trie. It matches what can follow the node's letters in a word.
 
-    A node is a dict from the next letter to a child node. If a word ends at a node, the node also has the
-    key "".
+    After "pass" in a trie of "pass" and "password", it's `(?:word)?`. A node maps the next letter to a child
+    node. If a word ends at the node, it also has the key "".
     """
     branches = []  # a pattern for each child node
     for char, child in sorted(node.items()):
@@ -39,12 +39,12 @@ def _build_pattern(node: dict[str, Any]) -> str:
     if not branches:
         return ""
 
-    # If a word ends here, the rest is optional, as in `pass(?:word)?`.
     is_end_of_word = "" in node
-    if len(branches) == 1 and not is_end_of_word:
+    if is_end_of_word:
+        return f"(?:{'|'.join(branches)})?"
+    if len(branches) == 1:
         return branches[0]
-    pattern = f"(?:{'|'.join(branches)})"
-    return f"{pattern}?" if is_end_of_word else pattern
+    return f"(?:{'|'.join(branches)})"
 
 
 class WordIndex:
@@ -59,20 +59,20 @@ class WordIndex:
             for word in words:
                 self._rules_by_word[word].add(rule)
 
-        # Single letters are in most texts, so they're searched without the pattern.
-        self._single_letters = [word for word in self._rules_by_word if len(word) == 1]
+        # Single characters would make the pattern match nearly everywhere, so it doesn't have them.
+        self._single_characters = [word for word in self._rules_by_word if len(word) == 1]
         longer_words = [word for word in self._rules_by_word if len(word) > 1]
-        self._rules_by_match = {word: self._find_rules_of_prefixes(word) for word in longer_words}
         # A lookahead consumes nothing, so the pattern also finds overlapping words.
         self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
+        # At each position, the pattern finds only the longest word, which may begin with other words.
+        self._rules_by_longest_word = {
+            word: self._collect_rules_of_prefixes(word) for word in longer_words
+        }
 
-    def _find_rules_of_prefixes(self, word: str) -> set[int]:
-        """Return the rules that a word or any of its prefixes triggers.
-
-        The pattern finds only the longest word at each position, so its prefixes have to be added here.
-        """
+    def _collect_rules_of_prefixes(self, word: str) -> set[int]:
+        """Return the rules that a word triggers, or any shorter word that it begins with."""
         rules: set[int] = set()
-        for length in range(2, len(word) + 1):
+        for length in range(2, len(word) + 1):  # single characters are searched separately
             prefix = word[:length]
             rules |= self._rules_by_word.get(prefix, set())
         return rules
@@ -80,11 +80,14 @@ class WordIndex:
     def find_rules(self, text: str) -> list[int]:
         """Return the rules with a trigger word in the text, in ascending order."""
         rules: set[int] = set()
-        for word in set(self._pattern.findall(text)):
-            rules |= self._rules_by_match[word]
-        for letter in self._single_letters:
-            if letter in text:
-                rules |= self._rules_by_word[letter]
+        longest_words = set(self._pattern.findall(text))
+        for word in longest_words:
+            rules |= self._rules_by_longest_word[word]
+
+        # The pattern has no single characters.
+        for character in self._single_characters:
+            if character in text:
+                rules |= self._rules_by_word[character]
         return sorted(rules)
 
 
