@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from judgekit.hooks.context import Shown
     from judgekit.hooks.settings import Settings
+    from judgekit.retrieval.confidence import RankedCandidates
 
 # For everything, unless an event is known to have longer; with Python's start less than 10.
 SECONDS = 9.0
@@ -42,6 +44,7 @@ NOTIFICATIONS = (
     "[SYSTEM NOTIFICATION",
     "<cross-session-message",
 )
+_STDOUT, _STDERR = 1, 2  # file descriptors
 FORGETTING = ("compact", "clear")  # how a session can start after its context is gone
 _FROM_AGENTS = "coding agents give their hooks"
 
@@ -52,16 +55,17 @@ class BadInputError(Exception):
 
 def run() -> None:
     """Answer one event from stdin and end the process."""
+    # This process ends within milliseconds, so looking for garbage would only cost time.
     gc.set_threshold(_GC_THRESHOLD)
-    environment.ends_at_once = True
-    # Pass `[]`, since this process's own arguments aren't options of the hook. End without the interpreter's
-    # cleanup, which takes a tenth of its startup time.
-    os._exit(answer_in_time([]))
+    environment.ends_at_once = True  # an index may leave its files for the next hook
+    exit_code = answer_in_time([])  # this process's own arguments aren't options of the hook
+    # The interpreter's cleanup would take a tenth of its startup time, so end without it.
+    os._exit(exit_code)
 
 
 def answer_in_time(arguments: list[str] | None = None) -> int:
     """Answer one event like `main`, but end this process after at most `SECONDS`."""
-    from judgekit.hooks import watchdog  # noqa: PLC0415 - inside another program, nothing is limited
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - `main` alone has no time limit
 
     watchdog.limit(SECONDS, _end_process)
     return main(arguments)
@@ -89,12 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         option_warning = _find_unknown_option(arguments)
         text, notes = _respond(arguments)
-        for note in (option_warning, *notes):
-            if note:
-                _warn(note)
-
-        if text:
-            _write(sys.stdout, 1, text.encode("utf-8", "replace"))
+        _print_answer(text, [option_warning, *notes])
     except BadInputError as error:
         # With an unknown option, the input isn't the real problem.
         _warn(option_warning or str(error))
@@ -106,6 +105,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _print_answer(text: str, notes: list[str]) -> None:
+    """Write the notes to stderr and the text to stdout. Empty ones are left out."""
+    for note in notes:
+        if note:
+            _warn(note)
+    if text:
+        content = text.encode("utf-8", errors="replace")
+        _write(sys.stdout, _STDOUT, content)
+
+
 def _respond(arguments: list[str]) -> tuple[str, list[str]]:
     """Build a report for a person, or answer the event on stdin.
 
@@ -114,26 +123,30 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
-        option, *words = arguments
-        _, equals_sign, first_word = option.partition("=")  # `--explain=WORD` works as well
-        if equals_sign:
-            words = [first_word, *words]
-        prompt = " ".join(words)
-        return explain.explain_prompt(prompt, os.getcwd(), silent=is_silent(prompt)), []
+        prompt = _join_prompt(arguments)
+        report = explain.explain_prompt(prompt, os.getcwd(), silent=is_silent(prompt))
+        return report, []
 
     if "--stats" in arguments:
         from judgekit.hooks import stats  # noqa: PLC0415 - for people, not for the client
 
-        return stats.report_use(os.getcwd(), as_json="--json" in arguments), []
+        report = stats.report_use(os.getcwd(), as_json="--json" in arguments)
+        return report, []
 
     return _answer_event(_read_input())
 
 
-def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Handle an event. Returns the hook's output, which can be "", and lines for stderr.
+def _join_prompt(arguments: list[str]) -> str:
+    """Join the words after `--explain` into a prompt. `--explain=WORD …` works as well."""
+    option, *words = arguments
+    _, equals_sign, first_word = option.partition("=")
+    if equals_sign:
+        words = [first_word, *words]
+    return " ".join(words)
 
-    Forgetting a session means that memories can be shown in it again, because the agent no longer has them.
-    """
+
+def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Handle an event. Returns the hook's output, which can be "", and lines for stderr."""
     event = payload.get("hook_event_name")
     if event in (None, PROMPT, GEMINI_PROMPT):
         return answer_prompt(payload)
@@ -141,20 +154,25 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return _answer_stop(payload)
 
     # The other events have no output.
-    if event == "PostCompact":
-        _forget_session(payload)
-    elif event == "PreCompress":
-        # Gemini sends the trigger "auto" with every prompt, even if nothing is compacted.
-        if payload.get("trigger") == "manual":
-            _forget_session(payload)
-    elif event == "SessionStart":
-        if payload.get("source") in FORGETTING:
-            _forget_session(payload)
+    if _has_lost_memories(payload):
+        _forget_session(payload)  # so that its memories can be shown again
+    if event == "SessionStart":
         _start_engine(_find_project(payload))
     elif event in ("PostToolUse", "AfterTool"):
         _refresh_indexes(payload)
 
     return "", []
+
+
+def _has_lost_memories(payload: Mapping[str, Any]) -> bool:
+    """Whether the agent's context was just cleared or compacted, with the memories that were in it."""
+    event = payload.get("hook_event_name")
+    if event == "PreCompress":
+        # Gemini sends the trigger "auto" with every prompt, even if nothing is compacted.
+        return payload.get("trigger") == "manual"
+    if event == "SessionStart":
+        return payload.get("source") in FORGETTING
+    return event == "PostCompact"
 
 
 def _is_explain(arguments: list[str]) -> bool:
@@ -192,47 +210,89 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if not configured["enabled"]:
         return "", notes
 
-    # Find memories, and hold back those that the session has already.
     ranked = context.find_candidates(prompt, configured)
-    if ranked.notes:
-        due_notes = context.take_due_notes(configured.project, ranked.notes)
-        notes += context.suggest_pins(due_notes, ranked, configured)
+    notes += _list_search_notes(ranked, configured)
     session = context.open_session(payload, configured)
     if session is not None:
-        session.hold_back(ranked, prompt)
+        session.hold_back(ranked, prompt)  # the memories that the session has already
 
-    # Choose which memories to show, with a judge if it's on and there's full-text search.
-    shown = context.choose_without_judge(ranked, configured)
-    if configured["judge"] == "on" and ranked.fallback is None:
-        from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
-
-        shown_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
-        if shown_by_judge is not None:
-            shown = shown_by_judge
-
-    has_matches = any(shown) or ranked.repeated  # checked before repeats are dropped
-    shown = context.drop_repeats(shown, session, prompt)
+    chosen = _choose_shown(prompt, ranked, payload, configured, notes)
+    has_matches = any(chosen) or bool(ranked.repeated)
+    shown = context.drop_repeats(chosen, session, prompt)
     if session is not None:
         session.add(*shown)
 
-    # Build the context that's added to the prompt.
+    text = _render_text(ranked, shown, configured, has_matches=has_matches)
+    if configured["log"]:
+        from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
+
+        milliseconds = round(1_000 * (time.monotonic() - started))
+        cost = {"characters": len(text), "ms": milliseconds}
+        explain.add_to_log(prompt, ranked, shown, configured, cost, payload.get("session_id"))
+
+    titles = _list_titles_to_show(ranked, shown, configured)
+    is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
+    return context.format_output(text, titles, is_gemini=is_gemini), notes
+
+
+def _list_search_notes(ranked: RankedCandidates, configured: Settings) -> list[str]:
+    """List the search's notes that are due again. A note about a wrong pin suggests a memory."""
+    if not ranked.notes:
+        return []
+    from judgekit.hooks import context  # noqa: PLC0415 - many prompts get no answer
+
+    due_notes = context.take_due_notes(configured.project, ranked.notes)
+    return context.suggest_pins(due_notes, ranked, configured)
+
+
+def _choose_shown(
+    prompt: str,
+    ranked: RankedCandidates,
+    payload: Mapping[str, Any],
+    configured: Settings,
+    notes: list[str],
+) -> Shown:
+    """Choose the memories to inject and to mention, with a judge if it's on and there's full-text search.
+
+    The judge can add to `notes`.
+    """
+    from judgekit.hooks import context  # noqa: PLC0415 - many prompts get no answer
+
+    chosen_without_judge = context.choose_without_judge(ranked, configured)
+    has_full_text_search = ranked.fallback is None
+    if configured["judge"] == "on" and has_full_text_search:
+        from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
+
+        chosen_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
+        if chosen_by_judge is not None:
+            return chosen_by_judge
+    return chosen_without_judge
+
+
+def _render_text(
+    ranked: RankedCandidates, shown: Shown, configured: Settings, *, has_matches: bool
+) -> str:
+    """Render the text to add to a prompt. Without a match, it can be a hint that nothing was found."""
+    from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts get no answer
+
     injected, _ = shown
     in_full = [*ranked.pinned, *injected]
     descriptions = {hit.root: settings.read_descriptions(hit.root) for hit in in_full}
     text = context.render_context(ranked.pinned, shown, configured.project, descriptions)
-    wants_hint = not text and not has_matches and configured["hint_on_zero"]
-    if wants_hint and _has_store(configured):
-        text = context.render_nothing_found()
+    if text or has_matches:
+        return text
 
-    # Log the answer and format it for the client.
-    if configured["log"]:
-        from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
+    if configured["hint_on_zero"] and _has_store(configured):
+        return context.render_nothing_found()
+    return ""
 
-        cost = (len(text), round(1_000 * (time.monotonic() - started)))
-        explain.add_to_log(prompt, ranked, shown, configured, cost, payload.get("session_id"))
-    titles = [hit.title for hit in in_full] if configured["show"] else []
-    is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
-    return context.format_output(text, titles, is_gemini=is_gemini), notes
+
+def _list_titles_to_show(ranked: RankedCandidates, shown: Shown, configured: Settings) -> list[str]:
+    """List the titles of the memories that were added in full, if the user wants to see them."""
+    if not configured["show"]:
+        return []
+    injected, _ = shown
+    return [hit.title for hit in (*ranked.pinned, *injected)]
 
 
 def _read_prompt(payload: Mapping[str, Any]) -> str:
@@ -267,17 +327,16 @@ def _start_engine(project: str) -> None:
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
 
     configured, _ = settings.load(project)  # the first prompt reports any problem
-    if (
-        configured["enabled"]
-        and configured["judge"] == "on"
-        and settings.is_engine_wanted(configured)
-    ):
-        from judgekit.engine import client  # noqa: PLC0415 - without judging, no engine is needed
+    is_judging = configured["enabled"] and configured["judge"] == "on"
+    if not is_judging or not settings.is_engine_wanted(configured):
+        return
 
-        try:
-            client.start_for_later()
-        except client.NoEngine:  # the engine failed recently; the first prompt will report that
-            return
+    from judgekit.engine import client  # noqa: PLC0415 - without judging, no engine is needed
+
+    try:
+        client.start_for_later()
+    except client.NoEngine:  # the engine failed recently; the first prompt will report that
+        return
 
 
 def _forget_session(payload: Mapping[str, Any]) -> None:
@@ -290,22 +349,25 @@ def _forget_session(payload: Mapping[str, Any]) -> None:
 def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     """Update the search indexes that contain the file that a tool just wrote."""
     path = _find_written_file(payload)
-    if path is None:
+    if path is None or not _can_be_memory(path):
         return
 
-    from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools don't write files
-
-    if not path.lower().endswith(ENDINGS):  # such a file can't be a memory
-        return
-
-    from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
-    from judgekit.retrieval import index  # noqa: PLC0415 - most edits end above
+    # Most edits aren't of memories and end above, so these modules are only loaded here.
+    from judgekit.hooks import settings  # noqa: PLC0415
+    from judgekit.retrieval import index  # noqa: PLC0415
 
     project = _find_project(payload)
     configured, _ = settings.load(project)
     if configured["enabled"]:
         folder = str(payload.get("cwd") or project)
         index.refresh_file(os.path.join(folder, path), configured.profiles)
+
+
+def _can_be_memory(path: str) -> bool:
+    """Whether a file has one of the endings of memories."""
+    from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools don't write files
+
+    return path.lower().endswith(ENDINGS)
 
 
 def _find_written_file(payload: Mapping[str, Any]) -> str | None:
@@ -335,11 +397,17 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
+    return _judge_stop(payload, project, configured)
 
+
+def _judge_stop(
+    payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
+) -> tuple[str, list[str]]:
+    """Judge the work of an agent. Returns output, and lines for stderr."""
     from judgekit import programs  # noqa: PLC0415 - only if judging is enabled
     from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is enabled
 
-    # Judging takes longer than the watchdog, which ends a slow hook, allows otherwise.
+    # The watchdog ends a slow hook, but judging takes longer, so give it more time.
     watchdog.extend(configured["deadline"] + STOP_GRACE_SECONDS)
     programs.make_importable()
     from judgekit.hooks import stop  # noqa: PLC0415 - its packages can only be imported now
@@ -383,7 +451,7 @@ def _find_project(payload: Mapping[str, Any]) -> str:
 def _warn(text: str) -> None:
     """Write a message to stderr as one line of ASCII, which any terminal can show."""
     line = f"judgekit: {' '.join(text.split())}"
-    _write(sys.stderr, 2, line.encode("ascii", "backslashreplace"))
+    _write(sys.stderr, _STDERR, line.encode("ascii", "backslashreplace"))
 
 
 def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 - a text stream, or None
@@ -394,4 +462,10 @@ def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 -
             stream.flush()
     except OSError:
         # Otherwise, the interpreter would fail again at exit and print an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        _redirect_to_nowhere(descriptor)
+
+
+def _redirect_to_nowhere(descriptor: int) -> None:
+    """Redirect a file descriptor to the null device, which takes whatever is written to it."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, descriptor)

@@ -17,12 +17,12 @@ class Client(NamedTuple):
     shared: dict[str, str]
     events: dict[str, str | None]
     shell: bool = True
-    per_second: int = 1
-    more: dict[str, Any] = {}
-    off: Sequence[tuple[str, bool]] = (("disableAllHooks", True),)
-    disabled: Sequence[str] = ()
-    alone: bool = False
-    machine: Mapping[str, str] = {}
+    time_units_per_second: int = 1
+    extra_keys: dict[str, Any] = {}
+    off_settings: Sequence[tuple[str, bool]] = (("disableAllHooks", True),)
+    disabled_lists: Sequence[str] = ()
+    takes_only_hooks: bool = False
+    machine_settings: Mapping[str, str] = {}
     trust: str = ""
 
     @property

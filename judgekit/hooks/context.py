@@ -42,7 +42,7 @@ _MAX_RECALLED_TITLE_CHARS = 80  # characters
 _MAX_TAGS = 10
 MAX_MENTIONED = 3
 SKILL = ("skills", "memory-search", "SKILL.md")
-_CLIENTS = (".claude", ".codex", ".gemini")
+_CLIENT_FOLDERS = (".claude", ".codex", ".gemini")
 _MAX_NOTICES = 200  # notices that are remembered
 
 
@@ -51,31 +51,40 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
 
     Searches the configured stores, or runs the user's search program if there is one.
     """
-    from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
-
-    limit = max(configured["pool"], configured["max_inject"])
-    options: dict[str, Any] = {
-        "project": configured.project,
-        "limit": limit,
-        "trusted": configured.trusted,
-        "profiles": configured.profiles,
-        "scorer": configured["scorer"],
-        "pins": configured["pin"],
-        "pool": confidence.PROMPT_POOL,
-        "patience": READ_SECONDS,
-    }
-
+    options = _build_search_options(configured)
     if configured["command"]:
         from judgekit.retrieval import command  # noqa: PLC0415 - starts a program, if the user names one
 
         seconds = min(configured["timeout"], configured["deadline"], command.HOOK_SECONDS)
         return command.search(prompt, configured["command"], configured["roots"], seconds, options)
+
+    from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
+
     return search.search(prompt, configured["roots"], **options)
+
+
+def _build_search_options(configured: Settings) -> dict[str, Any]:
+    """Build the options of a search for a prompt's memories."""
+    from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
+
+    return {
+        "project": configured.project,
+        # A judge gets `pool` memories, and without a judge, up to `max_inject` are injected.
+        "limit": max(configured["pool"], configured["max_inject"]),
+        "trusted": configured.trusted,
+        "profiles": configured.profiles,
+        "scorer": configured["scorer"],
+        "pins": configured["pin"],
+        # This many hits get a confidence, or `limit` if that's more. It's not the setting `pool`.
+        "pool": confidence.PROMPT_POOL,
+        "patience": READ_SECONDS,
+    }
 
 
 def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
     """Add the nearest memory's name to notes about pins that match nothing."""
-    if ranked.pin_by_note.keys().isdisjoint(notes):
+    has_pin_note = any(note in ranked.pin_by_note for note in notes)
+    if not has_pin_note:
         return notes
     from judgekit.retrieval import pins  # noqa: PLC0415 - once a day, if a pin is wrong
 
@@ -87,19 +96,22 @@ def open_session(payload: Mapping[str, Any], configured: Settings) -> HookSessio
 
     Returns None if memories may be repeated, or if the client doesn't identify the conversation.
     """
-    session_id = payload.get("session_id")
-    prompt_count = configured["repeat_after"]  # repeat a memory after this many prompts; 0: always
-
+    repeat_after = configured[
+        "repeat_after"
+    ]  # in prompts; with 0, every prompt may repeat memories
     # In the mode "top_k", the best memories are injected with every prompt, even if they were shown before.
-    may_repeat = not prompt_count or configured["inject"] == "top_k"
-    if may_repeat or not isinstance(session_id, str) or not session_id:
+    may_repeat = not repeat_after or configured["inject"] == "top_k"
+    if may_repeat:
+        return None
+
+    session_id = payload.get("session_id")
+    if not isinstance(session_id, str) or not session_id:
         return None
 
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
-    return repeats.HookSession(
-        repeats.get_session_path(session_id), configured.project, prompt_count
-    )
+    path = repeats.get_session_path(session_id)
+    return repeats.HookSession(path, configured.project, repeat_after)
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
@@ -134,36 +146,42 @@ def render_context(
     `MAX_CONTEXT_CHARS` are dropped.
     """
     injected, mentioned = shown
-
-    # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
-    labelled = [(candidate, PINNED) for candidate in pinned]
-    labelled += [(candidate, candidate.confidence_label) for candidate in injected]
-    nudge = _render_nudge(mentioned, project, is_more=bool(labelled))  # the hint
-
-    # By store: its memories, each with the label.
-    pairs_by_root: dict[str, list[tuple[Candidate, str]]] = {}
-    for candidate, label in labelled:
-        pairs_by_root.setdefault(candidate.root, []).append((candidate, label))
+    has_memories = bool(pinned or injected)
+    hint = _render_hint(mentioned, project, is_more=has_memories)
 
     # Fill the room that the hint leaves, store by store.
     line_break = 1
-    room = MAX_CONTEXT_CHARS - len(nudge) - line_break  # characters left for memories
+    room = MAX_CONTEXT_CHARS - len(hint) - line_break  # characters left for memories
     blocks = []
-    for root, store_pairs in pairs_by_root.items():
-        head = _render_head(root, store_pairs, project, descriptions.get(root, {}))
-        block = _render_store(head, store_pairs, room)
+    for root, labelled_memories in _group_by_store(pinned, injected).items():
+        head = _render_head(root, labelled_memories, project, descriptions.get(root, {}))
+        block = _render_store(head, labelled_memories, room)
         if block:
             blocks.append(block)
             room -= len(block) + line_break
 
-    if nudge:
-        blocks.append(nudge)
+    if hint:
+        blocks.append(hint)
     return "\n".join(blocks)
+
+
+def _group_by_store(
+    pinned: list[Candidate], injected: list[Candidate]
+) -> dict[str, list[tuple[Candidate, str]]]:
+    """Group memories by their store's root, each paired with its label, such as "high"."""
+    # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
+    labelled = [(candidate, PINNED) for candidate in pinned]
+    labelled += [(candidate, candidate.confidence_label) for candidate in injected]
+
+    memories_by_root: dict[str, list[tuple[Candidate, str]]] = {}
+    for candidate, label in labelled:
+        memories_by_root.setdefault(candidate.root, []).append((candidate, label))
+    return memories_by_root
 
 
 def _render_head(
     root: str,
-    store_pairs: Sequence[tuple[Candidate, str]],
+    labelled_memories: Sequence[tuple[Candidate, str]],
     project: str,
     descriptions: Mapping[str, str],
 ) -> str:
@@ -171,33 +189,43 @@ def _render_head(
 
     `descriptions` maps categories to descriptions. Categories without one are omitted.
     """
+    store_name = short_line(name_store(root, project), _MAX_PATH_CHARS)
+    source = escape(store_name)
+
+    memories = [candidate for candidate, _ in labelled_memories]
+    described_categories = _describe_categories(memories, descriptions)
+    if not described_categories:
+        return f'<memory-context source="{source}">'
+
+    joined = escape("; ".join(described_categories))
+    return f'<memory-context source="{source}" descriptions="{joined}">'
+
+
+def _describe_categories(
+    memories: Sequence[Candidate], descriptions: Mapping[str, str]
+) -> list[str]:
+    """List the memories' categories with their descriptions, each once, except those without one."""
     # A dict drops duplicates and keeps the order.
-    categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])
+    categories = dict.fromkeys([memory.category for memory in memories])
     described_categories = []
     for category in categories:
         if category in descriptions:
             description = short_line(descriptions[category], _MAX_DESCRIPTION_CHARS)
             described_categories.append(f"{category}: {description}")
-
-    name = escape(short_line(name_store(root, project), _MAX_PATH_CHARS))
-    if not described_categories:
-        return f'<memory-context source="{name}">'
-
-    joined = escape("; ".join(described_categories))
-    return f'<memory-context source="{name}" descriptions="{joined}">'
+    return described_categories
 
 
-def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
+def _render_store(head: str, labelled_memories: Sequence[tuple[Candidate, str]], room: int) -> str:
     """Render a store's first memories, as many as fit into `room` characters. Returns "" if none fits.
 
-    `head` is the store's opening tag, and each pair is a memory and its label.
+    `head` is the store's opening tag. Each memory comes with its label.
     """
     foot = "</memory-context>"
     line_break = 1
     room -= len(head) + len(foot) + line_break
     lines = []
 
-    for candidate, label in store_pairs:
+    for candidate, label in labelled_memories:
         line = _render_memory(candidate, label)
         room -= len(line) + line_break
         if room < 0:  # this memory doesn't fit
@@ -216,36 +244,47 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
     title.
     """
     category = escape(short_line(candidate.category, _MAX_TAG_CHARS).upper())
-    title = short_line(candidate.title, _MAX_TITLE_CHARS)
-    section = candidate.name_section()
-    if section:
-        title = f"{title}{JOINED}{short_line(section, _MAX_TITLE_CHARS)}"
-
-    path = escape(candidate.add_line(short_line(candidate.place, _MAX_PATH_CHARS)))
-    if candidate.status:
-        title = f"{title} ({candidate.status})"
-    if candidate.alike:
-        title = f"{title} (and {len(candidate.alike)} alike)"
-
     attributes = f'category="{category}" confidence="{confidence}"'
     age = candidate.describe_age()
     if age:
         attributes += f' age="{age}"'
-    return f"<result {attributes}>{escape(title)} -> {path}{_render_tags(candidate)}</result>"
+
+    title = escape(_build_full_title(candidate))
+    short_place = short_line(candidate.place, _MAX_PATH_CHARS)
+    path = escape(candidate.add_line(short_place))
+    tags = _render_tags(candidate)
+    return f"<result {attributes}>{title} -> {path}{tags}</result>"
+
+
+def _build_full_title(candidate: Candidate) -> str:
+    """Build a memory's title with its section, its status and the number of memories like it."""
+    title = short_line(candidate.title, _MAX_TITLE_CHARS)
+    section = candidate.name_section()
+    if section:
+        title = f"{title}{JOINED}{short_line(section, _MAX_TITLE_CHARS)}"
+    if candidate.status:
+        title = f"{title} ({candidate.status})"
+    if candidate.alike:
+        title = f"{title} (and {len(candidate.alike)} alike)"
+    return title
 
 
 def _render_tags(candidate: Candidate) -> str:
-    """Render a memory's first tags, to follow its path; "" if it has none."""
+    """Render a memory's first tags, such as " #tags:git,tests", to add after its path; "" without tags."""
     tags = []
     for full_tag in candidate.tags[:_MAX_TAGS]:
         # A comma inside a tag would look like a separator.
         tag = short_line(full_tag.replace(",", " "), _MAX_TAG_CHARS)
         if tag:
             tags.append(tag)
-    return f" #tags:{escape(','.join(tags))}" if tags else ""
+
+    if not tags:
+        return ""
+    joined_tags = escape(",".join(tags))
+    return f" #tags:{joined_tags}"
 
 
-def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
+def _render_hint(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
     """Render the hint about mentioned memories. Returns "" if there are none.
 
     `is_more` means that the prompt also gets other memories, so the hint says "2 more memories".
@@ -253,34 +292,50 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
     if not mentioned:
         return ""
 
-    mentioned = mentioned[:MAX_MENTIONED]
+    first_mentioned = mentioned[:MAX_MENTIONED]
+    count = _render_count(len(first_mentioned), is_more=is_more)
     program = find_agent_command()
-    topics = [_render_topic(candidate, program) for candidate in mentioned]
+    topics = [_render_topic(candidate, program) for candidate in first_mentioned]
+    skill_note = " The memory-search skill searches them." if _has_skill(project) else ""
+    return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill_note}</memory-nudge>"
+
+
+def _render_count(count: int, *, is_more: bool) -> str:
+    """Render a number of memories, such as "1 memory" or "2 more memories"."""
     more = " more" if is_more else ""
-    noun = "memory" if len(mentioned) == 1 else "memories"
-    skill = " The memory-search skill searches them." if _has_skill(project) else ""
-    about = f"{len(mentioned)}{more} {noun} may be about: {', '.join(topics)}."
-    return f"<memory-nudge>{about}{skill}</memory-nudge>"
+    noun = "memory" if count == 1 else "memories"
+    return f"{count}{more} {noun}"
 
 
 def _render_topic(candidate: Candidate, program: str) -> str:
-    """Render a memory's title with a command that finds the memory. Without a `program`, add its path."""
+    """Render a memory's title with a command that finds it, such as `judgekit search "some words"`.
+
+    Without a `program`, or without any words in the title, the memory's path replaces the command.
+    """
     title = short_line(candidate.title, _MAX_TOPIC_CHARS)
-    # Only use letters and digits, since the agent may pass the words to a shell.
-    letters = "".join(char if char.isalnum() else " " for char in title)
-    words = " ".join(letters.split())
+    words = _keep_letters(title)
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
-    return f"{escape(title)} ({escape(short_line(candidate.path, _MAX_PATH_CHARS))})"
+
+    path = short_line(candidate.path, _MAX_PATH_CHARS)
+    return f"{escape(title)} ({escape(path)})"
+
+
+def _keep_letters(title: str) -> str:
+    """Keep only a title's letters and digits, since the agent may pass the words to a shell."""
+    letters = "".join(char if char.isalnum() else " " for char in title)
+    return " ".join(letters.split())
 
 
 def _has_skill(project: str) -> bool:
     """Whether the agent has our search skill, from the plugin, the project or the user's home."""
     if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin includes the skill
         return True
-    for home in (project, os.path.expanduser("~")):
-        for folder in _CLIENTS:
-            if os.path.isfile(os.path.join(home, folder, *SKILL)):
+
+    for base in (project, os.path.expanduser("~")):
+        for client_folder in _CLIENT_FOLDERS:
+            skill_file = os.path.join(base, client_folder, *SKILL)
+            if os.path.isfile(skill_file):
                 return True
     return False
 
@@ -293,18 +348,31 @@ def render_nothing_found() -> str:
 
 
 def find_agent_command() -> str:
-    """Find the name or path by which the agent can call judgekit; "" if neither works."""
+    """Find the name or path by which the agent can call judgekit; "" if it can't."""
     if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin's programs are on the agent's PATH
         return PROGRAM
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if os.path.isabs(folder) and _is_program(os.path.join(folder, PROGRAM)):
-            return PROGRAM
-    # Try the program next to this interpreter, if a shell takes its path as a single plain word.
+    if _is_on_path(PROGRAM):
+        return PROGRAM
+
+    # Otherwise try the program next to this interpreter.
     path = os.path.join(os.path.dirname(sys.executable), PROGRAM)
-    is_plain_word = all(char.isalnum() or char in "/._-+" for char in path)
-    if is_plain_word and os.path.isabs(path) and _is_program(path):
+    is_usable = os.path.isabs(path) and _needs_no_quotes(path)
+    if is_usable and _is_program(path):
         return path
     return ""
+
+
+def _is_on_path(program: str) -> bool:
+    """Whether an absolute folder of the PATH contains a program."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if os.path.isabs(folder) and _is_program(os.path.join(folder, program)):
+            return True
+    return False
+
+
+def _needs_no_quotes(path: str) -> bool:
+    """Whether a shell takes a path as one word without quotes."""
+    return all(char.isalnum() or char in "/._-+" for char in path)
 
 
 def _is_program(path: str) -> bool:
@@ -319,17 +387,17 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
     """
     if not text:
         return ""
-
     if is_gemini:
-        # Gemini escapes `<` as `&lt;`, but not `&`. So our tags and a `&lt;` in a title would look the same.
-        # With `&` escaped here, the title's becomes `&amp;lt;`.
-        event = "BeforeAgent"
-        text = text.replace("&", "&amp;")
-    elif titles:
-        event = "UserPromptSubmit"
-    else:
-        return text
+        # Gemini turns `<` into `&lt;`, but leaves `&` alone. Our tags would then look like a title's own
+        # `&lt;`, so turn that into `&amp;lt;` first.
+        return _format_json("BeforeAgent", text.replace("&", "&amp;"), titles)
+    if titles:
+        return _format_json("UserPromptSubmit", text, titles)
+    return text
 
+
+def _format_json(event: str, text: str, titles: list[str]) -> str:
+    """Format a prompt's context as a JSON answer. If there are `titles`, it tells them to the user."""
     output: dict[str, Any] = {
         "hookSpecificOutput": {"hookEventName": event, "additionalContext": text}
     }
@@ -355,17 +423,30 @@ def name_store(root: str, project: str) -> str:
     is_program = os.path.isfile(root)
     suffix = "" if is_program else "/"
 
-    # For each base folder, there's a prefix to show for paths in it, and a name for the folder itself.
-    for base, shown_prefix, shown_base in ((project, "", "./"), ("~", "~/", "~/")):
-        real_base = os.path.realpath(os.path.expanduser(base))
-        if root == real_base:
-            return shown_base
+    path_in_project = _make_relative(root, project)
+    if path_in_project == ".":
+        return "./"
+    if path_in_project is not None:
+        return f"{path_in_project}{suffix}"
 
-        base_prefix = real_base.rstrip(os.sep) + os.sep
-        if root.startswith(base_prefix):
-            return f"{shown_prefix}{root.removeprefix(base_prefix)}{suffix}"
+    path_in_home = _make_relative(root, os.path.expanduser("~"))
+    if path_in_home == ".":
+        return "~/"
+    if path_in_home is not None:
+        return f"~/{path_in_home}{suffix}"
 
     return root + suffix
+
+
+def _make_relative(path: str, folder: str) -> str | None:
+    """Make a path relative to a folder: "." for the folder itself, None for a path outside."""
+    real_folder = os.path.realpath(folder)
+    if path == real_folder:
+        return "."
+    prefix = real_folder.rstrip(os.sep) + os.sep
+    if path.startswith(prefix):
+        return path.removeprefix(prefix)
+    return None
 
 
 def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:
@@ -373,36 +454,50 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
 
     If they can't be recorded, return all notes.
     """
-    from judgekit import outputs  # noqa: PLC0415 - only needed to write
-
     if now is None:
         now = time.time()
 
     try:
         name = environment.file_name_for(project) + ".json"
         path = os.path.join(environment.NOTICES.make(), name)
-        # By note: the time of its report, within the last day.
-        recent_times = _read_recent_times(path, now)
-        due_notes = [note for note in dict.fromkeys(notes) if note not in recent_times]
+        time_by_note = _read_recent_times(path, now)
+        due_notes = [note for note in dict.fromkeys(notes) if note not in time_by_note]
 
         if due_notes:
-            recent_times |= dict.fromkeys(due_notes, now)
-            latest_items = list(recent_times.items())[-_MAX_NOTICES:]
-            outputs.write_atomically(path, quickjson.dumps(dict(latest_items)), private=True)
+            for note in due_notes:
+                time_by_note[note] = now
+            _write_times(path, time_by_note)
     except OSError:
         return notes
 
     return due_notes
 
 
+def _write_times(path: str, time_by_note: dict[str, float]) -> None:
+    """Write the times at which notes were reported, but only of the latest `_MAX_NOTICES` notes."""
+    from judgekit import outputs  # noqa: PLC0415 - only needed to write
+
+    items = list(time_by_note.items())
+    latest_items = items[-_MAX_NOTICES:]
+    outputs.write_atomically(path, quickjson.dumps(dict(latest_items)), private=True)
+
+
 def _read_recent_times(path: str, now: float) -> dict[str, float]:
-    """Read the times of the notes that were reported within the last day."""
-    times = quickjson.load(path)
-    if not isinstance(times, dict):  # the file is missing or damaged
+    """Read the times at which notes were reported within the last day, by note."""
+    time_by_note = quickjson.load(path)
+    if not isinstance(time_by_note, dict):  # the file is missing or damaged
         return {}
+
     recent_times: dict[str, float] = {}
-    for note, at in times.items():
-        # Ignore times in the future, from a clock that was wrong.
-        if isinstance(at, float) and now - REPORT_AGAIN_SECONDS < at <= now:
-            recent_times[note] = at
+    for note, reported_at in time_by_note.items():
+        if _is_recent(reported_at, now):
+            recent_times[note] = reported_at
     return recent_times
+
+
+def _is_recent(reported_at: object, now: float) -> bool:
+    """Whether a time is within the last day. A time in the future, from a clock that was wrong, isn't."""
+    if not isinstance(reported_at, float):
+        return False
+    earliest = now - REPORT_AGAIN_SECONDS
+    return earliest < reported_at <= now

@@ -56,10 +56,11 @@ def build_command(python: str | None = None) -> list[str]:
 
 def build_code(root: str = ROOT) -> str:
     """Return the line of Python that runs the hook from the package in the folder `root`."""
+    root_literal = ascii(root)  # with escapes for other characters
     # Remove `root` from Python's path after the import, so that no other package in that folder can shadow
     # the standard library.
     return (
-        f"import sys; sys.path.insert(0, {root!a}); "
+        f"import sys; sys.path.insert(0, {root_literal}); "
         "from judgekit.hooks.claude_code import run; del sys.path[0]; run()"
     )
 
@@ -77,8 +78,9 @@ def build_portable_entry(client: Client = CLAUDE_CODE) -> dict[str, Any]:
     return {
         "type": "command",
         "command": PORTABLE,
-        "timeout": TIMEOUT * client.per_second,
-        **client.more,
+        "timeout": TIMEOUT
+        * client.time_units_per_second,  # in the client's unit, such as milliseconds
+        **client.extra_keys,
     }
 
 
@@ -112,20 +114,24 @@ def get_argument_vector(hook: object) -> list[str]:
 
 def _split_command(line: str) -> list[str]:
     """Split a shell command into words. Returns [] if it's malformed, or if it's more than one command."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)  # operators become words
+    lexer.whitespace_split = True  # otherwise, words would also end at a `:` or `@`
+    lexer.commenters = ""  # otherwise, the rest of a line after a `#` would be lost
     try:
         words = list(lexer)
     except ValueError:  # a quote isn't closed
         return []
 
-    # A word of operators alone (`&&`, `|`) joins commands, and so does a line break.
-    has_operator = any(_OPERATORS.issuperset(word) for word in words)
+    has_operator = any(_is_operator(word) for word in words)
     has_line_break = "\n" in line.strip()
-    if has_operator or has_line_break:
+    if has_operator or has_line_break:  # either joins commands
         return []
     return words
+
+
+def _is_operator(word: str) -> bool:
+    """Whether a word consists of operators alone, such as `&&` or `|`."""
+    return all(char in _OPERATORS for char in word)
 
 
 def list_our_entries(settings: dict[str, Any]) -> list[HookEntry]:
@@ -157,44 +163,68 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
     Our earlier entries are replaced. In the settings, `hooks` must map each event to a list of groups,
     otherwise `ConfigError` is raised.
     """
-    new_entries = []  # tuples of the event, the tools it's limited to or None, and the hook
-    for event, tools in client.events.items():
-        seconds = TIMEOUTS.get(event, TIMEOUT)
-        timed_hook = hook | {"timeout": seconds * client.per_second}  # in the client's unit
-        new_entries.append((event, tools, timed_hook))
-
     settings = parse_settings(text, path)
-
-    # Compare strings, since dicts can't be sorted.
-    is_up_to_date = sorted(map(str, list_our_entries(settings))) == sorted(map(str, new_entries))
-    if is_up_to_date:
+    new_entries = _build_entries(hook, client)
+    if _has_same_entries(list_our_entries(settings), new_entries):
         return text
 
-    _remove_ours(settings)
+    _remove_our_entries(settings)
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
-        raise _build_shape_error(path, "hooks", "an object of events")
+        raise _build_shape_error(path, key="hooks", expected="an object of events")
 
-    # A group has a list of hooks, and possibly a matcher for tools. Add a group for each event.
     for event, tools, timed_hook in new_entries:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)
-        group: dict[str, Any] = {} if tools is None else {"matcher": tools}
-        group["hooks"] = [timed_hook]
-        groups.append(group)
-
+        groups.append(_build_group(tools, timed_hook))
     return _format_like(settings, text)
+
+
+def _build_entries(hook: dict[str, Any], client: Client) -> list[HookEntry]:
+    """Build the entries of `hook` for all events that we handle, each with the event's timeout."""
+    new_entries: list[HookEntry] = []
+    for event, tools in client.events.items():
+        seconds = TIMEOUTS.get(event, TIMEOUT)
+        timed_hook = hook | {
+            "timeout": seconds * client.time_units_per_second
+        }  # in the client's unit
+        new_entries.append((event, tools, timed_hook))
+    return new_entries
+
+
+def _has_same_entries(entries: list[HookEntry], other_entries: list[HookEntry]) -> bool:
+    """Whether two lists have the same entries, in any order."""
+    # Compare strings, since dicts can't be sorted.
+    texts = sorted(str(entry) for entry in entries)
+    other_texts = sorted(str(entry) for entry in other_entries)
+    return texts == other_texts
+
+
+def _build_group(tools: object, hook: dict[str, Any]) -> dict[str, Any]:
+    """Build a group with one hook, for some tools only unless `tools` is None."""
+    if tools is None:
+        return {"hooks": [hook]}
+    return {"matcher": tools, "hooks": [hook]}
 
 
 def _check_groups(groups: object, event: str, path: str) -> None:
     """Raise `ConfigError` if the client couldn't read the groups of an event."""
     if not isinstance(groups, list):
-        raise _build_shape_error(path, f"hooks.{event}", "an array of matchers")
+        raise _build_shape_error(path, key=f"hooks.{event}", expected="an array of matchers")
+
     for number, group in enumerate(groups):
-        hooks = group.get("hooks") if isinstance(group, dict) else None
-        if not isinstance(hooks, list) or not all(isinstance(hook, dict) for hook in hooks):
+        if not _has_list_of_hooks(group):
             key = f"hooks.{event}.{number}"
-            raise _build_shape_error(path, key, "an object with an array 'hooks' of objects")
+            expected = "an object with an array 'hooks' of objects"
+            raise _build_shape_error(path, key=key, expected=expected)
+
+
+def _has_list_of_hooks(group: object) -> bool:
+    """Whether a group is an object with a list of hooks, which are objects too."""
+    if not isinstance(group, dict):
+        return False
+    hooks = group.get("hooks")
+    return isinstance(hooks, list) and all(isinstance(hook, dict) for hook in hooks)
 
 
 def remove_hooks(text: str, path: str) -> str:
@@ -203,49 +233,64 @@ def remove_hooks(text: str, path: str) -> str:
     Returns the new text, or "" if no settings remain.
     """
     settings = parse_settings(text, path)
-    _remove_ours(settings)
+    _remove_our_entries(settings)
     return _format_like(settings, text) if settings else ""
 
 
-def _remove_ours(settings: dict[str, Any]) -> None:
+def _remove_our_entries(settings: dict[str, Any]) -> None:
     """Remove our entries from settings, along with groups, events and the section that become empty."""
     for event, group in list(_list_groups(settings)):
-        remaining_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
-        was_empty = not group["hooks"]  # if so, leave the empty group as it is
-        if remaining_hooks or was_empty:
-            group["hooks"] = remaining_hooks
+        is_empty_already = not group["hooks"]
+        if is_empty_already:  # then it had no entry of ours, so leave it as it is
             continue
 
-        # Our entry was the group's only hook: remove the group, and then the containers it leaves empty.
-        hooks = settings["hooks"]
-        hooks[event] = [other_group for other_group in hooks[event] if other_group is not group]
-        if not hooks[event]:
-            del hooks[event]
-        if not hooks:
-            del settings["hooks"]
+        other_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
+        if other_hooks:
+            group["hooks"] = other_hooks
+        else:
+            _remove_group(settings, event, group)
+
+
+def _remove_group(settings: dict[str, Any], event: str, group: dict[str, Any]) -> None:
+    """Remove a group from settings, and then the event and the section if they're empty."""
+    hooks = settings["hooks"]
+    hooks[event] = [other_group for other_group in hooks[event] if other_group is not group]
+    if not hooks[event]:
+        del hooks[event]
+    if not hooks:
+        del settings["hooks"]
 
 
 def _format_like(settings: dict[str, Any], old_text: str) -> str:
     """Format settings as JSON with the indentation, line endings and outer whitespace of the old text."""
-    old_body = old_text.strip(_BLANKS)
+    # If the old text writes some characters as \uXXXX, write all that aren't ASCII so.
     has_escapes = "\\u" in old_text
     body = json.dumps(settings, indent=_find_indent(old_text), ensure_ascii=has_escapes)
     if "\r\n" in old_text:
         body = body.replace("\n", "\r\n")
+
+    old_body = old_text.strip(_BLANKS)
     if not old_body:  # only whitespace, or a byte order mark
         return f"{old_text}{body}\n"
-    start, _, end = old_text.partition(old_body)
-    return start + body + end
+    blanks_before, _, blanks_after = old_text.partition(old_body)
+    return blanks_before + body + blanks_after
 
 
 def _find_indent(text: str) -> str | None:
-    """Find a JSON text's indentation: None if it's on one line, two spaces if it's empty."""
+    """Find a JSON text's indentation; None if it's all on one line.
+
+    Without a line to go by, such as in `{}`, it's two spaces.
+    """
     indent_match = _INDENT.match(text)
     if indent_match:
         return indent_match[1]
+
     body = text.strip(_BLANKS)
-    is_one_line = "\n" not in body and body.strip("{} \t") != ""
-    return None if is_one_line else "  "
+    has_content = body.strip("{} \t") != ""
+    is_one_line = "\n" not in body
+    if has_content and is_one_line:
+        return None
+    return "  "
 
 
 def parse_settings(text: str, path: str) -> dict[str, Any]:
@@ -256,8 +301,9 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
     if not text.strip(_BLANKS):
         return {}
 
+    text_without_mark = text.removeprefix("\ufeff")  # the byte order mark
     try:
-        settings = json.loads(text.removeprefix("\ufeff"))  # without a byte order mark
+        settings = json.loads(text_without_mark)
     except json.JSONDecodeError as error:
         problem = f"not valid JSON, column {error.colno}: {error.msg}; {_REMEDY}"
         raise ConfigError(problem, path=path, line=error.lineno) from None
@@ -265,10 +311,10 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
         raise ConfigError(f"not valid JSON: {error}; {_REMEDY}", path=path) from None
 
     if not isinstance(settings, dict):
-        raise _build_shape_error(path, "", "an object of settings")
+        raise _build_shape_error(path, expected="an object of settings")
     return settings
 
 
-def _build_shape_error(path: str, key: str, expected: str) -> ConfigError:
-    """Build the error for a value of the wrong shape in a client's settings."""
+def _build_shape_error(path: str, expected: str, key: str = "") -> ConfigError:
+    """Build the error for a value of the wrong shape in a client's settings, or for all of them."""
     return ConfigError(f"expected {expected}; {_REMEDY}", path=path, key=key)

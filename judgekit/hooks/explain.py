@@ -382,7 +382,7 @@ def add_to_log(
     ranked: RankedCandidates,
     shown: context.Shown,
     configured: Settings,
-    cost: tuple[int, int],
+    cost: dict[str, int],
     session: object = None,
 ) -> None:
     """Add a line about the hook's answer to a prompt to the log. If writing fails, the line is lost.
@@ -408,7 +408,7 @@ def add_to_log(
     line["judge"] = configured["judge"]
     line["judged"] = ranked.judged
     line["dropped"] = ranked.dropped
-    line["characters"], line["ms"] = cost
+    line |= cost
 
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 

@@ -159,7 +159,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
         prompt_hooks += file_hooks
 
         # `alone` marks clients that ignore a file of hooks if it contains anything else.
-        if client.alone:
+        if client.takes_only_hooks:
             yield from _list_flaws(path, data, client)
         if client is CODEX:
             yield from _list_codex_states(path, project)
@@ -172,11 +172,11 @@ def _list_switched_off(
 ) -> Iterator[str]:
     """Yield remarks on settings that disable a client's hooks, either all of them or ours."""
     for file, general in _list_switches(project, client):
-        for switch, disabling_value in client.off:
+        for switch, disabling_value in client.off_settings:
             if _get_value(general, switch) is disabling_value:
                 setting = switch if disabling_value else f"{switch} = false"
                 yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
-        for key in client.disabled:
+        for key in client.disabled_lists:
             names = _get_value(general, key)
             if isinstance(names, list):
                 yield from _list_disabled(file, key, names, prompt_hooks, client)
@@ -262,8 +262,10 @@ def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[s
     """Yield each file that can disable hooks, with its content, including a machine-wide one."""
     for _, path in _list_places(project, client):
         yield _read_switches(path, client)
-    if client.machine:
-        name = os.environ.get(client.machine["variable"]) or client.machine.get(sys.platform)
+    if client.machine_settings:
+        name = os.environ.get(client.machine_settings["variable"]) or client.machine_settings.get(
+            sys.platform
+        )
         if name:
             yield Path(name), load_settings(Path(name))
 
