@@ -211,7 +211,7 @@ for _client in CLIENTS:
 
 def _install(change: FileChange, effect: str, *, is_program: bool = False) -> None:
     """Carry out a planned installation, and print its `effect`."""
-    files.install(change, program=is_program)
+    files.install(change, is_program=is_program)
     say(f"{_describe_writing(change)}{effect}")
 
 

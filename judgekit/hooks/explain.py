@@ -19,6 +19,7 @@ from judgekit.text import counted, lines_of, short_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from judgekit.hooks.settings import Settings
@@ -40,7 +41,9 @@ _REPEATED = (
     " when a prompt names it, or when the conversation was compacted"
 )
 _NO_WORDS = "none that are searched; words like *the* and *how* are not"
-_COMMAND = "retrieval.command finds the candidates; the stores serve for pins, and where it fails"
+_COMMAND_NOTE = (
+    "retrieval.command finds the candidates; the stores serve for pins, and where it fails"
+)
 _JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
@@ -52,7 +55,7 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
     """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
-    lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
+    lines = [f"project: {project}", *_format_notes(notes)]
 
     # Without a search, there's only a reason to report.
     if not configured["enabled"]:
@@ -62,29 +65,48 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
         return "\n".join([*lines, reason])
 
     ranked = context.find_candidates(prompt, configured)
-    lines += [f"note: {note}" for note in context.suggest_pins(ranked.notes, ranked, configured)]
-    lines += [f"note: {describe_empty(root)}" for root in ranked.empty_roots]
-    lines += _describe_stores(configured)
-    lines += [f"note: {line}" for line in _list_judge_warning(project)]
-
-    # List the searched words, each once. A long prompt is cut into parts.
+    lines += _describe_search(ranked, configured)
     prompt_parts = _cut_into_parts(prompt, configured)
-    words: dict[str, None] = {}  # like a set, but ordered
-    for part in prompt_parts:
-        for term in part.terms:
-            words[term.text] = None
-
-    listed_words = ", ".join(words) if words else _NO_WORDS
-    lines.append(f"words: {listed_words}")
     has_several_parts = len(prompt_parts) > 1
-    if has_several_parts:
-        lines.append(f"parts: {len(prompt_parts)}; each is searched by itself")
+    lines += _describe_parts(prompt_parts)
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
 
     lines.append("")
     lines += _explain_candidates(prompt, ranked, configured, has_several_parts=has_several_parts)
-    return "\n".join([*lines, "", *_describe_log(prompt, configured)])
+    lines.append("")
+    lines += _describe_log(prompt, configured)
+    return "\n".join(lines)
+
+
+def _format_notes(notes: list[str]) -> list[str]:
+    """Format each note as a line of the report."""
+    return [f"note: {note}" for note in notes]
+
+
+def _describe_search(ranked: RankedCandidates, configured: Settings) -> list[str]:
+    """Describe what was searched, with notes about anything that's wrong with it."""
+    lines = _format_notes(context.suggest_pins(ranked.notes, ranked, configured))
+    lines += _format_notes([describe_empty(root) for root in ranked.empty_roots])
+    lines += _describe_stores(configured)
+    judge_warning = _find_judge_warning(configured.project)
+    if judge_warning:
+        lines += _format_notes([judge_warning])
+    return lines
+
+
+def _describe_parts(prompt_parts: list[Part]) -> list[str]:
+    """Describe the searched words, each once, and the number of parts if a long prompt was cut."""
+    words = []
+    for part in prompt_parts:
+        words += [term.text for term in part.terms]
+    distinct_words = list(dict.fromkeys(words))
+
+    listed_words = ", ".join(distinct_words) if distinct_words else _NO_WORDS
+    lines = [f"words: {listed_words}"]
+    if len(prompt_parts) > 1:
+        lines.append(f"parts: {len(prompt_parts)}; each is searched by itself")
+    return lines
 
 
 def _explain_candidates(
@@ -99,36 +121,44 @@ def _explain_candidates(
     if session is not None:
         session.hold_back(ranked, prompt)  # moves repeats from `candidates` to `repeated`
 
-    # `shown` is the pair of injected and mentioned memories.
-    shown = context.choose_without_judge(ranked, configured)
-    without_repeats = context.drop_repeats(shown, session, prompt)
-    _, mentioned = shown
-    _, still_mentioned = without_repeats
-    first_mentioned = mentioned[: context.MAX_MENTIONED]
-    repeated_mentions = [hit for hit in first_mentioned if hit not in still_mentioned]
+    chosen = context.choose_without_judge(ranked, configured)
+    shown = context.drop_repeats(chosen, session, prompt)
+    repeated_mentions = _list_repeated_mentions(chosen, shown)
 
-    # Describe each candidate.
-    project = configured.project
-    lines = [_sum_up(ranked, without_repeats)]
+    lines = [_sum_up(ranked, shown)]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
         if candidate in ranked.pinned:
-            outcome = "injected"
-            reason = "pinned: injected with every prompt"
+            outcome, reason = "injected", "pinned: injected with every prompt"
         elif session is not None and candidate in ranked.repeated:
-            outcome = "held back"
-            reason = _describe_repeat(candidate, repeats.INJECTED, session)
+            outcome, reason = "held back", _describe_repeat(candidate, repeats.INJECTED, session)
         elif session is not None and candidate in repeated_mentions:
-            outcome = "held back"
-            reason = _describe_repeat(candidate, repeats.MENTIONED, session)
+            outcome, reason = "held back", _describe_repeat(candidate, repeats.MENTIONED, session)
         else:
-            outcome, reason = _describe_outcome(candidate, without_repeats, configured)
+            outcome, reason = _describe_outcome(candidate, shown, configured)
 
-        title = short_line(candidate.title, _MAX_TITLE_CHARS)
-        place = _name_place(candidate, project)
-        lines += [f"{outcome:<10} {title} -> {place}", f"           {reason}"]
-        lines += _describe_evidence(candidate, project, has_several_parts=has_several_parts)
-
+        lines += _format_outcome(candidate, configured.project, outcome=outcome, reason=reason)
+        lines += _describe_evidence(
+            candidate, configured.project, has_several_parts=has_several_parts
+        )
     return lines
+
+
+def _list_repeated_mentions(chosen: context.Shown, shown: context.Shown) -> list[Candidate]:
+    """List the memories that would be mentioned if the session hadn't had them recently.
+
+    `chosen` are the memories before repeats are dropped, and `shown` those that remain.
+    """
+    _, chosen_mentions = chosen
+    _, shown_mentions = shown
+    first_mentions = chosen_mentions[: context.MAX_MENTIONED]  # no more are ever mentioned
+    return [hit for hit in first_mentions if hit not in shown_mentions]
+
+
+def _format_outcome(candidate: Candidate, project: str, *, outcome: str, reason: str) -> list[str]:
+    """Format a line with a candidate's outcome, title and place, and a line with the reason."""
+    title = short_line(candidate.title, _MAX_TITLE_CHARS)
+    place = _name_place(candidate, project)
+    return [f"{outcome:<10} {title} -> {place}", f"           {reason}"]
 
 
 def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
@@ -150,10 +180,12 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
 
 
 def _describe_stores(configured: Settings) -> list[str]:
-    """Describe the user's search program, if one is configured, and each store, in a line each."""
+    """Describe the user's search program, if one is configured, and each store. Each has a line."""
     lines = []
-    if configured["command"]:
-        lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
+    command = configured["command"]
+    if command:
+        lines.append(f"command: {' '.join(command)} ({_COMMAND_NOTE})")
+
     for root in configured["roots"]:
         path = search.resolve_root(root, configured.project)
         missing_note = "" if os.path.isdir(path) else " (missing: nothing to search)"
@@ -162,14 +194,19 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 
 def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
-    """Split a prompt into parts, once for each main language among the kinds of stores."""
-    text = terms.shorten_prompt(prompt)
-    all_languages = {}  # by the main language of a store
-    for profile in configured.profiles.by_kind.values():
-        all_languages[profile.language] = profile.languages
-    prompt_parts = []
+    """Split a prompt into parts, as the search does.
 
-    for main_language, languages in all_languages.items():
+    Stores can differ in their main language, so the prompt is split once for each of these languages.
+    """
+    text = terms.shorten_prompt(prompt)
+    # Kinds of stores with the same main language need only one split.
+    languages_by_main = {}
+    for profile in configured.profiles.by_kind.values():
+        languages_by_main[profile.language] = profile.languages
+
+    prompt_parts = []
+    for main_language, languages in languages_by_main.items():
+        # The prompt itself can be in any language.
         other_languages = languages.beside(main_language.name)
         chosen_languages = terms.choose_languages(text, [main_language], other_languages)
         prompt_parts += parts.parse(prompt, *chosen_languages)
@@ -177,14 +214,19 @@ def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
 
 
 def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Find the project's latest session. None without one, or if settings never hold repeats back."""
-    prompts = configured["repeat_after"]
-    if configured["inject"] == "top_k" or not prompts:
+    """Find the project's latest session. None if there's none, or if the settings never hold repeats back."""
+    repeat_after = configured[
+        "repeat_after"
+    ]  # in prompts; with 0, every prompt may repeat memories
+    # In the mode "top_k", the best memories are injected with every prompt.
+    may_repeat = not repeat_after or configured["inject"] == "top_k"
+    if may_repeat:
         return None
-    path = next(repeats.list_session_files(configured.project), None)
-    if path is None:
+
+    latest_file = next(repeats.list_session_files(configured.project), None)
+    if latest_file is None:
         return None
-    return repeats.HookSession(path, configured.project, prompts)
+    return repeats.HookSession(latest_file, configured.project, repeat_after)
 
 
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
@@ -193,11 +235,8 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
     return _REPEATED.format(_ACTIONS[how], ago, session.prompts)
 
 
-def _list_judge_warning(project: str) -> list[str]:
-    """Return a warning if the project wants a judge that the user hasn't allowed.
-
-    The list contains one warning, or none.
-    """
+def _find_judge_warning(project: str) -> str | None:
+    """Return a warning if the project wants a judge that the user hasn't allowed, otherwise None."""
     from judgekit import programs  # noqa: PLC0415 - imported lazily to keep the hook fast
 
     programs.make_importable()
@@ -207,13 +246,12 @@ def _list_judge_warning(project: str) -> list[str]:
         from judgekit.config.settings import describe_judge_without_effect  # noqa: PLC0415 - pydantic
         from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only for people
     except ImportError:  # only the plugin is installed, without the packages that are needed here
-        return []
+        return None
 
     try:
-        warning = describe_judge_without_effect(Path(project))
+        return describe_judge_without_effect(Path(project))
     except ConfigError:  # the caller already reported problems in the configuration
-        return []
-    return [warning] if warning else []
+        return None
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
@@ -269,43 +307,52 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     if obstacle:
         return obstacle
 
-    is_injected = outcome == "injected"
-    is_mentioned = outcome == "mentioned"
-    max_injected = configured["max_inject"]
-
     # The configuration decides before any confidence.
     if configured["inject"] == "top_k":
-        position = "among" if is_injected else "not among"
-        return f"{position} the first {max_injected} (retrieval.inject is top_k)"
+        position = "among" if outcome == "injected" else "not among"
+        return f"{position} the first {configured['max_inject']} (retrieval.inject is top_k)"
 
-    if not candidate.rated:
-        limit = "without a judge it is at most mentioned"
-        if not is_mentioned:
-            limit += f", and only {context.MAX_MENTIONED} are"
-        return f"the program gave no confidence (score {candidate.score:g}): {limit}"
+    has_confidence = candidate.rated
+    if not has_confidence:
+        return _explain_without_confidence(candidate, outcome)
 
-    labels = configured.profiles.of(candidate.kind).labels
-    label = candidate.confidence_label
     # Round down, so that 0.398 doesn't look like the 0.40 that it didn't reach.
     hundredths = int(candidate.confidence * 100)
-    confidence = f"confidence {hundredths / 100:.2f}"
+    reason = _explain_by_thresholds(candidate, outcome, configured)
+    return f"confidence {hundredths / 100:.2f}: {reason}"
 
-    # The candidate has a confidence, so compare it with the thresholds.
-    if is_injected:
-        return f"{confidence}: sure enough, since {labels['high']:.2f} is needed to inject it"
-    if label == "high":
-        return f"{confidence}: sure enough, but only {max_injected} are injected (retrieval.max_inject)"
+
+def _explain_without_confidence(candidate: Candidate, outcome: str) -> str:
+    """Explain the outcome of a candidate from a program that gave no confidence."""
+    limit = "without a judge it is at most mentioned"
+    if outcome != "mentioned":
+        limit = f"{limit}, and only {context.MAX_MENTIONED} are"
+    return f"the program gave no confidence (score {candidate.score:g}): {limit}"
+
+
+def _explain_by_thresholds(candidate: Candidate, outcome: str, configured: Settings) -> str:
+    """Explain an outcome by comparing the candidate's confidence with its kind's thresholds."""
+    labels = configured.profiles.of(candidate.kind).labels
+    high = f"{labels['high']:.2f}"
+    if outcome == "injected":
+        return f"sure enough, since {high} is needed to inject it"
+    if candidate.confidence_label == "high":
+        return (
+            f"sure enough, but only {configured['max_inject']} are injected (retrieval.max_inject)"
+        )
+
+    is_mentioned = outcome == "mentioned"
     if candidate.worth_mentioning and not is_mentioned:
-        return f"{confidence}: enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
+        return f"enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
     if candidate.stands_out and candidate.confidence < labels["mention"]:
-        return f"{confidence}: not sure enough to inject it, but it is far ahead of all others"
+        return "not sure enough to inject it, but it is far ahead of all others"
     if candidate.worth_mentioning:
-        return f"{confidence}: not sure enough, since {labels['high']:.2f} is needed to inject it"
+        return f"not sure enough, since {high} is needed to inject it"
 
     reason = f"not sure enough, since {labels['mention']:.2f} is needed to mention it"
     if is_mentioned:
-        reason += "; but nothing else was found (retrieval.hint_on_zero)"
-    return f"{confidence}: {reason}"
+        return f"{reason}; but nothing else was found (retrieval.hint_on_zero)"
+    return reason
 
 
 def _explain_never_injected(candidate: Candidate) -> str:
@@ -328,23 +375,39 @@ def _name_place(candidate: Candidate, project: str) -> str:
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
     """List a candidate's matching words, and the numbers that docs/hook.md explains."""
-    if not candidate.features:  # the memory is pinned, and no search found it
+    was_found = bool(candidate.features)
+    if not was_found:  # a pinned memory is a candidate even if no search found it
         return []
 
-    lines = []
-    if has_several_parts and candidate.part is not None:
-        lines.append(f"found by: {short_line(candidate.part.text, _MAX_PART_CHARS)}")
-    if candidate.part is not None:
-        lines.append(_describe_words(candidate, candidate.part))
-
+    lines = _describe_match(candidate, has_several_parts=has_several_parts)
     if candidate.alike:
-        places = [_name_place(hit, project) for hit in candidate.alike[:_MAX_ALIKE]]
-        lines.append(f"says the same as {len(candidate.alike)} older: {', '.join(places)}")
+        lines.append(_describe_older_memories(candidate, project))
+    lines.append(_describe_numbers(candidate))
+    return [f"{_EVIDENCE_INDENT}{line}" for line in lines]
 
+
+def _describe_match(candidate: Candidate, *, has_several_parts: bool) -> list[str]:
+    """List the words by which a candidate was found, after the prompt's part if there are several."""
+    part = candidate.part
+    if part is None:
+        return []
+    words = _describe_words(candidate, part)
+    if not has_several_parts:
+        return [words]
+    return [f"found by: {short_line(part.text, _MAX_PART_CHARS)}", words]
+
+
+def _describe_older_memories(candidate: Candidate, project: str) -> str:
+    """Describe the older memories that say the same as a candidate, with the places of the first few."""
+    places = [_name_place(hit, project) for hit in candidate.alike[:_MAX_ALIKE]]
+    return f"says the same as {len(candidate.alike)} older: {', '.join(places)}"
+
+
+def _describe_numbers(candidate: Candidate) -> str:
+    """Describe a candidate's BM25 score and its features."""
     numbers = [f"bm25 {candidate.bm25:.2f}"]
     numbers += [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
-    lines.append(f"numbers: {', '.join(numbers)}")
-    return [f"{_EVIDENCE_INDENT}{line}" for line in lines]
+    return f"numbers: {', '.join(numbers)}"
 
 
 def _describe_words(candidate: Candidate, part: Part) -> str:
@@ -352,24 +415,36 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
 
     `part` is the part of the prompt that found the candidate.
     """
-    # `matched` and `titled` are indexes in `part.terms`.
-    words = [part.terms[number].text for number in sorted(candidate.matched)]
+    words = _list_words(part, candidate.matched)
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
-    title_words = [part.terms[number].text for number in sorted(candidate.titled)]
+
+    title_words = _list_words(part, candidate.titled)
     if title_words == words:  # every matching word
         text += ", in its title or tags"
     elif title_words:
         text += f"; in its title or tags: {', '.join(title_words)}"
 
-    # The feature `alone` is 1 divided by the number of equally good hits, including this one. For a hit with
-    # a single matching word, that number is one too high.
-    rivals = round(1 / candidate.features["alone"]) - 1
-    if len(words) < SEVERAL_TERMS:
-        rivals -= 1
+    rivals = _count_rivals(candidate)
     if rivals > 0:
         text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
     return text
+
+
+def _list_words(part: Part, indexes: Iterable[int]) -> list[str]:
+    """List the words at these indexes in a part's terms, in the prompt's order."""
+    return [part.terms[index].text for index in sorted(indexes)]
+
+
+def _count_rivals(candidate: Candidate) -> int:
+    """Count the other hits that are about as good as a candidate."""
+    # The feature `alone` is 1 divided by the number of equally good hits, including this one.
+    equally_good = round(1 / candidate.features["alone"])
+    rivals = equally_good - 1
+    # A single matching word doesn't distinguish a hit, so the feature counts one more.
+    if len(candidate.matched) < SEVERAL_TERMS:
+        rivals -= 1
+    return rivals
 
 
 def get_log_path() -> str:
@@ -385,12 +460,11 @@ def add_to_log(
     cost: dict[str, int],
     session: object = None,
 ) -> None:
-    """Add a line about the hook's answer to a prompt to the log. If writing fails, the line is lost.
+    """Log how the hook answered a prompt. If writing fails, the line is lost.
 
-    `cost` is a pair: the number of characters added to the prompt, and the time in milliseconds. `session` is
-    the conversation's id from the client, if it's a string.
+    `cost` has the number of `characters` added to the prompt, and the time in `ms`. `session` is the
+    conversation's id from the client, if it's a string.
     """
-    injected, mentioned = shown
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
@@ -399,23 +473,25 @@ def add_to_log(
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)
 
-    line["pinned"] = _describe_memories(ranked.pinned)
-    line["injected"] = _describe_memories(injected)
-    line["mentioned"] = _describe_memories(mentioned)
-    line["repeated"] = _describe_memories(ranked.repeated)
-    left_out = [hit for hit in ranked.candidates if hit not in injected and hit not in mentioned]
-    line["left_out"] = len(left_out)
+    line |= _describe_answer(ranked, shown)
     line["judge"] = configured["judge"]
     line["judged"] = ranked.judged
     line["dropped"] = ranked.dropped
     line |= cost
+    _append_to_log(line)
 
-    from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
-    try:
-        outputs.append(get_log_path(), f"{quickjson.dumps(line)}\n", MAX_LOG_BYTES)
-    except OSError:
-        return
+def _describe_answer(ranked: RankedCandidates, shown: context.Shown) -> dict[str, Any]:
+    """Build the log's fields about the memories of an answer. Those left out are only counted."""
+    injected, mentioned = shown
+    left_out = [hit for hit in ranked.candidates if hit not in injected and hit not in mentioned]
+    return {
+        "pinned": _describe_memories(ranked.pinned),
+        "injected": _describe_memories(injected),
+        "mentioned": _describe_memories(mentioned),
+        "repeated": _describe_memories(ranked.repeated),
+        "left_out": len(left_out),
+    }
 
 
 def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
@@ -434,22 +510,45 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
     return memories
 
 
+def _append_to_log(line: dict[str, Any]) -> None:
+    """Append a line to the log. If that fails, the line is lost."""
+    from judgekit import outputs  # noqa: PLC0415 - only needed to write
+
+    try:
+        outputs.append(get_log_path(), f"{quickjson.dumps(line)}\n", MAX_LOG_BYTES)
+    except OSError:
+        return
+
+
 def read_log(project: str) -> list[dict[str, Any]]:
     """Read a project's log entries, newest first. Unreadable files and lines are skipped."""
-    entries: list[dict[str, Any]] = []
-    for path in (get_log_path(), f"{get_log_path()}.1"):  # `.1` is the older, full log
-        try:
-            with open(path, "rb") as stream:
-                # The last line can exceed the limit, so read more than that.
-                log = stream.read(2 * MAX_LOG_BYTES).decode("utf-8", "replace")
-        except OSError:
-            continue
+    log = get_log_path()
+    older_log = f"{log}.1"  # what the log contained when it was last full
 
-        for line in reversed(lines_of(log)):
-            try:
-                entry = quickjson.loads(line)
-            except ValueError:  # cut off, e.g. by a full disk
-                continue
+    entries: list[dict[str, Any]] = []
+    for path in (log, older_log):
+        for line in reversed(_read_log_lines(path)):
+            entry = _parse_entry(line)
             if isinstance(entry, dict) and entry.get("project") == project:
                 entries.append(entry)
     return entries
+
+
+def _read_log_lines(path: str) -> list[str]:
+    """Read the lines of a log; [] if it can't be read."""
+    # A log is moved once a line made it too large, so its last line can exceed the limit.
+    max_bytes = 2 * MAX_LOG_BYTES
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(max_bytes)
+    except OSError:
+        return []
+    return lines_of(content.decode("utf-8", "replace"))
+
+
+def _parse_entry(line: str) -> object:
+    """Parse a line of the log; None if it was cut off, e.g. by a full disk."""
+    try:
+        return quickjson.loads(line)
+    except ValueError:
+        return None

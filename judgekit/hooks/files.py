@@ -11,14 +11,17 @@ import json
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.errors import InputError
 from judgekit.text import lines_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _UNTOUCHED = "nothing was changed"
-_FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
+_CLIENT_FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
 
 
 class FileChange(NamedTuple):
@@ -50,8 +53,8 @@ class Record(NamedTuple):
     sha256: str
 
 
-def install(change: FileChange, *, program: bool = False) -> None:
-    """Carry out a planned installation. If `program`, make the file executable.
+def install(change: FileChange, *, is_program: bool = False) -> None:
+    """Carry out a planned installation. `is_program` says that the file is to be made executable.
 
     Another program's file is first moved to `change.backup`. On failure, it's moved back, and `InputError` or
     `OSError` is raised.
@@ -62,22 +65,35 @@ def install(change: FileChange, *, program: bool = False) -> None:
     if change.backup:
         _move(change.path, change.backup, is_users=change.is_users)
     try:
-        # After the move, there's no file at the path.
-        before = None if change.backup else change.before
-        new_folders = replace(change.path, before, change.after, is_users=change.is_users)
-        if program:
-            executable_by_all = 0o111
-            change.path.chmod(change.path.stat().st_mode | executable_by_all)
+        new_folders = _write_file(change, change.after, is_program=is_program)
     except (InputError, OSError):
-        # Move the other program's file back.
         if change.backup:
             _move(change.backup, change.path, is_users=change.is_users)
         raise
 
-    # Record the original content and the new folders, so that uninstalling can restore everything.
+    _record_installation(change, change.after, new_folders)
+
+
+def _write_file(change: FileChange, content: bytes, *, is_program: bool) -> list[Path]:
+    """Write a planned file's content. Returns the folders that were made for it."""
+    # After the move to a backup, there's no file at the path.
+    before = None if change.backup else change.before
+    new_folders = replace(change.path, before, content, is_users=change.is_users)
+    if is_program:
+        executable_by_all = 0o111
+        change.path.chmod(change.path.stat().st_mode | executable_by_all)
+    return new_folders
+
+
+def _record_installation(change: FileChange, content: bytes, new_folders: list[Path]) -> None:
+    """Record the original content and the new folders, so that uninstalling can restore everything."""
     folders, records = _read_records()
-    records[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
-    _write_records(sorted({*folders, *map(str, new_folders)}), records)
+    content_hash = hashlib.sha256(content).hexdigest()
+    records[str(change.path)] = Record(change.original, content_hash)
+
+    all_folders = set(folders)
+    all_folders.update(str(folder) for folder in new_folders)
+    _write_records(sorted(all_folders), records)
 
 
 def uninstall(change: FileChange) -> None:
@@ -88,28 +104,39 @@ def uninstall(change: FileChange) -> None:
     if not change.changes:
         return
 
-    # Restore another program's file, or write the content without our part.
-    if change.backup:
+    if change.backup:  # another program's file, which ours replaced
         _move(change.backup, change.path, is_users=change.is_users)
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
 
-    # Remove the folders that an installation created above the file, if they're empty now.
     folders, records = _read_records()
-    parent = change.path.parent
-    folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     record = records.pop(str(change.path), None)
-    if record is None and parent.name in _FOLDERS:  # an empty client folder was probably ours
-        folders_above.append(parent)
-    remove_folders(folders_above)
+    our_folders = _list_our_folders(change.path, folders, has_record=record is not None)
+    remove_folders(our_folders)
 
-    # Keep records of all folders that still exist.
-    remaining_folders = []
-    for folder in folders:
-        is_removed = Path(folder) in folders_above and not Path(folder).exists()
-        if not is_removed:
-            remaining_folders.append(folder)
+    remaining_folders = _drop_removed(folders, our_folders)
     _write_records(remaining_folders, records)
+
+
+def _list_our_folders(path: Path, recorded_folders: list[str], *, has_record: bool) -> list[Path]:
+    """List the folders above a file that an installation probably made."""
+    our_folders = []
+    for recorded_folder in recorded_folders:
+        folder = Path(recorded_folder)
+        if folder in path.parents:
+            our_folders.append(folder)
+
+    # If the records are lost, a client's folder was probably ours. It's only removed if it's empty.
+    is_client_folder = path.parent.name in _CLIENT_FOLDERS
+    if is_client_folder and not has_record:
+        our_folders.append(path.parent)
+    return our_folders
+
+
+def _drop_removed(recorded_folders: list[str], our_folders: list[Path]) -> list[str]:
+    """List the recorded folders, but without those of `our_folders` that don't exist any more."""
+    removed_folders = [folder for folder in our_folders if not folder.exists()]
+    return [folder for folder in recorded_folders if Path(folder) not in removed_folders]
 
 
 def find_record(file: Path) -> Record | None:
@@ -158,46 +185,66 @@ def replace(
     Returns the folders that were created. If `is_users`, the file can be a link. Raises `InputError` without
     changing anything if the content is no longer `before`, or if it can't be written.
     """
-    new_folders: list[Path] = []
     try:
-        # Find the file to write, which is a link's target.
-        real_path = os.path.realpath(path) if is_users else outputs.resolve_output_path(str(path))
-        target = Path(real_path)
+        target = _find_target(path, is_users=is_users)
         _check_writable(path, target)
-        if after is None:  # delete the file
+        if after is None:
             _check_unchanged(path, before)
             target.unlink()
             return []
 
+        check = partial(_check_unchanged, path, before)
+        return _write_with_folders(target, after, check)
+    except outputs.RefusedOutputError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
+    except OSError as error:
+        raise _input_error(path, error, "cannot be written") from None
+
+
+def _find_target(path: Path, *, is_users: bool) -> Path:
+    """Find the file to write. A link in the user's own files is followed, and any other is refused."""
+    if is_users:
+        return Path(os.path.realpath(path))
+    return Path(outputs.resolve_output_path(str(path)))
+
+
+def _write_with_folders(target: Path, content: bytes, check: Callable[[], None]) -> list[Path]:
+    """Write a file and make the folders above it. Returns the new folders.
+
+    If anything fails, the new folders are removed again. `check` is called just before the file is replaced.
+    """
+    new_folders: list[Path] = []
+    try:
         missing_folders = [folder for folder in target.parents if not folder.exists()]
-        for folder in reversed(missing_folders):
+        for folder in reversed(missing_folders):  # the outermost first
             folder.mkdir()
             new_folders.append(folder)
-
-        check = partial(_check_unchanged, path, before)
-        outputs.write_atomically(str(target), after, check=check)
-    except BaseException as error:  # including an interruption by the user
+        outputs.write_atomically(str(target), content, check=check)
+    except BaseException:  # including an interruption by the user
         remove_folders(new_folders)
-        if isinstance(error, outputs.RefusedOutputError):
-            raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
-        if isinstance(error, OSError):
-            raise _input_error(path, error, "cannot be written") from None
         raise
-
     return new_folders
 
 
 def _check_writable(path: Path, target: Path) -> None:
-    """Raise `InputError` if a file is read-only."""
-    # Replacing a read-only file would succeed, since it renames another file.
-    if not target.exists():
+    """Raise `InputError` if a file is read-only. `target` is the file itself if `path` is a link to it.
+
+    A file is replaced by renaming another one, which would succeed even for a read-only file.
+    """
+    if not target.exists() or _is_writable(target):
         return
-    # For root, `access` always succeeds, so also check whether anyone has the right to write.
-    has_write_bit = target.stat().st_mode & 0o222 != 0
-    if not (has_write_bit and os.access(target, os.W_OK)):
-        link_note = "" if target == path else f" (a link to {target})"
-        remedy = "make it writable, or add by hand what --print shows"
-        raise InputError(f"{path}: read-only{link_note}; {remedy}; {_UNTOUCHED}")
+
+    link_note = "" if target == path else f" (a link to {target})"
+    remedy = "make it writable, or add by hand what --print shows"
+    raise InputError(f"{path}: read-only{link_note}; {remedy}; {_UNTOUCHED}")
+
+
+def _is_writable(file: Path) -> bool:
+    """Whether this user may write to a file, and anyone at all has the right to."""
+    # For root, `access` always succeeds, so look at the permissions first.
+    writable_by_anyone = 0o222
+    has_write_bit = file.stat().st_mode & writable_by_anyone != 0
+    return has_write_bit and os.access(file, os.W_OK)
 
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
@@ -218,15 +265,19 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
     """Move another program's file, or a link to it; raises `InputError` if that fails."""
     try:
         if not is_users:
-            # Refuse links among the parent folders, which can come with the project. The file itself can be a
-            # link, so check the path of a file that doesn't exist.
-            outputs.resolve_output_path(str(path.with_name("no such file")))
+            _refuse_linked_folders(path)
         path.replace(target)
     except OSError as error:
         remedy = f"check that you can write to the folder; {_UNTOUCHED}"
         raise InputError(
             f"{path}: cannot be moved to {target} ({error.strerror}); {remedy}"
         ) from None
+
+
+def _refuse_linked_folders(path: Path) -> None:
+    """Raise an `OSError` if a folder above `path` is a link, since it can have come with the project."""
+    # The check refuses any link, but the file at `path` may be one. So check another name beside it.
+    outputs.resolve_output_path(str(path.with_name("no such file")))
 
 
 def _input_error(path: Path, error: OSError, problem: str) -> InputError:
@@ -257,17 +308,21 @@ def _write_records(folders: list[str], records: dict[str, Record]) -> None:
     `folders` were created by installations, and `records` describe the changed files by path.
     """
     path = get_records_path()
-    files = {}
-    for name, (before, sha256) in records.items():
-        text = None if before is None else before.decode()
-        files[name] = (text, sha256)
-
+    text = _format_records(folders, records)
     with contextlib.suppress(OSError, InputError):
         if not folders and not records:
             path.unlink(missing_ok=True)
             return
 
-        environment.make_private_folder(str(path.parent))
-        data = json.dumps({"folders": folders, "files": files}, indent=2)
         # The records contain clients' settings, which can include API keys. So make the file private.
-        outputs.write_atomically(str(path), data, private=True)
+        environment.make_private_folder(str(path.parent))
+        outputs.write_atomically(str(path), text, private=True)
+
+
+def _format_records(folders: list[str], records: dict[str, Record]) -> str:
+    """Format the installation records as JSON."""
+    files = {}
+    for changed_file, record in records.items():
+        text_before = None if record.before is None else record.before.decode()
+        files[changed_file] = (text_before, record.sha256)
+    return json.dumps({"folders": folders, "files": files}, indent=2)

@@ -58,11 +58,11 @@ class _Threshold(NamedTuple):
 
 
 class _Injections(NamedTuple):
-    """The memories that a threshold injects for a prompt. Its precision depends on the `counted` ones."""
+    """The memories that a threshold injects for a prompt. Its precision depends on those of `rated`."""
 
     trial: PromptTrial
     injected: Sequence[Candidate]
-    counted: Sequence[Candidate]
+    rated: Sequence[Candidate]
 
 
 def fit_store(
@@ -74,9 +74,9 @@ def fit_store(
 ) -> Fit:
     """Fit the thresholds for stores of a `kind` to people's answers, and return the old and new values.
 
-    The best threshold covers the most prompts (injects a relevant memory for them) at a precision of at least
-    `BAR`. `labels` are the current thresholds by kind, and `limit` is the maximum number of memories per
-    prompt.
+    A threshold covers a prompt if it injects a relevant memory. The best one covers the most prompts, at a
+    precision of at least `BAR`. `labels` are the current thresholds by kind, and `limit` is the maximum
+    number of memories per prompt.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, limit)
@@ -96,37 +96,44 @@ def fit_model(
     present: float | None,
     limit: int,
 ) -> Fit:
-    """Fit the probability at which a memory is injected that `model` judged, by the same rule as `fit_store`.
+    """Fit a judging model's threshold, by the same rule as `fit_store`.
 
-    `present` is the current threshold or None, and `limit` is the maximum number of memories per prompt.
+    A memory is injected if `model` gives it at least this probability. `present` is the current threshold or
+    None, and `limit` is the maximum number of memories per prompt.
     """
+    thresholds = _try_probabilities(model, trials, answers, limit)
     before = {} if present is None else {INJECT_ABOVE: present}
+    unchanged = Fit(kind=model, is_model=True, before=before, after=before)
+    threshold_in_use = present or MIN_YES_PROBABILITY
+    return _choose_threshold(unchanged, INJECT_ABOVE, thresholds, present=threshold_in_use)
 
+
+def _try_probabilities(
+    model: str, trials: Sequence[PromptTrial], answers: Answers, limit: int
+) -> list[_Threshold]:
+    """Measure each probability that a model gave as a threshold, lowest first.
+
+    A threshold is skipped if it would inject a memory that nobody has answered about.
+    """
     judged_trials = [trial for trial in trials if trial.model == model]
     probabilities: list[float] = []
     for trial in judged_trials:
         probabilities += trial.sureness.values()
 
-    # Try the probabilities that occurred. Skip a threshold if people gave no answer about a memory that would
-    # be injected.
     thresholds = []
     for value in _make_thresholds(probabilities):
         injections = [_choose_surest(trial, value, limit) for trial in judged_trials]
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
-
-    unchanged = Fit(kind=model, is_model=True, before=before, after=before)
-    return _choose_threshold(
-        unchanged, INJECT_ABOVE, thresholds, present=present or MIN_YES_PROBABILITY
-    )
+    return thresholds
 
 
 def _choose_surest(trial: PromptTrial, threshold: float, limit: int) -> _Injections:
     """Choose up to `limit` memories whose probability reaches a threshold."""
     surest = trial.list_surest(limit)
     injected = [hit for hit in surest if trial.sureness[hit.path] >= threshold]
-    return _Injections(trial, injected, counted=injected)
+    return _Injections(trial, injected, rated=injected)
 
 
 def _choose_threshold(
@@ -142,20 +149,25 @@ def _choose_threshold(
 
     best_threshold = _choose_best(thresholds, present)
     precision = best_threshold.precision
-    interval_width = precision.high - precision.low
-    is_uncertain = precision.of < MIN_LABELS or interval_width > MAX_INTERVAL_WIDTH
+    value = f"{name}: {best_threshold.value:g}"
 
-    result: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
+    fields: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
     if precision.value < BAR:
-        problem = f"no threshold reaches a precision of {BAR:.2f}"
-        result["refused"] = f"{problem}; the best is {name}: {best_threshold.value:g}"
-    elif is_uncertain:
-        result["refused"] = f"too few labels for {name}: {best_threshold.value:g}"
-        result["more"] = estimate_more_labels(precision)
+        fields["refused"] = f"no threshold reaches a precision of {BAR:.2f}; the best is {value}"
+    elif _is_uncertain(precision):
+        fields["refused"] = f"too few labels for {value}"
+        fields["more"] = estimate_more_labels(precision)
     else:
-        result["after"] = unchanged.before | {name: best_threshold.value}
+        fields["after"] = unchanged.before | {name: best_threshold.value}
 
-    return unchanged.model_copy(update=result)
+    return unchanged.model_copy(update=fields)
+
+
+def _is_uncertain(precision: Share) -> bool:
+    """Whether a precision comes from too few labels, or has too wide a confidence interval."""
+    label_count = precision.of
+    interval_width = precision.high - precision.low
+    return label_count < MIN_LABELS or interval_width > MAX_INTERVAL_WIDTH
 
 
 def _try_thresholds(
@@ -165,41 +177,51 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     limit: int,
 ) -> list[_Threshold]:
-    """Measure each possible threshold for stores of a `kind`, lowest first.
+    """Measure each possible threshold for one kind of store, lowest first.
 
-    Skips a threshold if people gave no answer about a memory that would be injected.
+    A threshold is skipped if it would inject a memory that nobody has answered about.
     """
-    # Try each confidence that occurred, and the current threshold.
-    confidences = []
-    for trial in trials:
-        confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
-    values = _make_thresholds(confidences, extra=labels[kind][HIGH])
-
-    # The thresholds for all other kinds of stores stay as they are.
+    # Only this kind's threshold varies. Those of the other kinds stay as they are.
     high_by_kind = {name: kind_labels[HIGH] for name, kind_labels in labels.items()}
 
     thresholds = []
-    for value in values:
+    for value in _list_possible_thresholds(kind, trials, current=labels[kind][HIGH]):
         high_by_kind[kind] = value
-        injections = []
-        for trial in trials:
-            # Memories of any kind can cover a prompt, but only this kind's count for its precision.
-            injected = _choose_injected(trial, high_by_kind)[:limit]
-            counted = [hit for hit in injected if hit.kind == kind]
-            injections.append(_Injections(trial, injected, counted))
-
+        injections = [_inject(trial, kind, high_by_kind, limit) for trial in trials]
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
     return thresholds
 
 
+def _list_possible_thresholds(
+    kind: str, trials: Sequence[PromptTrial], *, current: float
+) -> list[float]:
+    """List each confidence that occurred for a kind of store, rounded down, and the current threshold."""
+    confidences = []
+    for trial in trials:
+        confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
+    return _make_thresholds(confidences, extra=current)
+
+
+def _inject(
+    trial: PromptTrial, kind: str, high_by_kind: Mapping[str, float], limit: int
+) -> _Injections:
+    """Choose the memories that the thresholds inject for a prompt, up to `limit`."""
+    injected = _choose_injected(trial, high_by_kind)[:limit]
+    # Memories of any kind can cover a prompt, but only this kind's count for its precision.
+    hits_of_kind = [hit for hit in injected if hit.kind == kind]
+    return _Injections(trial, injected, rated=hits_of_kind)
+
+
 def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> list[Candidate]:
-    """List the undamaged hits that reach the threshold for their kind."""
+    """List the undamaged hits that reach the threshold for their kind. Kinds without one inject nothing."""
     injected = []
     for hit in trial.hits:
-        high = high_by_kind.get(hit.kind)
-        if high is not None and hit.confidence >= high and not hit.damaged:
+        threshold = high_by_kind.get(hit.kind)
+        if threshold is None or hit.damaged:
+            continue
+        if hit.confidence >= threshold:
             injected.append(hit)
     return injected
 
@@ -221,31 +243,43 @@ def _measure_threshold(
     Precision is the fraction of relevant memories, and coverage the fraction of prompts with a relevant one.
     Returns None if an answer about a memory is missing, or if no answer is clear.
     """
-    relevant = 0
-    irrelevant = 0
-    covered_prompts = 0
+    given_answers = _list_answers(injections, answers)
+    if given_answers is None:
+        return None
 
-    for trial, injected, counted in injections:
-        if any(answers.get(trial.make_pair(hit)) for hit in injected):
-            covered_prompts += 1
-
-        for hit in counted:
-            pair = trial.make_pair(hit)
-            if pair not in answers:
-                return None
-
-            answer = answers[pair]  # None if the person couldn't tell
-            if answer is True:
-                relevant += 1
-            elif answer is False:
-                irrelevant += 1
+    relevant = given_answers.count(True)
+    irrelevant = given_answers.count(False)
+    covered_prompts = _count_covered_prompts(injections, answers)
 
     precision = measure_share(relevant, relevant + irrelevant)
     coverage = measure_share(covered_prompts, len(injections))
     if precision is None or coverage is None:
         return None
-
     return _Threshold(value, precision, coverage)
+
+
+def _list_answers(injections: Sequence[_Injections], answers: Answers) -> list[bool | None] | None:
+    """List the answers about the memories that a precision depends on. None if one is missing.
+
+    An answer in the list is None if the person couldn't tell.
+    """
+    given_answers = []
+    for trial, _, rated in injections:
+        for hit in rated:
+            pair = trial.make_pair(hit)
+            if pair not in answers:
+                return None
+            given_answers.append(answers[pair])
+    return given_answers
+
+
+def _count_covered_prompts(injections: Sequence[_Injections], answers: Answers) -> int:
+    """Count the prompts for which a relevant memory was injected."""
+    covered_prompts = 0
+    for trial, injected, _ in injections:
+        if any(answers.get(trial.make_pair(hit)) for hit in injected):
+            covered_prompts += 1
+    return covered_prompts
 
 
 def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
@@ -270,16 +304,26 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 def estimate_more_labels(precision: Share | None) -> int | None:
     """Estimate the number of labels still missing, if the precision stays the same.
 
-    Returns None if the total would reach `_MAX_LABELS`, which is more than anyone would answer.
+    Returns None if `_MAX_LABELS` or more would be needed in total, since nobody would answer so many.
     """
     if precision is None:
         return MIN_LABELS
-    for label_count in range(max(precision.of, MIN_LABELS), _MAX_LABELS):
-        relevant = round(precision.value * label_count)
-        expected = measure_share(relevant, label_count)
-        if expected is not None and expected.high - expected.low <= MAX_INTERVAL_WIDTH:
-            return label_count - precision.of
+
+    present_count = precision.of
+    fewest = max(present_count, MIN_LABELS)
+    for label_count in range(fewest, _MAX_LABELS):
+        if _is_enough(label_count, precision.value):
+            return label_count - present_count
     return None
+
+
+def _is_enough(label_count: int, precision: float) -> bool:
+    """Whether this many labels would make the confidence interval of a precision narrow enough."""
+    relevant = round(precision * label_count)
+    expected = measure_share(relevant, label_count)
+    if expected is None:
+        return False
+    return expected.high - expected.low <= MAX_INTERVAL_WIDTH
 
 
 def write_labels(fitted: Fit, project: Path) -> Fit:
@@ -290,31 +334,41 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
     precedence.
     """
     source = profiles.find(fitted.kind, project)
-    users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
-    if source.is_relative_to(project / ".judgekit"):
+    is_projects = source.is_relative_to(project / ".judgekit")
+    if is_projects:
         labels = ", ".join(f"{name}: {value:g}" for name, value in fitted.after.items())
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
         raise ConfigError(problem, path=source, key="labels")
 
+    users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
     written = [str(users_file)]
-
-    # Copy the profile: as a backup, or if the user has none, as the start of the user's profile.
-    copy = users_file
     if users_file.exists():
-        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        copy = users_file.with_name(f"{users_file.name}.{moment}")
-        written.append(str(copy))
+        backup = _name_backup(users_file)
+        written.append(str(backup))
+        _copy_profile(source, backup, users_file)
+    else:  # the user's profile begins as a copy of the bundled one
+        _copy_profile(source, users_file, users_file)
 
+    # `mention` and `medium` can only have been lowered. Write them first, so that they never exceed `high`.
+    for name in ("mention", "medium", "high"):
+        value = float(f"{fitted.after[name]:g}")
+        yaml_text.put_value(users_file, "labels", name, value)
+    return fitted.model_copy(update={"written": written})
+
+
+def _name_backup(file: Path) -> Path:
+    """Name a file's backup by the time in UTC, such as `notes.yaml.20250131T120000Z`."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return file.with_name(f"{file.name}.{moment}")
+
+
+def _copy_profile(source: Path, copy: Path, users_file: Path) -> None:
+    """Copy a profile to `copy`, in the folder of the user's file. Raises `ConfigError` if that fails."""
     try:
         outputs.make_folder(str(users_file.parent), private=True)
         outputs.write_atomically(str(copy), source.read_bytes(), private=True)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=users_file) from None
-
-    # `mention` and `medium` can only have been lowered. Write them first, so that they never exceed `high`.
-    for name in ("mention", "medium", "high"):
-        yaml_text.put_value(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
-    return fitted.model_copy(update={"written": written})
 
 
 def write_model_threshold(fitted: Fit) -> Fit:
@@ -323,13 +377,15 @@ def write_model_threshold(fitted: Fit) -> Fit:
     Returns a copy of `fitted` with the path of the written file. Raises `ConfigError` if it can't be changed.
     """
     path = settings.user_file()
+    model = fitted.kind
     threshold = fitted.after[INJECT_ABOVE]
 
     def put_threshold(data: dict[str, Any]) -> None:
         retrieval = data.setdefault("retrieval", {})
-        retrieval.setdefault(INJECT_ABOVE, {})[fitted.kind] = threshold
+        threshold_by_model = retrieval.setdefault(INJECT_ABOVE, {})
+        threshold_by_model[model] = threshold
 
     key = f"retrieval.{INJECT_ABOVE}"
-    remedy = f"set it to {{{fitted.kind}: {threshold:g}}} by hand"
-    yaml_text.change(path, put_threshold, remedy, key)
+    remedy = f"set it to {{{model}: {threshold:g}}} by hand"
+    yaml_text.change(path, put_threshold, remedy=remedy, key=key)
     return fitted.model_copy(update={"written": [str(path)]})

@@ -37,7 +37,7 @@ def write(path: Path, *lines: str) -> None:
 
 def install(folder: Path) -> None:
     change = git_hook.plan_install(git_hook.choose_hooks("local", folder))
-    files.install(change, program=True)
+    files.install(change, is_program=True)
 
 
 def uninstall(folder: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_shared_hook_is_named_and_stays(work: GitRepo, tmp_path: Path) -> None
     shared.mkdir()
     work("config", "core.hooksPath", str(shared))
     change = git_hook.plan_install(git_hook.choose_hooks("user", work.folder))
-    files.install(change, program=True)
+    files.install(change, is_program=True)
     with pytest.raises(UsageError, match="--scope user"):
         git_hook.plan_uninstalls("local", work.folder)
     assert (shared / HOOK).exists()

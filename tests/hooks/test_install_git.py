@@ -28,7 +28,7 @@ FOREIGN = b"#!/bin/sh\necho \xff\n"
 
 def install(folder: Path, scope: Scope = "local", python: str | None = None) -> FileChange:
     change = git_hook.plan_install(git_hook.choose_hooks(scope, folder), python)
-    files.install(change, program=True)
+    files.install(change, is_program=True)
     return change
 
 

@@ -73,7 +73,7 @@ class World:
     def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
         place = git_hook.find_hooks((repository or self.work).folder)
         change = git_hook.plan_install(place, python)
-        files.install(change, program=True)
+        files.install(change, is_program=True)
         return change.path
 
     def start(self, config: str = BLOCKING, **files: str | bytes) -> None:
