@@ -33,12 +33,13 @@ KEPT = "pre-push.before-judgekit"  # an earlier hook, which ours runs first
 # Added to the hooks folder's name: there the earlier hook finds its neighbours
 BESIDE = ".before-judgekit"
 LEGACY = "pre-push.legacy"  # the pre-commit framework's name for ours if it's installed later
-_NAMES = (HOOK, LEGACY, "pre-push.old")  # the last is lefthook's name for it
+# Of our hook: git's name for it, pre-commit's and lefthook's
+_POSSIBLE_NAMES = (HOOK, LEGACY, "pre-push.old")
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
 _INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?(?:before|hooks)=", re.MULTILINE)
 _MAX_PATH_CHARS = 4096  # characters of a path in quotes
-_AGAIN = "run judgekit install git again"
+_INSTALL_AGAIN = "run judgekit install git again"
 
 Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
@@ -46,14 +47,14 @@ Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 class HooksFolder(NamedTuple):
     """The folder of a repository's hooks, and its working tree; `shared` if others may use it too.
 
-    `usual` is their folder without `core.hooksPath`. `is_off`: that setting names no folder, so git runs
-    none.
+    `default_hooks` is their folder without `core.hooksPath`. `is_off`: that setting names no folder, so git
+    runs none.
     """
 
     hooks: Path
     tree: Path | None  # None for a bare repository
     shared: bool
-    usual: Path | None = None
+    default_hooks: Path | None = None
     is_off: bool = False
 
 
@@ -62,38 +63,64 @@ def find_hooks(folder: Path) -> HooksFolder:
 
     Raises `UsageError` if there's no repository.
     """
-    try:
-        tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
-        repository = Repository(tree)
-    except UsageError:  # without a working tree, it may be a bare repository
-        tree = None
-        bare = Repository(folder, bare=True)
-        repository = Repository(_ask_for_path(bare, folder, "--absolute-git-dir"), bare=True)
+    tree, repository = _find_repository(folder)
 
     # Relative paths in git's configuration are relative to the folder where hooks run.
     hooks = _ask_for_path(repository, repository.folder, "--git-path", "hooks")
-    common = _ask_for_path(repository, repository.folder, "--git-common-dir")
+    # All worktrees of a repository have this git folder in common.
+    git_folder = _ask_for_path(repository, repository.folder, "--git-common-dir")
 
     # A folder outside the repository is probably shared with other repositories.
-    real_hooks = hooks.resolve()
-    is_in_git_folder = real_hooks.is_relative_to(common.resolve())
-    is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
-    is_elsewhere = not is_in_git_folder and not is_in_tree
+    is_in_tree = tree is not None and _is_inside(hooks, tree)
+    is_inside = _is_inside(hooks, git_folder) or is_in_tree
+    return HooksFolder(
+        hooks,
+        tree,
+        shared=not is_inside,
+        default_hooks=git_folder / "hooks",
+        is_off=_are_hooks_off(folder, hooks),
+    )
 
-    # Find out if the configuration switches hooks off.
-    is_no_folder = hooks.exists() and not hooks.is_dir()  # e.g. /dev/null
+
+def _find_repository(folder: Path) -> tuple[Path | None, Repository]:
+    """Find the repository that contains `folder`. Returns its working tree, None if it's bare, and itself.
+
+    Raises `UsageError` if there's no repository.
+    """
+    try:
+        tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
+        return tree, Repository(tree)
+    except UsageError:  # without a working tree, it may be a bare repository
+        bare = Repository(folder, bare=True)
+        git_folder = _ask_for_path(bare, folder, "--absolute-git-dir")
+        return None, Repository(git_folder, bare=True)
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path is inside a folder once all links are resolved."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _are_hooks_off(folder: Path, hooks: Path) -> bool:
+    """Whether git's configuration switches hooks off."""
+    is_file = hooks.exists() and not hooks.is_dir()  # e.g. /dev/null
     # git takes an empty path as the root folder, which contains no hooks.
-    is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
-    return HooksFolder(hooks, tree, shared=is_elsewhere, usual=common / "hooks", is_off=is_off)
+    return is_file or _read_setting(folder, HOOKS_PATH) == ""
 
 
 def _ask_for_path(repository: Repository, base: Path, *words: str) -> Path:
-    """Ask `git rev-parse` for a path; raises `UsageError` outside a repository."""
+    """Ask `git rev-parse` for a path, which may be relative to `base`. Returns it as an absolute path.
+
+    Raises `UsageError` outside a repository.
+    """
     try:
-        raw = repository.ask("rev-parse", *words)
+        output = repository.ask("rev-parse", *words)
     except GitError as error:
         raise UsageError(f"no git repository at {base}; change to one ({error})") from None
-    return Path(os.path.abspath(base / os.fsdecode(raw).removesuffix("\n")))
+
+    path = os.fsdecode(output).removesuffix("\n")
+    absolute_path = os.path.abspath(base / path)  # unlike `resolve`, this leaves links alone
+    return Path(absolute_path)
 
 
 def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
@@ -104,27 +131,34 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
-
     if scope == "local":
-        repository_folder = find_hooks(folder)
-        _refuse_if_off(repository_folder, folder)
-        if repository_folder.shared:
-            remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
-            raise UsageError(f"other repositories share {repository_folder.hooks}: {remedy}")
-        return repository_folder
+        return _choose_repositorys_hooks(folder)
+    return _choose_users_hooks(folder)
 
-    # For the scope "user", git's global configuration names the folder.
+
+def _choose_repositorys_hooks(folder: Path) -> HooksFolder:
+    """Choose a repository's own hooks folder. Raises `UsageError` if other repositories share it."""
+    hooks_folder = find_hooks(folder)
+    _refuse_if_off(hooks_folder, folder)
+    if hooks_folder.shared:
+        remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
+        raise UsageError(f"other repositories share {hooks_folder.hooks}: {remedy}")
+    return hooks_folder
+
+
+def _choose_users_hooks(folder: Path) -> HooksFolder:
+    """Choose the hooks folder that the user's repositories share. Raises `UsageError` if there's none."""
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
 
-    # The path can be relative, or be set for this repository or machine. Use the folder that git uses here,
-    # if other repositories share it.
+    # Git takes a relative path from the repository, and other configuration can set the path too. So ask for
+    # the folder that git uses here.
     with contextlib.suppress(UsageError):
-        repository_folder = find_hooks(folder)
-        _refuse_if_off(repository_folder, folder)
-        if repository_folder.shared:
-            return repository_folder
+        hooks_folder = find_hooks(folder)
+        _refuse_if_off(hooks_folder, folder)
+        if hooks_folder.shared:
+            return hooks_folder
 
     remedy = "set one with git config --global core.hooksPath FOLDER"
     effect = "which replaces the hooks of every repository"
@@ -134,11 +168,13 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
 def _refuse_if_off(hooks_folder: HooksFolder, folder: Path) -> None:
     """Raise `UsageError` if git's configuration switches all hooks off."""
     if hooks_folder.is_off:
-        raise UsageError(f"{_describe_off(folder)}; unset it: git config --unset {HOOKS_PATH}")
+        problem = _describe_wrong_hooks_path(folder)
+        raise UsageError(f"{problem}; unset it: git config --unset {HOOKS_PATH}")
 
 
-def _describe_off(folder: Path) -> str:
+def _describe_wrong_hooks_path(folder: Path) -> str:
     """Explain that git runs no hooks because `core.hooksPath` isn't a folder. Names the file that sets it."""
+    # With `--show-origin`, git prints the file, a tab and the value.
     line = _read_setting(folder, HOOKS_PATH, "--show-origin") or ""
     source, _, value = line.partition("\t")
     shown_value = value or "empty"
@@ -159,8 +195,8 @@ def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
 
     `python` is the path of the interpreter, by default the current one.
     """
-    template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
-    values = {
+    script = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
+    value_by_placeholder = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
         "ROOT": shlex.quote(root),
         "OWN_PYTHON": programs.OWN_PYTHON,
@@ -169,12 +205,14 @@ def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
         "BESIDE": BESIDE,
         "BLOCKED": str(pre_commit.BLOCKED),
     }
+    for placeholder, value in value_by_placeholder.items():
+        script = script.replace(f"@{placeholder}@", value)
+    return _insert_checksum(os.fsencode(script))
 
-    for name, value in values.items():
-        template = template.replace(f"@{name}@", value)
 
-    # Insert the checksum of the lines below it. It shows later whether anyone edited the hook.
-    head, _, body = os.fsencode(template).partition(b"@SUM@\n")
+def _insert_checksum(script: bytes) -> bytes:
+    """Replace `@SUM@` by a checksum of the lines after it, which shows later if anyone edited the hook."""
+    head, _, body = script.partition(b"@SUM@\n")
     return head + _compute_checksum(body) + b"\n" + body
 
 
@@ -238,26 +276,38 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
 
     path = _find_our_file(hooks_folder.hooks)
     before, owner = _read_hook(path)
-    backup = path.with_name(KEPT)
-    is_foreign = owner == "foreign"
-
-    # Git LFS can overwrite our hook with its hook, which then equals the backup. If they differ, there are
-    # two hooks of other programs, and only one can be renamed.
-    if is_foreign and os.path.lexists(backup) and files.read_content(backup) != before:
-        conflict = (
-            f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
-        )
-        raise UsageError(f"{conflict}; remove one or combine both in one file, then run this again")
+    backup = None
+    if owner == "foreign":
+        backup = path.with_name(KEPT)
+        _refuse_other_backup(path, before, backup)
 
     lacks_run_bit = owner == "ours" and not os.access(path, os.X_OK)
     return FileChange(
         path,
         before,
         after=render_hook(python),
-        backup=backup if is_foreign else None,
+        backup=backup,
         not_executable=lacks_run_bit,
         is_users=hooks_folder.shared,
     )
+
+
+def _refuse_other_backup(path: Path, content: bytes | None, backup: Path) -> None:
+    """Raise `UsageError` if another program's hook would replace a backup that differs from its `content`.
+
+    Then two programs have a hook each, and only one can be renamed.
+    """
+    if not os.path.lexists(backup):
+        return
+    # Git LFS can write its hook over ours, and then the backup is the same hook.
+    is_same_hook = files.read_content(backup) == content
+    if is_same_hook:
+        return
+
+    conflict = (
+        f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
+    )
+    raise UsageError(f"{conflict}; remove one or combine both in one file, then run this again")
 
 
 def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
@@ -285,54 +335,81 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     hooks_folder = find_hooks(folder)
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
-        backup: Path | None = hooks / KEPT  # where another program's hook was moved to
-        for path in _list_our_hooks(hooks):
-            changes.append(_plan_removal(path, backup, is_users=False))
-            backup = None  # restore the backup only once, in place of our first hook
-
-        # If our hook is gone but its backup remains, restore the backup.
-        is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
-        if is_backup_alone and not os.path.lexists(hooks / HOOK):
-            changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
-
+        changes += _plan_removals(hooks)
+        if not changes and _has_only_backup(hooks):
+            changes.append(_plan_removal(hooks / HOOK, hooks / KEPT, is_users=False))
     if changes:
         return changes
 
-    # Don't remove a hook that other repositories use.
-    if hooks_folder.shared and any(_list_our_hooks(hooks_folder.hooks)):
+    _refuse_shared_hook(hooks_folder)
+    return [_plan_nothing(hooks_folder)]
+
+
+def _plan_removals(hooks: Path) -> list[FileChange]:
+    """Plan the removal of all our hooks from a folder. A replaced hook comes back in place of the first."""
+    changes = []
+    backup: Path | None = hooks / KEPT
+    for path in _list_our_hooks(hooks):
+        changes.append(_plan_removal(path, backup, is_users=False))
+        backup = None  # it can be restored only once
+    return changes
+
+
+def _has_only_backup(hooks: Path) -> bool:
+    """Whether a folder has the backup of a replaced hook, but no hook in its place."""
+    has_backup = os.path.lexists(hooks / KEPT)
+    has_hook = os.path.lexists(hooks / HOOK)
+    return has_backup and not has_hook
+
+
+def _refuse_shared_hook(hooks_folder: HooksFolder) -> None:
+    """Raise `UsageError` if our hook is in a folder that other repositories use too."""
+    if hooks_folder.shared and _list_our_hooks(hooks_folder.hooks):
         remedy = "judgekit uninstall git --scope user removes it"
         raise UsageError(
             f"judgekit's hook is in {hooks_folder.hooks}, for all repositories; {remedy}"
         )
 
-    # There's nothing to remove. Name the place where the hook would be.
-    usual_hooks = hooks_folder.hooks
-    if hooks_folder.is_off and hooks_folder.usual is not None:
-        usual_hooks = hooks_folder.usual
-    return [FileChange(usual_hooks / HOOK, None, after=None)]
+
+def _plan_nothing(hooks_folder: HooksFolder) -> FileChange:
+    """Plan a change that does nothing, at the place where our hook would be."""
+    hooks = hooks_folder.hooks
+    if hooks_folder.is_off and hooks_folder.default_hooks is not None:
+        hooks = hooks_folder.default_hooks
+    return FileChange(hooks / HOOK, None, after=None)
 
 
 def _list_folders(hooks_folder: HooksFolder) -> list[Path]:
     """List the folders that may contain our hook and that only this repository uses."""
-    folders = []
-    if not hooks_folder.shared and not hooks_folder.is_off:
-        folders.append(hooks_folder.hooks)
-    if hooks_folder.usual is not None and hooks_folder.usual not in folders:
-        folders.append(hooks_folder.usual)
+    is_own = not hooks_folder.shared
     husky_file = husky.find_hook_file(hooks_folder.hooks)
-    if husky_file is not None and husky_file.parent not in folders and not hooks_folder.shared:
-        folders.append(husky_file.parent)
-    return folders
+
+    possible_folders = []
+    if is_own and not hooks_folder.is_off:
+        possible_folders.append(hooks_folder.hooks)
+    if hooks_folder.default_hooks is not None:
+        possible_folders.append(hooks_folder.default_hooks)
+    if is_own and husky_file is not None:
+        possible_folders.append(husky_file.parent)
+
+    # A dict drops duplicates and keeps the order.
+    return list(dict.fromkeys(possible_folders))
 
 
 def _list_our_hooks(hooks: Path) -> list[Path]:
     """List our hooks in a folder, including those that another program has renamed."""
     our_hooks = []
-    for name in _NAMES:
+    for name in _POSSIBLE_NAMES:
         path = hooks / name
-        if path.is_file() and identify_owner(files.read_content(path)) in ("ours", "edited"):
+        if path.is_file() and _is_our_hook(path):
             our_hooks.append(path)
     return our_hooks
+
+
+def _is_our_hook(path: Path) -> bool:
+    """Whether a hook is ours, even if somebody has edited it."""
+    owner = identify_owner(files.read_content(path))
+    return owner in ("ours", "edited")
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
@@ -366,19 +443,29 @@ def list_other_callers(folder: Path) -> Iterator[str]:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal. Without any hook of ours left, also remove the folder of links."""
+    """Carry out a planned removal.
+
+    Once no hook of ours is left, the folder beside the hooks folder goes too. Our hook filled it with links,
+    to run an earlier hook from there.
+    """
     files.uninstall(change)
     hooks = change.path.parent
-    if not _list_our_hooks(hooks):
-        _remove_links(hooks.with_name(hooks.name + BESIDE))
+    has_our_hook = bool(_list_our_hooks(hooks))
+    if not has_our_hook:
+        folder_of_links = hooks.with_name(f"{hooks.name}{BESIDE}")
+        _remove_links(folder_of_links)
 
 
 def _remove_links(folder: Path) -> None:
-    """Remove the links that our hook made in a folder, and the folder if it's empty then."""
-    if folder.is_symlink() or not folder.is_dir():
+    """Remove the links and files that our hook made in a folder, and the folder if it's empty then."""
+    # Our hook never writes into a link to a folder, so what's in there is somebody else's.
+    is_folder_itself = folder.is_dir() and not folder.is_symlink()
+    if not is_folder_itself:
         return
+
     for path in folder.iterdir():
-        if path.is_symlink() or path.name in (HOOK, ".gitignore"):
+        is_our_file = path.name in (HOOK, ".gitignore")
+        if path.is_symlink() or is_our_file:
             path.unlink()
     files.remove_folders([folder])
 
@@ -401,25 +488,32 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
     """Yield remarks on what to know about a hooks folder, for example that the hook could be committed."""
-    tree = hooks_folder.tree
-    hook = str(hooks_folder.hooks / HOOK)
-    may_be_in_tree = not hooks_folder.shared and ".git" not in hooks_folder.hooks.parts
-    if tree is not None and may_be_in_tree:
-        is_ignored = Repository(tree).succeeds("check-ignore", "--quiet", hook)
-        if not is_ignored:
-            remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
-            yield f"{hooks_folder.hooks} is inside the project; {remedy}"
+    if _can_be_committed(hooks_folder):
+        remedy = (
+            "do not commit the hook, because it names paths of this machine; or install pre-commit"
+        )
+        yield f"{hooks_folder.hooks} is inside the project; {remedy}"
 
     if hooks_folder.shared:
         yield f"all repositories with this core.hooksPath use {hooks_folder.hooks}"
 
-    # lefthook, another hook manager, would replace our hook.
-    configuration = _find_lefthook(tree)
-    if configuration is not None and not files.mentions_in_code(
-        files.read_content(configuration), "judgekit"
-    ):
-        instead = f"add the gate to {configuration} (docs/gate-install.md)"
-        yield f"lefthook install replaces hooks: {instead}"
+    configuration = _find_lefthook(hooks_folder.tree)  # of lefthook, which would replace our hook
+    if configuration is not None:
+        runs_gate = files.mentions_in_code(files.read_content(configuration), "judgekit")
+        if not runs_gate:
+            instead = f"add the gate to {configuration} (docs/gate-install.md)"
+            yield f"lefthook install replaces hooks: {instead}"
+
+
+def _can_be_committed(hooks_folder: HooksFolder) -> bool:
+    """Whether our hook is in the working tree, and git doesn't ignore it."""
+    is_in_git_folder = ".git" in hooks_folder.hooks.parts
+    if hooks_folder.tree is None or hooks_folder.shared or is_in_git_folder:
+        return False
+
+    hook = str(hooks_folder.hooks / HOOK)
+    is_ignored = Repository(hooks_folder.tree).succeeds("check-ignore", "--quiet", hook)
+    return not is_ignored
 
 
 def _find_lefthook(tree: Path | None) -> Path | None:
@@ -446,7 +540,8 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     try:
         hooks_folder = find_hooks(folder)
         if hooks_folder.is_off:
-            yield "note", f"{_describe_off(folder)}; judgekit install git says what to do"
+            problem = _describe_wrong_hooks_path(folder)
+            yield "note", f"{problem}; judgekit install git says what to do"
             return
 
         path = _find_our_file(hooks_folder.hooks)
@@ -457,19 +552,36 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         yield "wrong", str(error)
         return
 
-    # First describe any hooks of ours that git doesn't run, and the setting that chose the folder.
-    for folder_of_hooks in _list_folders(hooks_folder):
-        for our_path in _list_our_hooks(folder_of_hooks):
-            if our_path != path:
-                remedy = "judgekit uninstall git removes it"
-                yield "note", f"{our_path} is judgekit's, but git doesn't run it itself; {remedy}"
+    yield from _describe_unused_hooks(hooks_folder, used=path)
+    yield from _describe_hooks_path(folder, hooks_folder)
+    yield from _describe_used_hook(hooks_folder, path, content)
+    yield from _describe_configured_hooks(folder)
+    for note in list_notes(hooks_folder):
+        yield "note", note
 
-    origin = _read_setting(folder, HOOKS_PATH, "--show-origin")
-    if origin is not None:
-        source, _, _ = origin.partition("\t")
+
+def _describe_unused_hooks(hooks_folder: HooksFolder, used: Path) -> Iterator[Remark]:
+    """Yield a remark on each hook of ours except the `used` one, since git doesn't run the others."""
+    for folder in _list_folders(hooks_folder):
+        for path in _list_our_hooks(folder):
+            if path != used:
+                remedy = "judgekit uninstall git removes it"
+                yield "note", f"{path} is judgekit's, but git doesn't run it itself; {remedy}"
+
+
+def _describe_hooks_path(folder: Path, hooks_folder: HooksFolder) -> Iterator[Remark]:
+    """Yield a remark on the setting that chose the hooks folder, if there's one."""
+    # With `--show-origin`, git prints the file with the setting, a tab and the value.
+    line = _read_setting(folder, HOOKS_PATH, "--show-origin")
+    if line is not None:
+        source, _, _ = line.partition("\t")
         yield "ok", f"hooks are in {hooks_folder.hooks}, set by core.hooksPath ({source})"
 
-    # Then describe the hook that git runs, and hooks from other sources.
+
+def _describe_used_hook(
+    hooks_folder: HooksFolder, path: Path, content: bytes | None
+) -> Iterator[Remark]:
+    """Yield remarks on the hook that git runs: husky's, another program's or ours."""
     husky_file = husky.find_hook_file(hooks_folder.hooks)
     if husky_file is not None:
         yield from _describe_husky(hooks_folder.hooks, husky_file)
@@ -477,10 +589,6 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         yield from _describe_foreign(hooks_folder, path, content)
     else:
         yield from _describe_ours(path, content)
-
-    yield from _describe_configured_hooks(folder)
-    for note in list_notes(hooks_folder):
-        yield "note", note
 
 
 def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
@@ -506,14 +614,7 @@ def _describe_foreign(
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
-        runs_gate = files.mentions_in_code(content, "judgekit")
-        if not runs_gate and hooks_folder.tree is not None:
-            # The hook can belong to a hook manager, whose configuration lists the gate. Ignore an unreadable
-            # configuration: its manager will report that.
-            with contextlib.suppress(InputError):
-                runs_gate = _manager_runs_gate(content, hooks_folder.tree)
-
-        if runs_gate:
+        if _runs_gate(content, hooks_folder.tree):
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:
             instead = "judgekit install git runs it first, then the gate"
@@ -522,11 +623,19 @@ def _describe_foreign(
         if not os.access(path, os.X_OK):
             yield "note", f"{path} is not executable: git skips it"
 
-    # Our hook once moved another program's hook here, and is gone now.
-    earlier_hook = path.with_name(KEPT)
-    if os.path.lexists(earlier_hook):
-        reason = "it ran before judgekit's hook, but another program replaced that"
-        yield "note", f"{earlier_hook} does not run: {reason}; move it back or remove it"
+    yield from _describe_left_backup(path)
+
+
+def _runs_gate(content: bytes, tree: Path | None) -> bool:
+    """Whether another program's hook runs the gate, by itself or as its manager's configuration says."""
+    if files.mentions_in_code(content, "judgekit"):
+        return True
+    if tree is None:  # a bare repository has no files, and so no configuration
+        return False
+    try:
+        return _manager_runs_gate(content, tree)
+    except InputError:  # the configuration is unreadable, which its manager will report
+        return False
 
 
 def _manager_runs_gate(content: bytes, tree: Path) -> bool:
@@ -541,6 +650,14 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
     return files.mentions_in_code(files.read_content(configuration), "judgekit")
 
 
+def _describe_left_backup(path: Path) -> Iterator[Remark]:
+    """Yield a remark if a hook that ours had replaced is still renamed, although ours is gone."""
+    earlier_hook = path.with_name(KEPT)
+    if os.path.lexists(earlier_hook):
+        reason = "it ran before judgekit's hook, but another program replaced that"
+        yield "note", f"{earlier_hook} does not run: {reason}; move it back or remove it"
+
+
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
     """Yield a remark on husky, which manages the hooks folder, and whether it runs the gate."""
     if not husky.runs_gate(file):
@@ -552,37 +669,52 @@ def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
 
 
 def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
-    """Yield remarks about our hook at `path`.
-
-    They say whether git runs the hook, whether its Python is missing, and whether the hook that it replaced
-    still runs.
-    """
+    """Yield remarks about our hook at `path`, its Python, and the hook that it replaced."""
     python, root = read_installation(content)
-    if not os.access(path, os.X_OK):
-        yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
-    elif identify_owner(content) == "edited":
-        yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
-    elif content != render_hook(python, root):
-        yield "note", f"{path} is from another version of judgekit; {_AGAIN}"
-    else:
-        caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
-        yield "ok", f"git runs {path}{caller}, which runs judgekit of {python}"
+    yield _describe_our_hook(path, content, python, root)
 
-    if not python or not os.access(python, os.X_OK):
+    has_python = bool(python) and os.access(python, os.X_OK)
+    if not has_python:
         yield _describe_missing_python(path, python)
 
-    # When our hook was installed, another program's hook was renamed to this.
+    yield from _describe_earlier_hook(path)
+
+
+def _describe_our_hook(path: Path, content: bytes, python: str, root: str) -> Remark:
+    """Describe whether git runs our hook, and whether its content is what this version writes."""
+    if not os.access(path, os.X_OK):
+        return "wrong", f"{path} is not executable: git skips it; {_INSTALL_AGAIN}"
+    if identify_owner(content) == "edited":
+        return (
+            "note",
+            f"{path} is judgekit's, edited by hand: judgekit does not change or remove it",
+        )
+    if content != render_hook(python, root):
+        return "note", f"{path} is from another version of judgekit; {_INSTALL_AGAIN}"
+
+    caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+    return "ok", f"git runs {path}{caller}, which runs judgekit of {python}"
+
+
+def _describe_missing_python(path: Path, python: str) -> Remark:
+    """Describe a hook whose Python no longer exists.
+
+    Such a hook runs the `judgekit` on the PATH instead. Without one, it judges nothing.
+    """
+    problem = f"{path}: its interpreter {python} no longer exists"
+    program_on_path = programs.find("judgekit", os.environ)
+    if program_on_path is None:
+        return "wrong", f"{problem}: pushes are not judged; {_INSTALL_AGAIN}"
+    return (
+        "note",
+        f"{problem}: it runs {program_on_path} where that is on the PATH; {_INSTALL_AGAIN}",
+    )
+
+
+def _describe_earlier_hook(path: Path) -> Iterator[Remark]:
+    """Yield a remark if our hook at `path` replaced another program's hook, which has another name since."""
     earlier_hook = path.with_name(KEPT)
     if os.access(earlier_hook, os.X_OK):
         yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"
     elif os.path.lexists(earlier_hook):
         yield "note", f"{earlier_hook}, the earlier hook, does not run: it was not executable"
-
-
-def _describe_missing_python(path: Path, python: str) -> Remark:
-    """Describe a hook whose Python no longer exists. It runs the `judgekit` on the PATH if there's one."""
-    problem = f"{path}: its interpreter {python} no longer exists"
-    program_on_path = programs.find("judgekit", os.environ)
-    if program_on_path is None:
-        return "wrong", f"{problem}: pushes are not judged; {_AGAIN}"
-    return "note", f"{problem}: it runs {program_on_path} where that is on the PATH; {_AGAIN}"

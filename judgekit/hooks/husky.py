@@ -18,14 +18,14 @@ _SET_UP = "npx husky (or npm install)"
 
 
 def find_hook_file(hooks: Path) -> Path | None:
-    """Return the file that husky runs before a push; None if husky doesn't manage `hooks`."""
-    # The folder may be missing in a new worktree, since husky's own programs in it aren't committed.
-    if _is_version_9(
-        hooks
-    ):  # husky overwrites the files in `hooks`, and runs the user's files above
+    """Return the file that husky runs before a push; None if husky doesn't manage `hooks`.
+
+    The folder can be missing in a new worktree, since husky's own programs aren't committed.
+    """
+    if _is_version_9(hooks):
+        # husky overwrites the files in `hooks`, so the user's own are in the folder above.
         return hooks.parent / _HOOK
-    is_version_5_to_8 = hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file()
-    if is_version_5_to_8:
+    if _is_version_5_to_8(hooks):
         return hooks / _HOOK
     return None
 
@@ -33,6 +33,12 @@ def find_hook_file(hooks: Path) -> Path | None:
 def _is_version_9(hooks: Path) -> bool:
     """Whether a hooks folder is husky 9's or newer: `.husky/_`."""
     return hooks.name == "_"
+
+
+def _is_version_5_to_8(hooks: Path) -> bool:
+    """Whether a hooks folder is that of husky 5 to 8: `.husky`, or another name that was chosen for it."""
+    has_husky_script = (hooks / "_" / "husky.sh").is_file()
+    return hooks.name == ".husky" or has_husky_script
 
 
 def runs_gate(file: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import json
 import os
 import sys
@@ -65,22 +64,31 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
     home folder, because the project's settings file is then the user's.
     """
     path = get_settings_path(scope, project, client)
-    if scope != "user" and path.resolve() == get_settings_path("user", project, client).resolve():
+    if scope != "user" and _is_users_file(path, project, client):
         raise UsageError(
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
 
-    # In `removal`, `before` is the current content, and `after` the content without our entries.
+    # Removing our entries leaves the original content, which a later uninstallation restores.
     removal = plan_uninstall(scope, project, client)
-    if scope == "project":  # the file is shared with other machines
-        hook = entries.build_portable_entry(client)
-    else:
-        hook = entries.build_fastest_entry(client=client)
-
-    text = (removal.before or b"").decode()
-    with_hook = entries.add_hook(text, hook, str(path), client)
-    after = removal.before if with_hook == text else _encode(with_hook)
+    current_text = (removal.before or b"").decode()
+    text_with_hook = entries.add_hook(current_text, _build_entry(scope, client), str(path), client)
+    is_installed = text_with_hook == current_text
+    after = removal.before if is_installed else _encode(text_with_hook)
     return removal._replace(after=after, original=removal.after)
+
+
+def _is_users_file(path: Path, project: Path, client: Client) -> bool:
+    """Whether a settings file is the user's, also if a link leads there."""
+    users_path = get_settings_path("user", project, client)
+    return path.resolve() == users_path.resolve()
+
+
+def _build_entry(scope: Scope, client: Client) -> dict[str, Any]:
+    """Build the hook entry for a scope: the fastest one, or one that works on any machine."""
+    if scope == "project":  # the file is shared with other machines
+        return entries.build_portable_entry(client)
+    return entries.build_fastest_entry(client=client)
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
@@ -91,28 +99,36 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
     """
     path = get_settings_path(scope, project, client)
     before = files.read_content(path)
-    try:
-        text = (before or b"").decode()
-    except UnicodeDecodeError as error:
-        line = (before or b"").count(b"\n", 0, error.start) + 1
-        problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
-        raise ConfigError(problem, path=path, line=line) from None
+    content = before or b""  # a missing file is like an empty one
+    text = _decode_settings(path, content)
 
-    after = before
-    if entries.list_our_entries(entries.parse_settings(text, str(path))):
-        after = _remove_ours(path, before or b"", text)
+    our_entries = entries.list_our_entries(entries.parse_settings(text, str(path)))
+    after = _build_content_without_ours(path, content, text) if our_entries else before
     return FileChange(path, before, after=after, is_users=scope == "user")
 
 
-def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
-    """Return a settings file's content without our entries; None if the file is to be deleted."""
-    record = files.find_record(path)
+def _decode_settings(path: Path, content: bytes) -> str:
+    """Decode a settings file. Raises `ConfigError` with the line if it isn't UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
+        raise ConfigError(problem, path=path, line=line) from None
+
+
+def _build_content_without_ours(path: Path, before: bytes, text: str) -> bytes | None:
+    """Build a settings file's content without our entries; None if the file is to be deleted."""
+    record = files.find_record(path)  # made by the installation
     if record is not None and files.is_unchanged(path, before):
+        # Nobody has edited the file since, so the earlier content can be restored exactly.
         return record.before
-    text_without_ours = entries.remove_hooks(text, str(path))
-    if text_without_ours:
-        return _encode(text_without_ours)
-    # If the file existed before the installation, leave it empty. Otherwise delete it.
+
+    remaining_text = entries.remove_hooks(text, str(path))
+    if remaining_text:
+        return _encode(remaining_text)
+
+    # An empty file from before the installation stays, and any other is deleted.
     was_empty_file = record is not None and record.before == b""
     return b"" if was_empty_file else None
 
@@ -128,7 +144,8 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
     if client is CLAUDE_CODE:
         yield from _list_managed_switches()
     yield from list_obstacles(project, client)
-    places = _list_answering_places(project, client)
+
+    places = _list_places_with_hook(project, client)
     if len(places) > 1:
         joined_places = " and in ".join(places)
         remedy = f"keep one (judgekit uninstall {client.command} --scope SCOPE)"
@@ -136,7 +153,7 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
 
 
 def _list_managed_switches() -> Iterator[str]:
-    """Yield a remark about each setting by an organisation that disables hooks."""
+    """Yield a remark about each setting that disables Claude Code's hooks in an organisation's files."""
     managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
     more_files = sorted((managed / "managed-settings.d").glob("*.json"))
     for path in (managed / "managed-settings.json", *more_files):
@@ -147,48 +164,58 @@ def _list_managed_switches() -> Iterator[str]:
 
 def list_obstacles(project: Path, client: Client) -> Iterator[str]:
     """Yield a remark for each setting of the client that prevents our hooks from running."""
-    prompt_hooks: list[dict[str, Any]] = []
+    all_prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = load_settings(path)
-        file_hooks = [
-            hook for event, _, hook in entries.list_our_entries(data) if event == client.prompt
-        ]
-        if not file_hooks:
+        prompt_hooks = _select_prompt_hooks(data, client)
+        if not prompt_hooks:
             continue
 
-        prompt_hooks += file_hooks
-
-        # `alone` marks clients that ignore a file of hooks if it contains anything else.
+        all_prompt_hooks += prompt_hooks
         if client.takes_only_hooks:
             yield from _list_flaws(path, data, client)
         if client is CODEX:
             yield from _list_codex_states(path, project)
 
-    yield from _list_switched_off(project, client, prompt_hooks)
+    yield from _list_disabling_settings(project, client, all_prompt_hooks)
 
 
-def _list_switched_off(
+def _select_prompt_hooks(data: dict[str, Any], client: Client) -> list[dict[str, Any]]:
+    """Select our hooks for prompts from a client's settings."""
+    our_entries = entries.list_our_entries(data)
+    return [hook for event, _, hook in our_entries if event == client.prompt]
+
+
+def _list_disabling_settings(
     project: Path, client: Client, prompt_hooks: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Yield remarks on settings that disable a client's hooks, either all of them or ours."""
     for file, general in _list_switches(project, client):
-        for switch, disabling_value in client.off_settings:
-            if _get_value(general, switch) is disabling_value:
-                setting = switch if disabling_value else f"{switch} = false"
-                yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
+        yield from _list_general_switches(file, general, client)
         for key in client.disabled_lists:
             names = _get_value(general, key)
             if isinstance(names, list):
-                yield from _list_disabled(file, key, names, prompt_hooks, client)
+                yield from _check_disabled_names(file, key, names, prompt_hooks, client)
 
 
-def _list_disabled(
+def _list_general_switches(file: Path, general: dict[str, Any], client: Client) -> Iterator[str]:
+    """Yield a remark on each setting in a file that disables all hooks of a client."""
+    # `disableAllHooks` does so if it's true, and others such as `features.hooks` if they're false.
+    for switch, disabling_value in client.off_settings:
+        is_disabling = _get_value(general, switch) is disabling_value
+        if is_disabling:
+            setting = switch if disabling_value else f"{switch} = false"
+            yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
+
+
+def _check_disabled_names(
     file: Path, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
 ) -> Iterator[str]:
-    """Yield a remark if our prompt hook is in a file's list of disabled hooks."""
+    """Yield a remark if our prompt hook is among the `names` that a file lists as disabled, at `key`."""
     if not prompt_hooks:
         return
     first_hook = prompt_hooks[0]
+    # Such a list has a hook's command if the hook has no name.
     name = first_hook.get("name") or first_hook.get("command")
     if name in names:
         yield f"{file} lists {name} in {key}: {client.title} skips the hook; take it off that list"
@@ -197,15 +224,30 @@ def _list_disabled(
 def _list_flaws(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
     """Yield remarks on flaws that make a client ignore a whole file of hooks."""
     effect = f"{client.title} ignores the whole file, with all its hooks"
-    keys = ", ".join(key for key in data if key != "hooks")
-    if keys:
-        yield f"{path} has another key than hooks ({keys}): {effect}; remove it"
-    with contextlib.suppress(OSError):
-        if path.read_bytes().startswith(codecs.BOM_UTF8):
-            yield f"{path} begins with a byte order mark: {effect}; save it without one"
+
+    other_keys = ", ".join(key for key in data if key != "hooks")
+    if other_keys:
+        yield f"{path} has another key than hooks ({other_keys}): {effect}; remove it"
+
+    if _has_byte_order_mark(path):
+        yield f"{path} begins with a byte order mark: {effect}; save it without one"
+
     for event, groups in data.get("hooks", {}).items():
-        if not isinstance(groups, list) or not all(map(_is_group, groups)):
+        if not _is_list_of_groups(groups):
             yield f"{path}: hooks.{event} is no list of hooks: {effect}; correct it"
+
+
+def _has_byte_order_mark(path: Path) -> bool:
+    """Whether a file begins with a byte order mark. False if it can't be read."""
+    try:
+        return path.read_bytes().startswith(codecs.BOM_UTF8)
+    except OSError:
+        return False
+
+
+def _is_list_of_groups(groups: object) -> bool:
+    """Whether a value in a client's settings is a list of hook groups."""
+    return isinstance(groups, list) and all(_is_group(group) for group in groups)
 
 
 def _is_group(group: object) -> bool:
@@ -224,29 +266,33 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     Codex must trust the hook and, unless it's the user's, the project. The user can also switch the hook off.
     """
     file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
-    states = _get_value(general, "hooks.state")
-    if not isinstance(states, dict):
-        states = {}
-
-    # Select the states of all hooks in `path`. Their keys start with the path.
-    prefixes = (f"{path}:", f"{path.resolve()}:")
-    hook_states = {}
-    for key, state in states.items():
-        if key.startswith(prefixes):
-            hook_states[key] = state
-
-    # A hook without a state isn't trusted yet.
-    if not hook_states:
+    hook_states = _select_hook_states(general, path)
+    if not hook_states:  # a hook without a state isn't trusted yet
         yield f"{path}: not trusted yet; {CODEX.trust}"
+
     for key, state in hook_states.items():
-        is_off = isinstance(state, dict) and state.get("enabled") is False
-        if is_off and ":user_prompt_submit:" in key:
+        is_of_prompt_hook = ":user_prompt_submit:" in key
+        if is_of_prompt_hook and _is_switched_off(state):
             yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
 
     # Codex ignores the hooks of an untrusted project, but runs the user's own.
-    is_users = not path.is_relative_to(project)
-    if not is_users and _is_untrusted(project, general):
+    is_projects = path.is_relative_to(project)
+    if is_projects and _is_untrusted(project, general):
         yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
+
+
+def _select_hook_states(general: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Select Codex's states of all hooks in the settings file `path`. Their keys start with the path."""
+    states = _get_value(general, "hooks.state")
+    if not isinstance(states, dict):
+        return {}
+    prefixes = (f"{path}:", f"{path.resolve()}:")
+    return {key: state for key, state in states.items() if key.startswith(prefixes)}
+
+
+def _is_switched_off(state: object) -> bool:
+    """Whether Codex's state of a hook says that the user has switched it off."""
+    return isinstance(state, dict) and state.get("enabled") is False
 
 
 def _is_untrusted(project: Path, general: dict[str, Any]) -> bool:
@@ -262,42 +308,65 @@ def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[s
     """Yield each file that can disable hooks, with its content, including a machine-wide one."""
     for _, path in _list_places(project, client):
         yield _read_switches(path, client)
-    if client.machine_settings:
-        name = os.environ.get(client.machine_settings["variable"]) or client.machine_settings.get(
-            sys.platform
-        )
-        if name:
-            yield Path(name), load_settings(Path(name))
+
+    machine_file = _find_machine_file(client)
+    if machine_file is not None:
+        yield machine_file, load_settings(machine_file)
+
+
+def _find_machine_file(client: Client) -> Path | None:
+    """Find a client's machine-wide settings file; None if it has none on this platform."""
+    if not client.machine_settings:
+        return None
+    variable = client.machine_settings["variable"]
+    usual_name = client.machine_settings.get(sys.platform)
+    name = os.environ.get(variable) or usual_name
+    return Path(name) if name else None
 
 
 def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
-    """Yield a remark about each settings file that still has our hook, or about Codex's notes on it."""
+    """Yield a remark about each settings file that still has our hook.
+
+    Codex also keeps notes about each hook in a file of its own, which can be left over too.
+    """
     for scope, path in _list_places(project, client):
-        if entries.list_our_entries(load_settings(path)):
+        has_our_hook = bool(entries.list_our_entries(load_settings(path)))
+        if has_our_hook:
             remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
             yield f"the hook is still in {path}; {remedy}"
         elif client is CODEX:
-            file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
-            states = _get_value(general, "hooks.state")
-            if isinstance(states, dict) and any(key.startswith(f"{path}:") for key in states):
-                yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
+            yield from _list_left_notes(path, project)
 
     if client is CLAUDE_CODE and is_plugin_enabled(project):
         yield "the plugin still answers prompts; /plugin in Claude Code removes it"
 
 
-def _list_answering_places(project: Path, client: Client) -> list[str]:
+def _list_left_notes(path: Path, project: Path) -> Iterator[str]:
+    """Yield a remark if Codex still has notes of the hooks in the settings file `path`."""
+    file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
+    states = _get_value(general, "hooks.state")
+    if not isinstance(states, dict):
+        return
+
+    has_notes = any(key.startswith(f"{path}:") for key in states)
+    if has_notes:
+        yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
+
+
+def _list_places_with_hook(project: Path, client: Client) -> list[str]:
     """Name the settings with a hook of ours that answers prompts.
 
     Most clients run hooks with equal commands only once, so list only the first of these.
     """
     places: dict[str, str] = {}
     for scope, path in _list_places(project, client):
-        for event, _, hook in entries.list_our_entries(load_settings(path)):
-            if event == client.prompt:
-                command = json.dumps([hook.get("command"), hook.get("args")])
-                key = scope if client is CODEX else command  # Codex runs equal hooks twice
-                places.setdefault(key, f"the {scope} settings")
+        for hook in _select_prompt_hooks(load_settings(path), client):
+            if client is CODEX:
+                key: str = scope  # Codex runs equal hooks of two files twice
+            else:
+                key = json.dumps([hook.get("command"), hook.get("args")])
+            places.setdefault(key, f"the {scope} settings")
+
     if client is CLAUDE_CODE and is_plugin_enabled(project):
         places["plugin"] = "the plugin"
     return list(places.values())
@@ -329,16 +398,19 @@ def _get_value(data: object, keys: str) -> object:
 
 def is_plugin_enabled(project: Path) -> bool:
     """Whether our plugin is enabled. A project's settings override the user's."""
-    switches: dict[str, Any] = {}
-    for scope in SCOPES:  # from the user's to the most specific, which overrides the others
+    is_on_by_plugin: dict[str, Any] = {}
+    for scope in SCOPES:  # the most specific scope comes last, so it overrides the others
         plugins = load_settings(get_settings_path(scope, project)).get("enabledPlugins")
         if isinstance(plugins, dict):
-            switches |= plugins
-    for full_name, is_on in switches.items():
-        name, _, _ = full_name.partition("@")
-        if name == PLUGIN and is_on:
-            return True
-    return False
+            is_on_by_plugin.update(plugins)
+
+    return any(is_on and _is_our_plugin(plugin) for plugin, is_on in is_on_by_plugin.items())
+
+
+def _is_our_plugin(full_name: str) -> bool:
+    """Whether a plugin's full name is that of our plugin, such as `judgekit@MARKETPLACE`."""
+    name, _, _ = full_name.partition("@")
+    return name == PLUGIN
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
@@ -381,32 +453,36 @@ class _ClientFindings(NamedTuple):
 def _check_client(client: Client, project: Path) -> _ClientFindings:
     """Check a client's settings files and our hooks in them.
 
-    Returns the places where hooks are set up, with problems, details and notes about them.
+    The findings are the places that have our hooks, problems with the settings files, details about each
+    hook, and notes about the client.
     """
     of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
     findings = _ClientFindings(places=[], problems=[], details=[], notes=[])
     for scope, path in _list_places(project, client):
-        # Planning a removal finds any problem with the settings file.
-        try:
-            plan_uninstall(scope, project, client)
-        except JudgekitError as error:
-            problem = str(error).removesuffix("; nothing was changed")
-            findings.problems.append(("wrong", "prompt hook", problem))
+        findings.problems.extend(_check_settings_file(scope, project, client))
 
         hooks = _map_first_hooks(path)
-        if not hooks:
-            continue
-
-        findings.places.append(f"the {scope} settings{of_client}")
-        for state, text in _describe_hooks(client, scope, hooks):
-            detail: Finding = (state, f"prompt hook, {scope}{of_client}", f"{path}: {text}")
-            findings.details.append(detail)
+        if hooks:
+            findings.places.append(f"the {scope} settings{of_client}")
+            subject = f"prompt hook, {scope}{of_client}"
+            for state, text in _describe_hooks(client, scope, hooks):
+                findings.details.append((state, subject, f"{path}: {text}"))
 
     # Skip notes about clients that the user doesn't seem to use.
-    if findings.places or client is CLAUDE_CODE:
+    is_used = bool(findings.places) or client is CLAUDE_CODE
+    if is_used:
         for note in list_notes(project, client):
             findings.notes.append(("note", f"prompt hook{of_client}", note))
     return findings
+
+
+def _check_settings_file(scope: Scope, project: Path, client: Client) -> Iterator[Finding]:
+    """Yield the problem with a settings file, if there's one."""
+    try:
+        plan_uninstall(scope, project, client)  # finds any problem, and changes nothing
+    except JudgekitError as error:
+        problem = str(error).removesuffix("; nothing was changed")
+        yield "wrong", "prompt hook", problem
 
 
 def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:
@@ -420,28 +496,34 @@ def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:
 def check_agent_command() -> Finding:
     """Check that a fresh login shell can run judgekit, because our hints tell agents to search with it."""
     subject = "an agent's search"
-
-    # Start the shell without this process's variables, especially its PATH.
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    bare_environ = {"PATH": os.defpath, "SHELL": shell}
-    for name in ("HOME", "USER", "LOGNAME"):
-        if name in os.environ:
-            bare_environ[name] = os.environ[name]
+    bare_environ = _build_bare_environ()
 
     # A login shell sets its own PATH.
-    if _runs_without_error([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
+    login_shell = [bare_environ["SHELL"], "-lc"]
+    if _runs_without_error([*login_shell, f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
 
-    # Otherwise the hints name the program in this Python's folder, if it works.
-    path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
-    if _runs_without_error([path, "--version"], bare_environ):
-        hint = f"hints to an agent may name {path}"
-    else:
-        hint = "hints to an agent name files to read"
-
+    hint = _describe_hints(bare_environ)
     problem = f"a login shell does not find {context.PROGRAM}, so {hint}"
     remedy = "install it with `uv tool install .` or `pipx install .`, in your checkout, to have it there"
     return "note", subject, f"{problem}; {remedy}"
+
+
+def _build_bare_environ() -> dict[str, str]:
+    """Build an environment to start a shell in, without this process's variables, especially its PATH."""
+    bare_environ = {"PATH": os.defpath, "SHELL": os.environ.get("SHELL") or "/bin/sh"}
+    for name in ("HOME", "USER", "LOGNAME"):
+        if name in os.environ:
+            bare_environ[name] = os.environ[name]
+    return bare_environ
+
+
+def _describe_hints(environ: dict[str, str]) -> str:
+    """Describe what our hints to an agent name if a login shell doesn't find judgekit."""
+    path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
+    if _runs_without_error([path, "--version"], environ):
+        return f"hints to an agent may name {path}"
+    return "hints to an agent name files to read"
 
 
 def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
@@ -456,34 +538,14 @@ def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
 def _describe_hooks(
     client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[State, str]]:
-    """Yield findings about our hooks in a settings file.
+    """Yield findings about our hooks in a settings file: on their command, and on events that have no hook.
 
-    They describe the form of the command, whether it answers, and which events lack our hook. `hooks` maps
-    events to our hooks.
+    `hooks` maps events to our hooks.
     """
+    again = f"run judgekit install {client.command} --scope {scope} again"
     # We install the same command for all events, so check only one, if possible the hook for prompts.
     hook = hooks.get(client.prompt) or next(iter(hooks.values()))
-    program, *arguments = entries.get_argument_vector(hook)
-    is_portable = hook == entries.build_portable_entry(client)
-    if hook["command"] == entries.PORTABLE:
-        form = "the portable form"
-    elif arguments[:2] == ["-I", "-S"]:
-        form = f"the fastest form, {program}"
-    else:
-        form = f"another form, {program}"
-
-    # A project's settings can come from a stranger, so only run a command that we would have written.
-    is_run = scope == "user" or is_portable or hook == entries.build_fastest_entry(client=client)
-    problem = find_problem(hook) if is_run else _describe_absence(program)
-    again = f"run judgekit install {client.command} --scope {scope} again"
-    if problem and is_portable:
-        yield "note", f"{form}, inactive here: {problem}"
-    elif problem:
-        yield "wrong", f"{form}: {problem}; {again}"
-    elif is_run:
-        yield "ok", f"{form}; it answers"
-    else:
-        yield "ok", f"{form}; not run: decide yourself whether to trust this command"
+    yield _describe_command(hook, client, scope, again)
 
     # An earlier version, which handled fewer events, can have installed the hooks.
     missing_events = [event for event in client.events if event not in hooks]
@@ -491,26 +553,52 @@ def _describe_hooks(
         yield "note", f"not called on {', '.join(missing_events)}; {again}"
 
 
+def _describe_command(
+    hook: dict[str, Any], client: Client, scope: Scope, again: str
+) -> tuple[State, str]:
+    """Describe the form of a hook's command, and whether it answers. `again` says how to install it again."""
+    program, *arguments = entries.get_argument_vector(hook)
+    form = _name_form(hook, program, arguments)
+    is_portable = hook == entries.build_portable_entry(client)
+    is_fastest = hook == entries.build_fastest_entry(client=client)
+
+    # A project's settings can come from a stranger, so only run a command that we would have written.
+    is_trusted = scope == "user" or is_portable or is_fastest
+    if is_trusted:
+        problem = find_problem(hook)  # runs the command
+    else:
+        problem = _describe_absence(program)
+
+    if problem and is_portable:
+        return "note", f"{form}, inactive here: {problem}"
+    if problem:
+        return "wrong", f"{form}: {problem}; {again}"
+    if is_trusted:
+        return "ok", f"{form}; it answers"
+    return "ok", f"{form}; not run: decide yourself whether to trust this command"
+
+
+def _name_form(hook: dict[str, Any], program: str, arguments: list[str]) -> str:
+    """Name the form of a hook's command: portable, fastest or another."""
+    if hook["command"] == entries.PORTABLE:
+        return "the portable form"
+    if arguments[:2] == ["-I", "-S"]:  # Python starts fastest with these
+        return f"the fastest form, {program}"
+    return f"another form, {program}"
+
+
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     """Run our hook with a prompt in a temporary project. Returns the problem, or None if it answers.
 
     `deadline` is in seconds.
     """
-    # If the program is missing, there's nothing to run.
-    words = entries.get_argument_vector(hook)
-    absence = _describe_absence(words[0])
+    program, *_ = entries.get_argument_vector(hook)
+    absence = _describe_absence(program)
     if absence:
         return absence
 
-    if "args" not in hook:  # the client starts a shell
-        words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-
-    # Omit the user's judgekit settings from the environment.
-    environ = {}
-    for name, value in os.environ.items():
-        if not name.startswith("JUDGEKIT_"):
-            environ[name] = value
-
+    words = _build_words(hook)
+    environ = _copy_environ_without_settings()
     with tempfile.TemporaryDirectory(
         prefix="judgekit-doctor-", ignore_cleanup_errors=True
     ) as folder:
@@ -525,15 +613,25 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
 
-    # An answer contains a memory tag. Otherwise the last line of stderr says what's wrong.
-    _, _, last_line = errors.strip().rpartition("\n")
-    if not last_line:
-        last_line = "it prints nothing"
-    if code:
-        return f"it ends with code {code}: {last_line}"
-    if b"<memory-" not in output:
-        return f"it does not respond: {last_line}"
-    return None
+    return _find_problem_in_answer(code, output, errors)
+
+
+def _build_words(hook: dict[str, Any]) -> list[str]:
+    """Build the argument vector with which a client runs a hook."""
+    if "args" in hook:
+        return entries.get_argument_vector(hook)
+    # Without separate arguments, the client passes the command to a shell.
+    shell = programs.find("sh", os.environ) or "/bin/sh"
+    return [shell, "-c", str(hook["command"])]
+
+
+def _copy_environ_without_settings() -> dict[str, str]:
+    """Copy the environment without the user's judgekit settings."""
+    environ = {}
+    for name, value in os.environ.items():
+        if not name.startswith("JUDGEKIT_"):
+            environ[name] = value
+    return environ
 
 
 def _prepare_trial(folder: str) -> str:
@@ -546,12 +644,24 @@ def _prepare_trial(folder: str) -> str:
     return json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
 
 
+def _find_problem_in_answer(code: int, output: bytes, errors: str) -> str | None:
+    """Find the problem with a hook's answer, explained by the last line of stderr; None if it's fine."""
+    _, _, last_line = errors.strip().rpartition("\n")
+    explanation = last_line or "it prints nothing"
+    if code:
+        return f"it ends with code {code}: {explanation}"
+
+    has_memory_tag = b"<memory-" in output
+    if not has_memory_tag:
+        return f"it does not respond: {explanation}"
+    return None
+
+
 def _describe_absence(program: str) -> str | None:
-    """Describe that a hook's program is missing; None if it exists."""
-    if Path(program).is_absolute():
-        if Path(program).is_file():
-            return None
-        return f"its program {program} no longer exists"
-    if programs.find(program, os.environ):
-        return None
-    return f"its program {program} is not on this shell's PATH"
+    """Describe the problem if a hook's program is missing; None if it exists."""
+    path = Path(program)
+    if path.is_absolute():
+        return None if path.is_file() else f"its program {program} no longer exists"
+
+    path_of_program = programs.find(program, os.environ)
+    return None if path_of_program else f"its program {program} is not on this shell's PATH"
