@@ -67,6 +67,7 @@ REQUEST = "How do we refresh the JWT?"
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
 SMALL: dict[TierName, Endpoint] = {"quick": scripted_endpoint("small", pointwise=True)}
 Answers = dict[str, "Answer"]
+AMPLE_TIME = "judge: 'on', timeout: 60, deadline: 60"
 
 
 def judge(
@@ -406,9 +407,7 @@ def hook(
     """
     litellm.load()
 
-    def call(
-        prompt: str, server: Loopback | None, settings: str = "judge: 'on'"
-    ) -> tuple[str, str]:
+    def call(prompt: str, server: Loopback | None, settings: str = AMPLE_TIME) -> tuple[str, str]:
         user_file().parent.mkdir(parents=True, exist_ok=True)
         user_file().write_text(f"retrieval: {{{settings}}}\n")
         if server:
@@ -521,9 +520,7 @@ def test_judging_ends_before_the_client_gives_up(
     monkeypatch.setattr(search, "HOOK_SECONDS", 1.0)
     began = time.monotonic()
     with Loopback(SILENT) as server:
-        out, err = hook(
-            "How do we refresh the JWT?", server, "judge: 'on', timeout: 60, deadline: 60"
-        )
+        out, err = hook("How do we refresh the JWT?", server, AMPLE_TIME)
     assert time.monotonic() - began < 20
     assert sample_store.JWT.title in out
     assert err.startswith("judgekit: quick: ")
