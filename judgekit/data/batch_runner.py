@@ -16,7 +16,7 @@ from judgekit.data.runners import make_judge_finder
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.providers import running
-from judgekit.providers.batches import price, refusal
+from judgekit.providers.batches import compute_price, explain_missing_batches
 from judgekit.providers.registry import Limits
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ class BatchRunner(BatchRun):
     def _find_refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
         """Return the reason why these models can't be called in batches, or None if they can."""
         for model in models:
-            refusal_reason = refusal(model)
+            refusal_reason = explain_missing_batches(model)
             if refusal_reason:
                 return refusal_reason
         if self.request.max_cost_usd is not None:
             for model in models:
-                is_price_known = price(model, 1, 1) is not None
+                is_price_known = compute_price(model, 1, 1) is not None
                 if not is_price_known:
                     return f"no price of {model.model} is known, so --max-cost cannot work"
         if judge.is_remote:
@@ -132,7 +132,7 @@ def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
     """List the alternative providers' models by tier, as far as they can be called in batches."""
     usable = []
     for models_by_tier in judge.settings.others():
-        refusals = map(refusal, chain(*models_by_tier.values()))
+        refusals = map(explain_missing_batches, chain(*models_by_tier.values()))
         if not any(refusals):
             usable.append(models_by_tier)
     return usable

@@ -226,7 +226,7 @@ class BatchGateway:
         Raises `GatewayError` for a failed call.
         """
         try:
-            reply = await batches.reply(endpoint, request, style, answer)
+            reply = await batches.read_reply(endpoint, request, style, answer)
         except GatewayError as failure:
             failure.usage = self._charge(custom_id, usage_of_failed_call(failure))
             raise
@@ -758,6 +758,6 @@ def _find_calls(target: BatchTarget) -> BatchCalls | None:
     with suppress(UsageError):
         endpoint = endpoint_of(registry.find(target.provider), target.model, environ())
         is_same_address = (endpoint.api_base or "") == target.base
-        if is_same_address and not batches.refusal(endpoint):
+        if is_same_address and not batches.explain_missing_batches(endpoint):
             return BatchCalls(endpoint)
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.config import TIERS
 from judgekit.judging.service import SubjectJudges, max_concurrency
 from judgekit.providers.base import is_local
-from judgekit.providers.batches import CHARS_PER_TOKEN, price
+from judgekit.providers.batches import CHARS_PER_TOKEN, compute_price
 from judgekit.providers.pace import AT_ONCE
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _price_tokens(endpoint: Endpoint, read: int, written: int, *, in_batches: bo
     if endpoint.profile.kind in ("replay", "command"):
         return None  # recordings contain their costs, and a command's costs aren't known beforehand
     if in_batches:
-        return price(endpoint, read, written)
+        return compute_price(endpoint, read, written)
     from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily, because it takes seconds
 
     return litellm.compute_cost(endpoint, read, written)

@@ -163,6 +163,8 @@ NO_KEY = "no-key"
 # is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
 _MAX_NAME_CHARS = 500  # characters of a model's name
+_MIN_KEY_CHARS = 6  # a shorter text isn't hidden, because it could be an ordinary word
+_MIN_QUOTED_CHARS = 4  # characters of a key's end that a provider quotes
 MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
 _VARIABLE = re.compile(r"\{([A-Z0-9_]+)\}")
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
@@ -175,28 +177,46 @@ def endpoint(
 
     The address `base` overrides those in `environ` and the profile.
     """
-    # Some providers' models are named with a prefix, as in `openai/gpt-4o`.
-    bare_name = model
-    if isinstance(profile, ApiProfile):
-        bare_name = model.removeprefix(profile.prefix)
-    family = profile.of_model(profile.families, model, profile.family)
-    family = family or family_by_name(bare_name)
+    bare_name = _remove_prefix(profile, model)
+    family = profile.of_model(profile.families, model, profile.family) or family_by_name(bare_name)
     output = profile.of_model(profile.outputs, model, profile.output)
     price = profile.of_model(profile.price, model, None)
     basic_endpoint = Endpoint(profile, model, family, output, price=price)
 
     if isinstance(profile, CommandProfile):
-        # A program gets its keys and settings as environment variables.
-        names = ("PATH", "HOME", *profile.keep_env)
-        variables = {name: environ[name] for name in names if environ.get(name)}
-        return replace(basic_endpoint, parameters=variables)
+        return replace(basic_endpoint, parameters=_read_variables(profile, environ))
     if not isinstance(profile, ApiProfile):
         return basic_endpoint
+    api_endpoint = _add_api(basic_endpoint, profile, bare_name, environ, base)
+    if not isinstance(profile, LitellmProfile):
+        return api_endpoint
+    has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
+    return replace(api_endpoint, pointwise=profile.pointwise, logprobs=has_logprobs)
 
+
+def _remove_prefix(profile: Profile, model: str) -> str:
+    """Remove the prefix that some providers' models are named with, as in `openai/gpt-4o`."""
+    return model.removeprefix(profile.prefix) if isinstance(profile, ApiProfile) else model
+
+
+def _read_variables(profile: CommandProfile, environ: Mapping[str, str]) -> dict[str, str]:
+    """Read the environment variables that a program gets, with its keys and settings."""
+    names = ("PATH", "HOME", *profile.keep_env)
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def _add_api(
+    basic_endpoint: Endpoint,
+    profile: ApiProfile,
+    bare_name: str,
+    environ: Mapping[str, str],
+    base: str | None,
+) -> Endpoint:
+    """Add the provider's address, key and parameters to an endpoint."""
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
-    # If there's an address but no key, pass a placeholder, because litellm would use another provider's key.
+    # Without a key, litellm would use another provider's, so an address always gets a placeholder.
     key_if_unset = NO_KEY if address else None
-    api_endpoint = replace(
+    return replace(
         basic_endpoint,
         model=profile.prefix + bare_name,
         api_base=address,
@@ -204,10 +224,6 @@ def endpoint(
         parameters=_read_parameters(profile, environ),
         decides=isinstance(profile, DecisionsProfile),
     )
-    if not isinstance(profile, LitellmProfile):
-        return api_endpoint
-    has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
-    return replace(api_endpoint, pointwise=profile.pointwise, logprobs=has_logprobs)
 
 
 def _read_parameters(profile: ApiProfile, environ: Mapping[str, str]) -> dict[str, str]:
@@ -230,15 +246,20 @@ def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
 def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
     """Replace each `{VARIABLE}` in a profile's address with its value in `environ`.
 
-    Return None if the profile has no address, or if a variable isn't set.
+    Returns None if the profile has no address, or if a variable isn't set.
     """
     if profile.base is None:
         return None
     variables = _VARIABLE.findall(profile.base)
     values = {name: environ.get(name, "").strip() for name in variables}
-    if not all(values.values()):
+    are_all_set = all(values.values())
+    if not are_all_set:
         return None
-    return _VARIABLE.sub(lambda match: quote(values[match[1]], safe=""), profile.base)
+
+    def quote_value(match: re.Match[str]) -> str:
+        return quote(values[match[1]], safe="")
+
+    return _VARIABLE.sub(quote_value, profile.base)
 
 
 def first_set_value(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
@@ -280,16 +301,27 @@ def list_secrets(endpoint: Endpoint) -> list[str]:
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
     """Replace `secrets` in `text` with `[key]`, including partial quotes such as `sk-ab12…` or `…wxyz`."""
     for secret in secrets:
-        if len(secret) < 6:  # noqa: PLR2004 - too short for a key; replacing it could remove ordinary words
-            continue
-        text = text.replace(secret, "[key]")
-        # A provider may quote the start of a key (sk-ab12…) or mask its middle (sk-a****wxyz).
-        start_of_key = re.escape(secret[:6])
-        text = re.sub(rf"{start_of_key}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
-        # Or it may quote at least the last four characters (…wxyz), but not as part of a longer word.
-        ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
-        text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
+        if len(secret) >= _MIN_KEY_CHARS:
+            text = text.replace(secret, "[key]")
+            text = _hide_start(text, secret)
+            text = _hide_end(text, secret)
     return text
+
+
+def _hide_start(text: str, secret: str) -> str:
+    """Hide quotes of a key's start, such as `sk-ab12…`, and masked keys, such as `sk-a****wxyz`."""
+    start = re.escape(secret[:_MIN_KEY_CHARS])
+    quoted_start = rf"{start}[\w*…-]*"
+    masked_word = r"(?<![\w-])[\w-]*+\*{3,}[\w*-]*"  # any word with three asterisks in a row
+    return re.sub(f"{quoted_start}|{masked_word}", "[key]", text)
+
+
+def _hide_end(text: str, secret: str) -> str:
+    """Hide quotes of at least a key's last four characters, but not inside a longer word."""
+    last_start = len(secret) - _MIN_QUOTED_CHARS
+    ends = [re.escape(secret[start:]) for start in range(1, last_start + 1)]
+    any_end = "|".join(ends)
+    return re.sub(rf"(?<![^\W_])(?:{any_end})(?![^\W_])", "[key]", text)
 
 
 def add_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:

@@ -42,7 +42,7 @@ _KNOWN_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/obje
 WINDOW_SECONDS = 24 * 3600  # OpenAI's completion window for a batch
 _MAX_PAGES = 100  # of the list of batches, with 100 batches each
 _TAG = "judgekit"  # in a batch's metadata
-_PROXY = "litellm_proxy/"  # routes a file and its batches by the model named in a header
+_PROXY = "litellm_proxy/"  # the prefix of a model behind litellm's proxy
 _QUEUE_LIMIT = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
@@ -78,7 +78,7 @@ class Batch(NamedTuple):
     deadline: float | None = None
 
 
-def refusal(endpoint: Endpoint) -> str | None:
+def explain_missing_batches(endpoint: Endpoint) -> str | None:
     """Explain why a model can't be queried in batches, or return None if it can."""
     profile = endpoint.profile
     if endpoint.decides:
@@ -87,9 +87,10 @@ def refusal(endpoint: Endpoint) -> str | None:
         return f"{profile.provider} has no batches that judgekit can use; `batches` in its profile says so"
     if endpoint.pointwise:
         return f"{endpoint.model} is asked one question after another, each in a batch of its own"
-    if endpoint.api_key:
-        return None
-    return f"no key: set {' or '.join(profile.key) or 'one'}"
+    if not endpoint.api_key:
+        variables = " or ".join(profile.key) or "one"
+        return f"no key: set {variables}"
+    return None
 
 
 def is_limit(problem: str) -> bool:
@@ -97,15 +98,16 @@ def is_limit(problem: str) -> bool:
     return bool(_QUEUE_LIMIT.search(problem))
 
 
-def price(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
+def compute_price(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
     """Compute the cost of a batched request in US dollars, or None if no price is known."""
     if is_local(endpoint):
         return 0.0
     if endpoint.price is not None:
-        call_price: float | None = endpoint.price.of(prompt_tokens, reply_tokens)
+        full_price: float | None = endpoint.price.of(prompt_tokens, reply_tokens)
     else:
-        call_price = litellm.price_of(endpoint.model, prompt_tokens, reply_tokens)
-    return _apply_discount(Usage(cost_usd=call_price), endpoint).cost_usd
+        full_price = litellm.price_of(endpoint.model, prompt_tokens, reply_tokens)
+    discounted_usage = _apply_discount(Usage(cost_usd=full_price), endpoint)
+    return discounted_usage.cost_usd
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
@@ -120,49 +122,54 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
             reply_tokens = arguments[name]
             break
     prompt_tokens = len(body) // CHARS_PER_TOKEN
-    return price(endpoint, prompt_tokens, reply_tokens) or 0.0
+    return compute_price(endpoint, prompt_tokens, reply_tokens) or 0.0
 
 
 def _apply_discount(usage: Usage, endpoint: Endpoint) -> Usage:
-    """Reduce a call's cost to its cost in a batch."""
+    """Reduce a call's cost to its cost in a batch. A local model without a known cost costs nothing."""
     if is_local(endpoint):
         usage = set_local_cost(usage)
     price_factor = getattr(endpoint.profile, "batches", None)  # such as 0.5
-    if usage.cost_usd and price_factor is not None:
-        return replace(usage, cost_usd=usage.cost_usd * price_factor)
-    return usage
+    if price_factor is None or not usage.cost_usd:
+        return usage
+    return replace(usage, cost_usd=usage.cost_usd * price_factor)
 
 
 async def build_request(
     endpoint: Endpoint, request: Request, style: CallStyle
 ) -> tuple[str, bytes]:
     """Build the HTTP request that an ordinary call would send, and return its path and body."""
-    requests = []  # the path and body of each request
+    captured: list[tuple[str, bytes]] = []  # the path and body of each HTTP request
 
     def capture(http_request: httpx.Request) -> None:
         base_path = urlsplit(endpoint.api_base or "").path.rstrip("/")
         path = http_request.url.path.removeprefix(base_path)
-        requests.append((path, http_request.content))
+        captured.append((path, http_request.content))
 
     empty_answer = BatchAnswer(200, {"choices": []})
     try:
         await _call_without_sending(endpoint, request, style, empty_answer, capture)
     except GatewayError as failure:
-        # The empty answer always makes the call fail, but only after its request was built.
-        if not requests:
+        # The empty answer makes each call fail, but by then its request is captured.
+        has_failed_before_request = not captured
+        if has_failed_before_request:
             raise failure from None
-    return requests[0]
+    return captured[0]
 
 
-async def reply(
+async def read_reply(
     endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
 ) -> Reply:
     """Convert a batch's answer to a reply, with the lower cost of batches.
 
     Raises the same `GatewayError` that an ordinary call with this answer would raise.
     """
+
+    def ignore(_: httpx.Request) -> None:
+        """Do nothing: only the answer counts here."""
+
     try:
-        reply = await _call_without_sending(endpoint, request, style, answer, lambda _: None)
+        reply = await _call_without_sending(endpoint, request, style, answer, ignore)
     except GatewayError as failure:
         failure.usage = _apply_discount(usage_of_failed_call(failure), endpoint)
         raise
@@ -174,22 +181,23 @@ async def _call_without_sending(
     request: Request,
     style: CallStyle,
     answer: BatchAnswer,
-    capture: Callable[[httpx.Request], None],
+    note_request: Callable[[httpx.Request], None],
 ) -> Reply:
-    """Let litellm build a call's HTTP request and read `answer`, without sending anything.
+    """Make a call with litellm, but respond with `answer` instead of sending the HTTP request.
 
-    `capture` is called with the HTTP request. Returns the reply that litellm reads from `answer`.
+    `note_request` is called with that HTTP request. Returns the reply that litellm reads from `answer`.
     """
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
     def respond(http_request: httpx.Request) -> httpx.Response:
-        capture(http_request)
+        note_request(http_request)
         return httpx.Response(answer.status, json=answer.body, request=http_request)
 
     with servers.intercepted(respond):
         deadline = time.monotonic() + _SECONDS
-        work = partial(litellm.call, endpoint, request, style, deadline, Pace())
-        return await running.run_in_home_loop(work)
+        call = partial(litellm.call, endpoint, request, style, deadline, Pace())
+        # The home loop is the event loop in which this process makes all its calls to models.
+        return await running.run_in_home_loop(call)
 
 
 @dataclass(frozen=True)
@@ -200,11 +208,13 @@ class BatchCalls:
 
     async def upload(self, name: str, content: bytes) -> str:
         """Upload a file and return its id."""
-        model = self.endpoint.model
         file = (name, content, "application/jsonl")
         arguments: dict[str, Any] = {"purpose": "batch"}
+        model = self.endpoint.model
         if model.startswith(_PROXY):
-            arguments["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
+            # A proxy finds the right provider for a file and its batches by the model in this header.
+            proxied_model = model.removeprefix(_PROXY)
+            arguments["extra_headers"] = {"x-litellm-model": proxied_model}
         uploaded = await self._call_litellm(
             "acreate_file", seconds=_FILE_SECONDS, file=file, **arguments
         )
@@ -234,31 +244,33 @@ class BatchCalls:
         page_start: dict[str, Any] = {}
         for _ in range(_MAX_PAGES):
             page = await self._call_litellm("alist_batches", limit=100, **page_start)
-            for batch in page.data or ():
-                metadata = batch.metadata or {}
-                if batch.input_file_id == file or metadata.get(_TAG) == tag:
+            batches = page.data or []
+            for batch in batches:
+                if batch.input_file_id == file or _has_tag(batch, tag):
                     return str(batch.id)
-            if not page.data or not getattr(page, "has_more", False):
+            has_next_page = batches and getattr(page, "has_more", False)
+            if not has_next_page:
                 break
-            last_batch = page.data[-1]
+            last_batch = batches[-1]
             page_start = {"after": last_batch.id}
         return None
 
     async def retrieve(self, batch_id: str) -> Batch:
         """Fetch a batch's current state."""
-        # Without this argument, litellm would also download the batch's output to log its cost.
-        no_logging: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
+        # litellm rejects statuses that OpenAI doesn't have, so replace those in the response and note them.
         unknown_statuses: list[str] = []
 
         def hide_unknown_status(body: bytes) -> bytes:
-            # litellm rejects statuses that OpenAI doesn't have.
             return _replace_unknown_status(body, unknown_statuses)
 
+        # Without this argument, litellm would also download the batch's output to log its cost.
+        no_logging: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
         batch = await self._call_litellm(
             "aretrieve_batch", edit_body=hide_unknown_status, batch_id=batch_id, **no_logging
         )
-        status = unknown_statuses[-1] if unknown_statuses else batch.status
-        return _read_batch(batch, status)
+        if unknown_statuses:
+            return _read_batch(batch, unknown_statuses[-1])
+        return _read_batch(batch, batch.status)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Fetch a batch's file, and yield the custom id and the answer in each line.
@@ -284,27 +296,42 @@ class BatchCalls:
 
         `edit_body` can change the response body before litellm reads it.
         """
-        endpoint = self.endpoint
-        # For other servers, use litellm's client for vLLM, whose interface is like OpenAI's.
-        is_openai = endpoint.model.startswith("openai/")
-        arguments["api_key"] = endpoint.api_key or NO_KEY
-        arguments["api_base"] = endpoint.api_base
-        arguments["max_retries"] = 0
-        arguments["custom_llm_provider"] = "openai" if is_openai else "hosted_vllm"
-        arguments["timeout"] = seconds
-
-        change_headers = partial(_change_headers, is_openai=is_openai)
+        arguments |= self._build_connection_arguments(seconds)
+        change_headers = partial(_change_headers, is_openai=self._is_openai)
         try:
-            call = partial(getattr(await litellm.load_in_thread(), name), **arguments)
+            function = getattr(await litellm.load_in_thread(), name)
+            call = partial(function, **arguments)
             with servers.bounded(_MAX_ANSWER_BYTES), servers.intercepted(change_headers, edit_body):
                 async with asyncio.timeout(seconds):
                     return await running.run_in_home_loop(call)
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            failure = _build_failure(error, endpoint)
-        failure.message = f"{endpoint.api_base}: {failure.message}"
+            failure = _build_failure(error, self.endpoint)
+        failure.message = f"{self.endpoint.api_base}: {failure.message}"
         raise failure
+
+    def _build_connection_arguments(self, seconds: float) -> dict[str, Any]:
+        """Build litellm's arguments for the server to call and the time to wait for it."""
+        return {
+            "api_key": self.endpoint.api_key or NO_KEY,
+            "api_base": self.endpoint.api_base,
+            "max_retries": 0,
+            # All other servers fit litellm's client for vLLM, whose interface is like OpenAI's.
+            "custom_llm_provider": "openai" if self._is_openai else "hosted_vllm",
+            "timeout": seconds,
+        }
+
+    @property
+    def _is_openai(self) -> bool:
+        """Whether the server is OpenAI's."""
+        return self.endpoint.model.startswith("openai/")
+
+
+def _has_tag(batch: Any, tag: str) -> bool:  # noqa: ANN401 - litellm's object
+    """Whether a batch was created with this tag."""
+    metadata = batch.metadata or {}
+    return bool(metadata.get(_TAG) == tag)
 
 
 def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
@@ -330,29 +357,39 @@ def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
 
 def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's object
     """Convert litellm's batch object to a `Batch`. Missing fields become 0, "" or None."""
+    file_ids = (batch.output_file_id, batch.error_file_id)
+    files = tuple(file_id for file_id in file_ids if file_id)
+
+    counts = getattr(batch, "request_counts", None)
+    succeeded = getattr(counts, "completed", 0) or 0
+    failed = getattr(counts, "failed", 0) or 0
+    total = getattr(counts, "total", 0) or 0
+    answered = succeeded + failed
+
+    return Batch(status, files, answered, total, _join_errors(batch), _read_deadline(batch))
+
+
+def _join_errors(batch: Any) -> str:  # noqa: ANN401 - litellm's object
+    """Join the messages and codes of a batch's errors. Without errors, the result is ""."""
     errors = getattr(batch, "errors", None)
     problems = []
     for error in getattr(errors, "data", None) or ():
         problems.append(f"{error.message or ''} ({error.code})")
-    files = tuple(filter(None, (batch.output_file_id, batch.error_file_id)))
+    return "; ".join(problems)
 
-    counts = getattr(batch, "request_counts", None)
-    answered_requests = 0  # with or without success
-    for name in ("completed", "failed"):
-        answered_requests += getattr(counts, name, 0) or 0
-    total = getattr(counts, "total", 0) or 0
 
-    # If the server doesn't give a deadline, assume the usual time for a batch.
-    deadline = getattr(batch, "expires_at", None)
+def _read_deadline(batch: Any) -> float | None:  # noqa: ANN401 - litellm's object
+    """Read a batch's deadline in Unix seconds. If there's none, assume the usual time for a batch."""
+    deadline: float | None = getattr(batch, "expires_at", None)
     if not deadline and batch.created_at:
         deadline = batch.created_at + WINDOW_SECONDS
-    return Batch(status, files, answered_requests, total, "; ".join(problems), deadline)
+    return deadline
 
 
-def _replace_unknown_status(body: bytes, statuses: list[str]) -> bytes:
-    """Replace a status that OpenAI doesn't have with "in_progress", and append it to `statuses`.
+def _replace_unknown_status(body: bytes, unknown_statuses: list[str]) -> bytes:
+    """Replace a batch's status with "in_progress" if OpenAI doesn't have it.
 
-    Any other body is returned unchanged.
+    The original status is then appended to `unknown_statuses`. Any other body is returned unchanged.
     """
     try:
         batch = json.loads(body)
@@ -361,26 +398,39 @@ def _replace_unknown_status(body: bytes, statuses: list[str]) -> bytes:
         return body
     if not isinstance(status, str) or status in _KNOWN_STATUSES:
         return body
-    statuses.append(status)
+    unknown_statuses.append(status)
     return json.dumps({**batch, "status": "in_progress"}).encode()
 
 
 def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
-    """Yield the custom id and the answer in each line of a batch's output file. A missing answer is None.
+    """Yield the custom id and the answer in each line of a batch's output file.
 
-    Invalid lines are skipped.
+    The answer is None if it's missing or a temporary failure, and invalid lines are skipped. In all these
+    cases, the request will be repeated.
     """
     for line in content.split(b"\n"):
         try:
-            row = json.loads(line)
-            custom_id = str(row["custom_id"])
-            response = row.get("response")
-            answer = None
-            if response:
-                answer = BatchAnswer(int(response["status_code"]), response["body"])
+            custom_id, answer = _read_line(line)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # the line's request will be repeated
-        # A temporary failure counts as a missing answer, so that its request is repeated.
-        if answer and (answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR):
+            continue
+        if answer and _is_temporary_failure(answer):
             answer = None
         yield custom_id, answer
+
+
+def _read_line(line: bytes) -> tuple[str, BatchAnswer | None]:
+    """Read the custom id and the answer, if any, from a line of JSON.
+
+    Raises `ValueError`, `KeyError`, `TypeError`, `AttributeError` or `RecursionError` if the line is invalid.
+    """
+    row = json.loads(line)
+    custom_id = str(row["custom_id"])
+    response = row.get("response")
+    if not response:
+        return custom_id, None
+    return custom_id, BatchAnswer(int(response["status_code"]), response["body"])
+
+
+def _is_temporary_failure(answer: BatchAnswer) -> bool:
+    """Whether the same request may succeed later: there were too many, or the server failed."""
+    return answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR
