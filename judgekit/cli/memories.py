@@ -87,7 +87,7 @@ def measure_memories(
     # Build the report.
     report: dict[str, Any] = {
         "prompts": len(texts),
-        "bar": trial.BAR,
+        "bar": trial.MIN_PRECISION,
         "hook": hook_alone.model_dump(),
         "judged": hook_with_judge.model_dump() if hook_with_judge else None,
         "judge": judge_report,

@@ -14,7 +14,7 @@ from judgekit import environment, outputs
 from judgekit.config import settings, yaml_text
 from judgekit.errors import ConfigError
 from judgekit.evaluation.stats import ReportPart
-from judgekit.hooks.trial import BAR, MIN_LABELS, Share, measure_share
+from judgekit.hooks.trial import MIN_LABELS, MIN_PRECISION, Share, measure_share
 from judgekit.retrieval import profiles
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def fit_store(
     """Fit the thresholds for stores of a `kind` to people's answers, and return the old and new values.
 
     A threshold covers a prompt if it injects a relevant memory. The best one covers the most prompts, at a
-    precision of at least `BAR`. `labels` are the current thresholds by kind, and `limit` is the maximum
-    number of memories per prompt.
+    precision of at least `MIN_PRECISION`. `labels` are the current thresholds by kind, and `limit` is the
+    maximum number of memories per prompt.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, limit)
@@ -152,8 +152,10 @@ def _choose_threshold(
     value = f"{name}: {best_threshold.value:g}"
 
     fields: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
-    if precision.value < BAR:
-        fields["refused"] = f"no threshold reaches a precision of {BAR:.2f}; the best is {value}"
+    if precision.value < MIN_PRECISION:
+        fields["refused"] = (
+            f"no threshold reaches a precision of {MIN_PRECISION:.2f}; the best is {value}"
+        )
     elif _is_uncertain(precision):
         fields["refused"] = f"too few labels for {value}"
         fields["more"] = estimate_more_labels(precision)
@@ -283,11 +285,11 @@ def _count_covered_prompts(injections: Sequence[_Injections], answers: Answers) 
 
 
 def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
-    """Choose the threshold that covers most prompts at a precision of at least `BAR`.
+    """Choose the threshold that covers most prompts at a precision of at least `MIN_PRECISION`.
 
     If no threshold is that precise, return the most precise one.
     """
-    precise = [threshold for threshold in thresholds if threshold.precision.value >= BAR]
+    precise = [threshold for threshold in thresholds if threshold.precision.value >= MIN_PRECISION]
     if not precise:
         return max(thresholds, key=lambda threshold: threshold.precision.value)
 

@@ -32,7 +32,7 @@ _IMPORT_SECONDS = 1.8
 _HTTP_OK = 200
 ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
 JUDGED = "judged"  # replaces the confidence of candidates that a model kept
-_SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
+_SENT_ATTRIBUTES = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "showing the BM25 result"
 
 
@@ -43,25 +43,22 @@ def choose_by_judge(
     configured: Settings,
     notes: list[str],
 ) -> Shown | None:
-    """Choose the memories to show by asking models. Returns the injected and the mentioned ones.
+    """Choose the memories to inject and to mention by asking models.
 
-    Returns None if there's nothing to judge, or if no model can be called. The reason is added to `notes`.
-    Also fills `ranked.judged` and `ranked.dropped`, the numbers of memories.
+    Returns None if there's nothing to judge or no model can be called, and adds the reason to `notes`. Also
+    fills `ranked.judged` and `ranked.dropped`, the numbers of judged and dropped memories.
     """
     candidates = list_judged(ranked)
     if not candidates:
         return None
 
-    try:
-        judged = _judge(prompt, candidates, payload, configured)
-    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-        judged = f"not judged ({type(error).__name__}: {error}); {_BM25}"
-
-    if isinstance(judged, str):  # the reason why no model was called
-        notes.append(judged)
+    decisions = _judge_or_explain(prompt, candidates, payload, configured)
+    if isinstance(decisions, str):  # the reason why there are none
+        notes.append(decisions)
         return None
 
-    kept, undecided, why_undecided, probabilities, only_drops = judged
+    kept, undecided, why_undecided, probabilities, only_drops = decisions
+    not_dropped = [*kept, *undecided]
     ranked.judged = len(candidates)
     ranked.dropped = len(candidates) - len(kept) - len(undecided)
     if why_undecided is not None:
@@ -70,13 +67,33 @@ def choose_by_judge(
     # An uncalibrated decision model may only drop memories.
     if only_drops:
         notes += context.take_due_notes(configured.project, [ONLY_DROPS])
-        return drop_only(ranked, [*kept, *undecided], configured)
+        return drop_only(ranked, not_dropped, configured)
 
-    # Show a decision model's probability instead of a confidence.
+    labels = _format_probabilities(probabilities, candidates)
+    return choose_decided(ranked, kept, undecided, configured, labels)
+
+
+def _judge_or_explain(
+    prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
+) -> Judged | str:
+    """Judge the candidates. If that fails for any reason, return the reason."""
+    try:
+        return _judge(prompt, candidates, payload, configured)
+    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
+        return f"not judged ({type(error).__name__}: {error}); {_BM25}"
+
+
+def _format_probabilities(
+    probabilities: Mapping[int, float], candidates: Sequence[Candidate]
+) -> dict[int, str]:
+    """Format a decision model's probabilities (`0.85`), to show instead of the confidence.
+
+    `probabilities` are by the candidate's index, the result is by its `id` (Python's).
+    """
     labels = {}
     for index, probability in probabilities.items():
         labels[id(candidates[index])] = f"{probability:.2f}"
-    return choose_decided(ranked, kept, undecided, configured, labels)
+    return labels
 
 
 def list_judged(ranked: RankedCandidates) -> list[Candidate]:
@@ -114,11 +131,10 @@ def choose_decided(
 ) -> Shown:
     """Choose the memories to inject and to mention, from those that models kept or left undecided.
 
-    `kept` can contain undecided ones, too. Injected memories that models decided on get a label in place of
-    the confidence. `labels` maps a candidate's `id` (Python's) to its label, by default "judged".
+    Some can be in both lists. Injected memories that models decided on get a label in place of the
+    confidence. `labels` maps a candidate's `id` (Python's) to its label, by default "judged".
     """
-    # An undecided hit without a confidence has only a rank, which isn't enough for injection.
-    injectable = [hit for hit in kept if hit.rated or hit not in undecided]
+    injectable = [hit for hit in kept if _may_be_injected(hit, undecided)]
     injected = injectable[: configured["max_inject"]]
     for candidate in injected:
         if candidate not in undecided:
@@ -127,14 +143,19 @@ def choose_decided(
     if configured["inject"] == "top_k":
         return injected, []
 
-    # Only mention memories that models didn't decide on.
+    # Only mention memories that models didn't decide on. They never saw the damaged ones.
+    not_injected = [hit for hit in undecided if hit not in injected]
     mentioned = []
     for hit in confidence.select_in_force(ranked.candidates):
-        is_still_undecided = hit in undecided and hit not in injected
-        has_no_decision = hit.damaged or is_still_undecided  # models don't see damaged memories
+        has_no_decision = hit.damaged or hit in not_injected
         if has_no_decision and hit.worth_mentioning:
             mentioned.append(hit)
     return injected, mentioned
+
+
+def _may_be_injected(hit: Candidate, undecided: Sequence[Candidate]) -> bool:
+    """Whether models decided on a kept hit, or it has at least a confidence. A rank isn't enough."""
+    return hit.rated or hit not in undecided
 
 
 def list_parts(candidates: Sequence[Candidate]) -> list[str]:
@@ -151,26 +172,28 @@ def _judge(
     If no model can be called, the result is the reason, a string.
     """
     seconds = min(configured["deadline"], MAX_SECONDS)
+    seconds_to_wait = seconds + _SLACK_SECONDS
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
+        """Judge in this process. If it shouldn't do so either, return the obstacle."""
         obstacle = _explain_obstacle(reason)
         if obstacle:
             return obstacle
 
+        # This process has to import the packages first, which takes time.
         watchdog.extend(seconds + _IMPORT_SECONDS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    # The watchdog ends this process when its time is up. Allow it half a slack more than the call below, so
-    # that the call ends first.
-    watchdog.extend(seconds + _SLACK_SECONDS + _SLACK_SECONDS / 2)
+    # The watchdog ends this process when its time is up, so give it more time than the call below takes.
+    watchdog.extend(seconds_to_wait + _SLACK_SECONDS / 2)
     return client.call(
         "select",
         lambda: _write_request(prompt, candidates, payload, configured.project),
         lambda response: _read_reply(response, candidates),
         judge_here,
         use=settings.is_engine_wanted(configured),
-        connect=client.Connection,
-        seconds=seconds + _SLACK_SECONDS,
+        connect=client.Connection,  # it starts no engine, which would take too long for this prompt
+        seconds=seconds_to_wait,
     )
 
 
@@ -178,23 +201,25 @@ def _write_request(
     prompt: str, candidates: Sequence[Candidate], payload: Mapping[str, Any], project: str
 ) -> bytes:
     """Build the JSON request that asks the engine to judge the candidates."""
-    sent_candidates = []
-    for candidate in candidates:
-        fields = {name: getattr(candidate, name) for name in _SENT}
-        fields["tags"] = list(candidate.tags)
-        # The engine reads other memories' text from their files.
-        if candidate.kind == confidence.COMMAND:
-            fields["text"] = candidate.text
-        sent_candidates.append(fields)
-
     request = {
         **client.caller_fields(project),
         "prompt": prompt,
-        "candidates": sent_candidates,
+        "candidates": [_describe_candidate(candidate) for candidate in candidates],
         "parts": list_parts(candidates),
         "transcript_path": str(payload.get("transcript_path") or ""),
     }
     return quickjson.dumps_ascii(request).encode()
+
+
+def _describe_candidate(candidate: Candidate) -> dict[str, Any]:
+    """Build the part of the request that describes a candidate."""
+    fields = {name: getattr(candidate, name) for name in _SENT_ATTRIBUTES}
+    fields["tags"] = list(candidate.tags)
+    # A memory from a user's program has no file from which the engine could read the text.
+    is_from_program = candidate.kind == confidence.COMMAND
+    if is_from_program:
+        fields["text"] = candidate.text
+    return fields
 
 
 def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> Judged | str:
@@ -202,13 +227,18 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
     reply = quickjson.loads(response.read().decode())
     if response.status != _HTTP_OK:
         return f"not judged ({reply['error']['message']}); {_BM25}"
-    if reply.get("nobody") is not None:  # the reason why no model decided
-        return str(reply["nobody"])
+
+    why_nobody_decided = reply.get("nobody")
+    if why_nobody_decided is not None:
+        return str(why_nobody_decided)
+
     kept = [candidates[index] for index in reply["kept"]]
     undecided = [candidates[index] for index in reply["undecided"]]
-    probabilities = dict(reply.get("likely") or ())
+    # Only some models give probabilities. They come as pairs, because JSON has no numbers as keys.
+    probability_pairs = reply.get("likely") or ()
     only_drops = bool(reply.get("only_drops"))
-    return kept, undecided, reply["degraded"], probabilities, only_drops
+    why_undecided = reply["degraded"]
+    return kept, undecided, why_undecided, dict(probability_pairs), only_drops
 
 
 def _explain_obstacle(reason: client.NoEngine) -> str:
@@ -242,8 +272,9 @@ def _judge_in_process(
     programs.make_importable()
     from judgekit.judging import search  # noqa: PLC0415 - its packages can only be imported now
 
-    choice = search.let_models_choose(prompt, candidates, list_parts(candidates), payload, project)
-    if isinstance(choice, str):
+    parts = list_parts(candidates)
+    choice = search.let_models_choose(prompt, candidates, parts, payload, project)
+    if isinstance(choice, str):  # the reason why no model can be called
         return choice
-    degraded = choice.selection.degraded
-    return choice.kept, choice.undecided, degraded, choice.probabilities, choice.only_drops
+    why_undecided = choice.selection.degraded
+    return choice.kept, choice.undecided, why_undecided, choice.probabilities, choice.only_drops

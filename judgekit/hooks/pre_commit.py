@@ -54,41 +54,44 @@ def plan_install(project: Path) -> FileChange:
     Raises `ConfigError` or `InputError` if the file can't be read or edited. Raises `UsageError` if the
     project only has the TOML file of prek, another program that runs pre-commit's hooks.
     """
-    toml = project / PREK_FILE
     if is_for_prek(project):
-        content = files.read_content(toml)
-        if files.mentions_in_code(content, ID):  # the hook is already there
-            return FileChange(toml, content, after=content)
+        return _plan_nothing_for_prek(project / PREK_FILE)
 
-        raise UsageError(
-            f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
-            "judgekit install pre-commit --print shows the lines to add to it"
-        )
-
-    # In `removal`, `before` is the current content, and `after` the content without our hook. Uninstalling
-    # will restore the latter, so it's recorded as the original.
     removal = plan_uninstall(project, only_ours=False)
-    path = removal.path
-    text = (removal.before or b"").decode()
-    changed = _apply_edit(path, text, _add_ours)
+    current = removal.before
+    without_ours = removal.after
+    text = (current or b"").decode()
+    changed = _apply_edit(removal.path, text, _add_ours)
     if changed is None:  # the hook is already there
-        return removal._replace(after=removal.before)
-    return removal._replace(after=changed.encode(), original=removal.after)
+        return removal._replace(after=current)
+
+    # The recorded original is what uninstalling restores, so it mustn't contain our hook.
+    return removal._replace(after=changed.encode(), original=without_ours)
+
+
+def _plan_nothing_for_prek(toml: Path) -> FileChange:
+    """Plan no change to prek's file; raises `UsageError` if our hook isn't in it yet."""
+    content = files.read_content(toml)
+    if files.mentions_in_code(content, ID):
+        return FileChange(toml, content, after=content)
+
+    raise UsageError(
+        f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
+        "judgekit install pre-commit --print shows the lines to add to it"
+    )
 
 
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     """Plan the removal of our hook from a project's configuration.
 
     If the file is unchanged since the installation, its earlier content is restored exactly. If our entry
-    also lists other hooks, it isn't changed. With `only_ours`, that raises `ConfigError`, and a hook that
-    only prek's file lists raises `UsageError`.
+    also lists other hooks, nothing changes, or `only_ours` raises `ConfigError`. If only prek's file lists
+    our hook, nothing changes either, or `only_ours` raises `UsageError`. A file that isn't UTF-8 or YAML
+    always raises `ConfigError`.
     """
     path = get_config_path(project)
     before = files.read_content(path)
-    try:
-        text = (before or b"").decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    text = _decode(path, before)
 
     record = files.find_record(path)
     if record is not None and files.is_unchanged(path, before):
@@ -98,8 +101,8 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     repos = _list_repos(_parse(path, text))
     index = _find_our_repo(repos)
     if index is None:
-        if only_ours and files.mentions_in_code(files.read_content(project / PREK_FILE), ID):
-            raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
+        if only_ours:
+            _check_prek_file(project / PREK_FILE)
         return no_change
 
     if not _is_alone(repos[index]):
@@ -108,13 +111,32 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
             raise ConfigError(problem, path=path, key="repos")
         return no_change
 
-    # If the text is what we write into a new file, delete the file.
-    was_made_by_us = text == _apply_edit(path, "", _add_ours)
+    return FileChange(path, before, after=_remove_our_entry(path, text))
+
+
+def _decode(path: Path, content: bytes | None) -> str:
+    """Decode a file's content, "" if there's no file. Raises `ConfigError` if it isn't UTF-8."""
+    try:
+        return (content or b"").decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+
+
+def _check_prek_file(path: Path) -> None:
+    """Raise `UsageError` if prek's file lists our hook, because judgekit doesn't edit that file."""
+    if files.mentions_in_code(files.read_content(path), ID):
+        raise UsageError(f"{path} lists {ID}; remove it by hand")
+
+
+def _remove_our_entry(path: Path, text: str) -> bytes | None:
+    """Return a configuration's content without our entry; None if the file should be deleted."""
+    text_of_our_new_file = _apply_edit(path, "", _add_ours)
+    if text == text_of_our_new_file:
+        return None
 
     # Prefer removing lines, which keeps the layout of all others. The parser might change it.
     text_without_ours = _remove_lines(text) or _apply_edit(path, text, _remove_ours)
-    after = None if was_made_by_us else (text_without_ours or "").encode()
-    return FileChange(path, before, after=after)
+    return (text_without_ours or "").encode()
 
 
 def is_for_prek(project: Path) -> bool:
@@ -178,21 +200,25 @@ def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
 
 
 def _add_ours(text: str) -> str | None:
-    """Add our hook to the text of a pre-commit configuration. Returns None if it's already there."""
-    (our_repo,) = yaml_text.parse_yaml(ITEM)
+    """Add our hook to the text of a pre-commit configuration. Returns None if it's already there.
+
+    An older form of our hook is replaced, unless someone added other hooks to its entry.
+    """
+    (our_repo,) = yaml_text.parse_yaml(ITEM)  # a list with one item
     repos = _list_repos(yaml_text.parse_yaml(text))
-    index = _find_our_repo(repos)
-    if index is not None:
-        is_up_to_date = repos[index] == our_repo
-        # Also leave an entry alone in which someone added other hooks.
-        if is_up_to_date or not _is_alone(repos[index]):
+    old_index = _find_our_repo(repos)
+    if old_index is not None:
+        old_repo = repos[old_index]
+        may_be_replaced = old_repo != our_repo and _is_alone(old_repo)
+        if not may_be_replaced:
             return None
 
     def put_ours(data: dict[str, Any]) -> None:
+        """Put our entry at the end of a configuration's list, and delete an older one."""
         repos = data.get("repos") or []  # the key can be there without a value
         data["repos"] = repos
-        if index is not None:  # replace an older form of our hook
-            del repos[index]
+        if old_index is not None:
+            del repos[old_index]
         repos.append(our_repo)
 
     return yaml_text.edit_yaml(text, put_ours)
@@ -214,12 +240,10 @@ def _remove_lines(text: str) -> str | None:
 
     Returns None if the layout doesn't allow that.
     """
-    # Find our item in the list of repositories.
     data = yaml_text.parse_yaml(text)
     repos = data["repos"]
-    index = (
-        _find_our_repo(repos) or 0
-    )  # never None, because the caller made sure that the item exists
+    index = _find_our_repo(repos)
+    assert index is not None  # noqa: S101 - the caller made sure that the item exists
     start, _ = repos.lc.item(index)  # the item's line and column
     lines = text.split("\n")
     if not lines[start].lstrip().startswith("- "):
@@ -231,32 +255,51 @@ def _remove_lines(text: str) -> str | None:
     # Remove the item from the parsed data as well, to compare both results.
     del repos[index]
     if not repos:
-        key_line, _ = data.lc.key("repos")
-        other_lines[key_line] = other_lines[key_line].replace("repos:", "repos: []", 1)
+        _write_empty_list(other_lines, data)
 
     changed = "\n".join(other_lines)
-    # In an unusual layout, removing lines can change other data, so compare it with the expected data.
+    return changed if _contains_data(changed, data) else None
+
+
+def _write_empty_list(lines: list[str], data: Any) -> None:  # noqa: ANN401 - any YAML
+    """Change the line `repos:` to `repos: []`, since a key without items would be null."""
+    line_number, _ = data.lc.key("repos")
+    lines[line_number] = lines[line_number].replace("repos:", "repos: []", 1)
+
+
+def _contains_data(text: str, data: Any) -> bool:  # noqa: ANN401 - any YAML
+    """Whether YAML text is valid and contains exactly `data`.
+
+    In an unusual layout it might not, because removed lines can also hold other data.
+    """
     try:
-        is_as_planned = yaml_text.parse_yaml(changed) == data
+        return bool(yaml_text.parse_yaml(text) == data)
     except ConfigError:
-        return None
-    return changed if is_as_planned else None
+        return False
 
 
 def _find_end(lines: Sequence[str], start: int) -> int:
     """Return the index after the last line of the list item at `start`, without trailing blank lines."""
-    indent = len(lines[start]) - len(lines[start].lstrip())
+    item_indent = _measure_indent(lines[start])
     end = start + 1
-    while end < len(lines):
-        line = lines[end].strip("\r")
-        is_indented_more = len(line) - len(line.lstrip()) > indent
-        if line.strip() and not is_indented_more:
-            break
+    while end < len(lines) and _belongs_to_item(lines[end], item_indent):
         end += 1
 
     while not lines[end - 1].strip():
         end -= 1
     return end
+
+
+def _belongs_to_item(line: str, item_indent: int) -> bool:
+    """Whether a line after the start of a list item is blank or indented more than the item."""
+    text = line.strip("\r")  # a carriage return, as in files from Windows, is no indentation
+    is_blank = not text.strip()
+    return is_blank or _measure_indent(text) > item_indent
+
+
+def _measure_indent(line: str) -> int:
+    """Count the blank characters at the start of a line."""
+    return len(line) - len(line.lstrip())
 
 
 def _find_our_repo(repos: list[Any]) -> int | None:

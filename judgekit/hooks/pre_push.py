@@ -69,20 +69,25 @@ def finish_early(words: Sequence[str]) -> int | None:
 
     ended_child = watchdog.split(PREPARATION_SECONDS)
     if ended_child is not None:  # this is the parent
-        code, noted_code = ended_child
-        if code is not None:  # the child ended in time
-            return code
-
-        # The child can note an exit code that applies if it runs out of time.
-        warn_of_fault(JudgekitError("out of time"), _warn)
-        return noted_code or Exit.ACCEPTED
+        code, code_if_late = ended_child
+        return code if code is not None else _report_late_child(code_if_late)
 
     # Our hook calls `--pre-push REMOTE URL`. With any other options, the command itself must run.
-    has_other_options = words[:1] != ["--pre-push"] or "--format" in words
-    if has_other_options or find_skip_variable():
+    is_called_by_hook = words[0] == "--pre-push" and "--format" not in words
+    if not is_called_by_hook or find_skip_variable():
         return None
 
-    return _accept_if_none_is_judged(words[1:3])  # REMOTE and URL
+    remote_and_url = words[1:3]
+    return _accept_if_none_is_judged(remote_and_url)
+
+
+def _report_late_child(code_if_late: int | None) -> int:
+    """Warn that a child's time was up, and return the exit code.
+
+    It's the one that the child noted for this case. Without a note, the push is accepted.
+    """
+    warn_of_fault(JudgekitError("out of time"), _warn)
+    return code_if_late or Exit.ACCEPTED
 
 
 def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
@@ -97,8 +102,9 @@ def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
     if pushed is None:  # something is judged
         return None
 
-    if updates:
-        _warn(describe_run([], pushed.skipped.group_by_reason(), []))
+    if updates:  # about an empty push, there's nothing to say
+        skips = pushed.skipped.group_by_reason()
+        _warn(describe_run(judged=[], skipped=skips, not_examined=[]))
     return Exit.ACCEPTED
 
 
@@ -122,25 +128,33 @@ def check(
     `UnknownCommit` if `base` isn't a commit. Any other error is reported, and blocks the push only if the
     rules demand it.
     """
-    updates: list[RefUpdate] = []
     try:
         if base is None:
-            updates = _read_updates()
-
-            variable = find_skip_variable()
-            if variable is not None:
-                _record_skip(variable, url or remote, updates, warn)
-                return None
-            if not updates:
-                return None
-            if all(update.deletes for update in updates):
-                return _report_deletions(run, updates)
-
-        return _judge(run, updates, remote, url, base, use_engine=use_engine, warn=warn)
+            return _check_push(run, remote, url, use_engine=use_engine, warn=warn)
+        return _judge(run, [], remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         return _report_fault(run, error, base or url or remote, warn)
+
+
+def _check_push(run: Run, remote: str, url: str, *, use_engine: bool, warn: Warn) -> Report | None:
+    """Judge the push that git describes on stdin.
+
+    Returns None if the gate is skipped or the push is empty.
+    """
+    updates = _read_updates()
+    variable = find_skip_variable()
+    if variable is not None:
+        _record_skip(variable, url or remote, updates, warn)
+        return None
+    if not updates:
+        return None
+
+    only_deletes = all(update.deletes for update in updates)
+    if only_deletes:
+        return _report_deletions(run, updates)
+    return _judge(run, updates, remote, url, base=None, use_engine=use_engine, warn=warn)
 
 
 def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
@@ -150,8 +164,8 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
     """
     warn_of_fault(error, warn)
     mode = run.mode or "advisory"
-    holds = isinstance(error, PushBlocked)  # the rules block a push that can't be judged
-    if holds:
+    is_blocked = isinstance(error, PushBlocked)  # the rules block a push that can't be judged
+    if is_blocked:
         mode = "blocking"
         warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
 
@@ -161,7 +175,7 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
         notes=[],
         escalate={},
         unexamined=[Omission(name=name, reason=describe_error(error))],
-        holds=holds,
+        holds=is_blocked,
         fault=True,
     )
 
@@ -195,28 +209,21 @@ def _judge(
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import is_engine_wanted  # noqa: PLC0415 - a skipped push needs little
 
+    # Verdicts get their ids from the run's. So those that the engine stored aren't counted again if this
+    # process has to judge the push once more.
     run = run._replace(id=os.urandom(16).hex())
     asked_at: float | None = None
 
     def write_request() -> bytes:
-        """Build the request body for the engine, and note the time."""
-        import json  # noqa: PLC0415 - only needed to ask an engine
-
+        """Build the request, and note the time: the budget doesn't include starting an engine."""
         nonlocal asked_at
-        # The budget starts here, so that it doesn't include the time to start an engine.
         asked_at = time.monotonic()
-        body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
-        return json.dumps({**client.caller_fields(git=True), **body, "run": run.id}).encode()
+        return _build_request(run, updates, remote, url, base)
 
     def judge_here(_: client.NoEngine) -> Report:
         """Judge in this process. Any time that the engine took counts against the budget."""
-        from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
-
-        spent = 0.0
-        if asked_at is not None:
-            spent = time.monotonic() - asked_at
-        repository = Repository(Path.cwd())
-        return push.judge_push(repository, updates, remote, url, base, run._replace(spent=spent))
+        spent = 0.0 if asked_at is None else time.monotonic() - asked_at
+        return _judge_in_process(run._replace(spent=spent), updates, remote, url, base)
 
     return client.call(
         "gate",
@@ -226,6 +233,36 @@ def _judge(
         use=use_engine and is_engine_wanted(),
         warn=warn,
     )
+
+
+def _build_request(
+    run: Run, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None
+) -> bytes:
+    """Build the JSON request that asks the engine to judge a push."""
+    import json  # noqa: PLC0415 - only needed to ask an engine
+
+    from judgekit.engine import client  # noqa: PLC0415 - only needed to ask an engine
+
+    request = {
+        **client.caller_fields(git=True),
+        "updates": updates,
+        "remote": remote,
+        "url": url,
+        "base": base,
+        "mode": run.mode,
+        "run": run.id,
+    }
+    return json.dumps(request).encode()
+
+
+def _judge_in_process(
+    run: Run, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None
+) -> Report:
+    """Judge a push without an engine."""
+    from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
+
+    repository = Repository(Path.cwd())
+    return push.judge_push(repository, updates, remote, url, base, run)
 
 
 def _read_report(response: client.Response, run: Run) -> Report:
@@ -270,33 +307,37 @@ def _read_updates() -> list[RefUpdate]:
 def _read_update_of_pre_commit() -> RefUpdate | None:
     """Read the pushed ref's update from the variables that the pre-commit framework sets.
 
-    Returns None if they aren't set, or if the commit doesn't exist.
+    If several refs are pushed, it's the first that brings new commits. Returns None if the variables aren't
+    set, or if the commit doesn't exist.
     """
     local_ref = os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
     remote_ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
     if not local_ref or not remote_ref:
         return None
 
-    # pre-commit only gives the first ref with new commits. For a completely new history, it gives no commits,
-    # so resolve the branch.
+    # If the whole history is new to the remote, pre-commit gives no commit, so use the branch's.
     repository = Repository(Path.cwd())
-    tip = repository.resolve_commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
+    pushed_commit = os.environ.get("PRE_COMMIT_TO_REF") or local_ref
+    tip = repository.resolve_commit(pushed_commit)
     if tip is None:
         return None
 
-    # The old state of the remote's ref.
-    old_oid = os.environ.get("PRE_COMMIT_FROM_REF", "")
-    remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
-    sources = {ref.source for ref in remote.pushed_refs}
-    is_new_ref = bool(sources) and remote_ref not in sources
-    if is_new_ref:
-        # For a new ref, pre-commit gives the commit where the branch forked from the remote's commits. That
-        # isn't an earlier state of this ref.
-        old_oid = ""
-
     # In git, an id of zeros means that the remote doesn't have the ref.
     no_commit = "0" * len(tip)
-    return RefUpdate(local_ref, tip, remote_ref, old_oid or no_commit)
+    old_oid = _read_old_oid(repository, remote_ref) or no_commit
+    return RefUpdate(local_ref, tip, remote_ref, old_oid)
+
+
+def _read_old_oid(repository: Repository, remote_ref: str) -> str:
+    """Read the commit that a remote's ref has before the push; "" for a new ref."""
+    remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
+    known_refs = {ref.source for ref in remote.pushed_refs}
+    # If this clone knows no refs of the remote, any ref may exist there, so trust pre-commit.
+    is_new_ref = len(known_refs) > 0 and remote_ref not in known_refs
+    if is_new_ref:
+        # For a new ref, pre-commit gives the commit where the branch forked. The ref never had that one.
+        return ""
+    return os.environ.get("PRE_COMMIT_FROM_REF", "")
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:

@@ -51,33 +51,43 @@ def read_answers(path: Path, project: str) -> Answers:
     """
     answers: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):
-        try:
-            line = _Line.model_validate_json(text)
-        except ValidationError as error:
-            problem = yamlfile.problem(
-                error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
-            )
-            raise InputError(f"{place}: {problem}; correct or remove the line") from None
-
-        answers[_read_pair(line, project)] = line.relevant
-
+        line = _parse_line(place, text)
+        pair = _read_pair(line, project)
+        answers[pair] = line.relevant
     return answers
+
+
+def _parse_line(place: str, text: str) -> _Line:
+    """Parse a line of a file of answers; an `InputError` names its `place`, the file and line number."""
+    try:
+        return _Line.model_validate_json(text)
+    except ValidationError as error:
+        # The line may not be JSON at all. To name the wrong key, the keys of a valid line are enough.
+        known_keys = dict.fromkeys(_Line.model_fields)
+        problem = yamlfile.problem(error.errors(include_url=False), known_keys)
+        raise InputError(f"{place}: {problem}; correct or remove the line") from None
 
 
 def _read_pair(line: _Line, project: str) -> Pair:
     """Return a line's prompt and memory as digests.
 
-    A line can contain digests or the prompt and the memory's path. A relative path is in the project.
+    Either can be in the line as a digest or as it is: the prompt's text, or the path of the memory's file.
     """
     prompt = line.prompt
     if not _DIGEST.fullmatch(prompt):
         prompt = digest_prompt(prompt)
+
     memory = line.memory
     if not _DIGEST.fullmatch(memory):
-        memory_path = os.path.expanduser(memory)
-        file = os.path.normpath(Path(os.path.realpath(project)) / memory_path)
-        memory = environment.digest(file)
+        memory = _digest_memory(memory, project)
     return prompt, memory
+
+
+def _digest_memory(path: str, project: str) -> str:
+    """Return the digest of the path of a memory's file. A relative path is in the project."""
+    project_folder = Path(os.path.realpath(project))
+    file = project_folder / os.path.expanduser(path)
+    return environment.digest(os.path.normpath(file))
 
 
 def store_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:

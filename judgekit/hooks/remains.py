@@ -42,10 +42,10 @@ def find_remains() -> list[Remain]:
     for place in environment.PLACES:
         path = Path(place.path())
         size = sum(_measure_size(part) for part in _list_parts(path))
-        if path.exists() and size:
+        if path.exists() and size > 0:
             is_configuration = place.home is environment.config_home
-            is_purged = not is_configuration and place not in _KEPT_BY_PURGE
-            remains.append(Remain(path, place.about, size, is_purged))
+            is_kept = is_configuration or place in _KEPT_BY_PURGE
+            remains.append(Remain(path, place.about, size, is_purged=not is_kept))
     return remains
 
 

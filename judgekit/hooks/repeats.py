@@ -35,8 +35,6 @@ class HookSession:
         """
         self._path = path
         self._project = environment.digest(project)
-        # By mark, a string that stands for a shown memory: how many prompts ago it was shown.
-        self._prompts_ago = dict[str, int]()
         self.prompts = prompts
         self._is_new = False  # whether the session has no file yet
 
@@ -46,13 +44,8 @@ class HookSession:
         except OSError:
             self._is_new = True
 
-        # Each line contains the marks of one prompt.
-        latest_lines = lines[-prompts:] if prompts else []
-        for ago, line in enumerate(reversed(latest_lines), start=1):
-            for mark in line.split(" "):
-                # Lines are read from the latest to the oldest, and the latest mention counts.
-                if mark not in self._prompts_ago:
-                    self._prompts_ago[mark] = ago
+        latest_lines = lines[-prompts:] if prompts else []  # because `lines[-0:]` has all lines
+        self._prompts_ago = _count_prompts_ago(latest_lines)
 
     def count_prompts_since(self, candidate: Candidate, how: str = INJECTED) -> int | None:
         """Count the prompts since a memory was last injected, or mentioned if `how` is `MENTIONED`.
@@ -91,27 +84,44 @@ class HookSession:
 
         If that fails, the next prompt can get them again. Also deletes the records of old sessions.
         """
-        # Write one line of marks. A new file starts with a line that identifies the project.
+        from judgekit import outputs  # noqa: PLC0415 - only needed to write
+
         marks = [_build_mark(hit, INJECTED) for hit in injected]
         marks += [_build_mark(hit, MENTIONED) for hit in mentioned]
-        text = " ".join(marks) + "\n"
-        if self._is_new:
+        text = " ".join(marks) + "\n"  # one line per prompt
+        if self._is_new:  # a new file starts with a line that identifies the project
             text = f"{self._project}\n{text}"
-
-        from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
         try:
             outputs.append(self._path, text)
-
-            # Once there are too many sessions, delete the oldest.
-            if (
-                self._is_new
-                and len(os.listdir(_get_sessions_folder())) > MIN_SESSIONS + _EXTRA_SESSIONS
-            ):
-                for path in _sort_newest_first(_get_sessions_folder())[MIN_SESSIONS:]:
-                    os.unlink(path)
+            if self._is_new:
+                _delete_oldest_sessions()
         except OSError:
             return
+
+
+def _count_prompts_ago(lines: Sequence[str]) -> dict[str, int]:
+    """Count how many prompts ago each memory was last shown, by its mark.
+
+    A line contains the marks of the memories that were shown with a prompt.
+    """
+    prompts_ago: dict[str, int] = {}
+    for ago, line in enumerate(reversed(lines), start=1):
+        for mark in line.split(" "):
+            is_shown_later = mark in prompts_ago  # later lines come first
+            if not is_shown_later:
+                prompts_ago[mark] = ago
+    return prompts_ago
+
+
+def _delete_oldest_sessions() -> None:
+    """Once there are too many sessions, delete all but the newest `MIN_SESSIONS`."""
+    folder = _get_sessions_folder()
+    # Sorting takes a look at each file, so let some extra ones pile up first.
+    has_too_many = len(os.listdir(folder)) > MIN_SESSIONS + _EXTRA_SESSIONS
+    if has_too_many:
+        for path in _sort_newest_first(folder)[MIN_SESSIONS:]:
+            os.unlink(path)
 
 
 def _read_latest_lines(path: str) -> list[str]:

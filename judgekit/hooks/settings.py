@@ -134,9 +134,11 @@ def is_engine_wanted(configured: Settings | None = None) -> bool:
     """Whether the user's configuration and variables allow the engine. Projects can't decide that."""
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
 
-    if not client.is_enabled():
+    if not client.is_enabled():  # a variable switches the engine off
         return False
+
     if configured is None:
+        # The user's own folder isn't a project, so this loads only the user's settings.
         configured, _ = load(environment.config_home())
     engine_settings = configured.values.get("engine", {})
     return engine_settings.get("use", True) is not False
@@ -187,10 +189,7 @@ def _read_files(project: str) -> dict[str, Any]:
 
     Problems with a file are in `notes`. Raises `ImportError` if packages are missing.
     """
-    from pathlib import Path  # noqa: PLC0415 - loaded only to validate
-
     from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
-    from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - needs our packages
 
     values, trusted, problem = _load_values(project)
     notes = []
@@ -200,18 +199,30 @@ def _read_files(project: str) -> dict[str, Any]:
         if is_hook_off(project):
             values = values | {"enabled": False}
 
-    # The profiles describe the kinds of stores. None stands for the bundled profiles.
-    profiles = None
+    profiles = None  # stands for the bundled profiles
     try:
-        compiled_profiles = compile_profiles(Path(project))
-        bundled = compiled.bundled()
-        # Include the profiles only if they differ from the bundled ones.
-        if any(compiled_profiles[part] != bundled[part] for part in ("languages", "profiles")):
-            profiles = compiled_profiles
+        profiles = _compile_changed_profiles(project)
     except ConfigError as error:
         notes.append(f"{error}; using the bundled profiles")
 
     return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}
+
+
+def _compile_changed_profiles(project: str) -> dict[str, Any] | None:
+    """Compile a project's profiles, which describe the kinds of stores.
+
+    Returns None if they're the same as the bundled ones. Raises `ConfigError` if a profile is invalid.
+    """
+    from pathlib import Path  # noqa: PLC0415 - loaded only to validate
+
+    from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - needs our packages
+
+    profiles = compile_profiles(Path(project))
+    bundled = compiled.bundled()
+    has_same_languages = profiles["languages"] == bundled["languages"]
+    has_same_profiles = profiles["profiles"] == bundled["profiles"]
+    is_bundled = has_same_languages and has_same_profiles
+    return None if is_bundled else profiles
 
 
 def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
@@ -230,34 +241,41 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     The message describes a problem with a file. If the project's file is invalid, only the user's settings
     apply. If the user's file is invalid as well, the defaults apply.
     """
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
+
+    try:
+        values, trusted = _load_valid_values(project, include_project=True)
+    except ConfigError as error:
+        problem = str(error).replace("\n", "; ")
+    else:
+        return values, trusted, ""
+
+    try:
+        values, trusted = _load_valid_values(project, include_project=False)
+    except ConfigError:  # only the first problem is reported
+        defaults = compiled.bundled()["settings"]
+        return defaults, [], f"{problem}; using the defaults"
+    return values, trusted, f"{problem}; ignoring the project's settings"
+
+
+def _load_valid_values(project: str, *, include_project: bool) -> tuple[dict[str, Any], list[str]]:
+    """Load the user's settings and, on request, the project's. Also returns the user's own folders.
+
+    Raises `ConfigError` if a file is invalid.
+    """
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
     from judgekit.config import settings as config  # noqa: PLC0415 - needs our packages
-    from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
 
-    values = compiled.bundled()["settings"]
-    trusted: list[str] = []
-    problem = ""
+    folder = Path(project)
+    loaded = config.load(folder if include_project else None)
+    dumped = loaded.model_dump(mode="json")
+    if config.find_disabling_folder(loaded, folder):
+        dumped["retrieval"]["enabled"] = False
 
-    # Try the project's settings first, which include the user's. None loads only the user's settings.
-    for folder in (Path(project), None):
-        try:
-            loaded = config.load(folder)
-            dumped = loaded.model_dump(mode="json")
-            if config.find_disabling_folder(loaded, Path(project)):
-                dumped["retrieval"]["enabled"] = False
-            values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
-            trusted = config.user_roots() or []
-        except ConfigError as error:
-            # If both files are invalid, only report the first problem.
-            problem = problem or str(error).replace("\n", "; ")
-            continue
-
-        if problem:  # the project's file was invalid
-            problem = f"{problem}; ignoring the project's settings"
-        return values, trusted, problem
-
-    return values, trusted, f"{problem}; using the defaults"
+    values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
+    trusted = config.user_roots() or []
+    return values, trusted
 
 
 def describe_off(project: str) -> str:
@@ -270,14 +288,17 @@ def describe_off(project: str) -> str:
     try:
         from judgekit.config.settings import describe_disabling_setting  # noqa: PLC0415 - needs our packages
         from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
-    except ImportError:  # only the plugin is installed, without the packages that are needed here
+    except ImportError:
+        # Only the plugin is installed. Without our packages, the file or variable can't be told.
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
 
     try:
         reason = describe_disabling_setting(Path(project))
     except ConfigError:  # the caller reports this
         reason = ""
-    return f"{_ADDS_NOTHING}: {reason or 'a configuration that cannot be read switches it off'}"
+    if not reason:
+        reason = "a configuration that cannot be read switches it off"
+    return f"{_ADDS_NOTHING}: {reason}"
 
 
 def is_hook_off(project: str) -> bool:
@@ -287,9 +308,13 @@ def is_hook_off(project: str) -> bool:
     """
     variable = os.environ.get(VARIABLE, "")
     if variable:
-        return variable.lower() not in _TRUE
-    if environment.environ().get(DISABLED_IN):
-        return True
+        is_switched_on = variable.lower() in _TRUE
+        return not is_switched_on
+
+    disabled_folders = environment.environ().get(DISABLED_IN)
+    if disabled_folders:
+        return True  # this project can be one of those folders
+
     sources = environment.configuration_files(project)
     return any(os.path.lexists(source) and _may_switch_off(source) for source in sources)
 
@@ -299,30 +324,42 @@ def _may_switch_off(source: str) -> bool:
 
     The file can be invalid, so its text is only searched for keys. In case of doubt, the answer is True.
     """
-    import re  # noqa: PLC0415 - only for a wrong configuration
-
     if not os.path.isfile(source):  # reading a device might never end
         return True
 
     try:
-        with open(source, encoding="utf-8-sig", errors="replace") as file:
-            # UTF-16 has a NUL next to each ASCII letter. Without the NULs, the keys are readable.
-            text = file.read(_MAX_FILE_CHARS).replace("\0", "")
+        text = _read_start(source)
     except OSError:
         return True
 
-    if source == environment.SETTINGS.path() and _FOLDERS in text:
+    is_users_file = source == environment.SETTINGS.path()
+    if is_users_file and _FOLDERS in text:
         return True  # this project can be one of those folders
 
-    switches = re.findall(_KEY, text)  # the values of all keys `enabled`
-    if source.endswith(".json"):  # another tool's file, in which other sections also have `enabled`
-        try:
-            switches = [str(quickjson.loads(text)["retrieval"]["enabled"])]
-        except (KeyError, TypeError):
-            switches = []
-        except (
-            ValueError
-        ):  # in malformed JSON, any `enabled` could be the hook's, so check them all
-            pass
+    switches = _find_switches(source, text)
+    are_all_on = all(switch.lower() in _TRUE for switch in switches)
+    return not are_all_on
 
-    return not all(switch.lower() in _TRUE for switch in switches)
+
+def _read_start(source: str) -> str:
+    """Read the start of a text file, without NULs; raises `OSError` if it can't be read."""
+    with open(source, encoding="utf-8-sig", errors="replace") as file:
+        # UTF-16 has a NUL next to each ASCII letter. Without the NULs, the keys are readable.
+        return file.read(_MAX_FILE_CHARS).replace("\0", "")
+
+
+def _find_switches(source: str, text: str) -> list[str]:
+    """Find the values of all keys `enabled` that can be the hook's."""
+    import re  # noqa: PLC0415 - only for a wrong configuration
+
+    all_switches: list[str] = re.findall(_KEY, text)
+    if not source.endswith(".json"):
+        return all_switches
+
+    # A JSON file is another tool's, in which other sections also have `enabled`.
+    try:
+        return [str(quickjson.loads(text)["retrieval"]["enabled"])]
+    except (KeyError, TypeError):  # the hook has no such key there
+        return []
+    except ValueError:  # in malformed JSON, any `enabled` could be the hook's
+        return all_switches

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgekit.hooks.entries import Scope
 
 NAME = "memory-search"
-_COMMAND = "judgekit "  # as the skill's own text calls the program
+_COMMAND = "judgekit "  # our program and the space after it, as in the text of the skill
 
 
 def get_skill_path(scope: Scope, project: Path, client: Client) -> Path:
@@ -30,13 +30,20 @@ def get_skill_path(scope: Scope, project: Path, client: Client) -> Path:
 
 def render_skill(scope: Scope) -> bytes:
     """Render the skill for the user or for a project."""
+    file = bundled.folder("skills") / NAME / "SKILL.md"
+    text = file.read_text(encoding="utf-8")
     # A project's skill is shared with other people, so it mustn't contain paths of this machine.
-    text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
     program = context.PROGRAM if scope == "project" else context.find_agent_command()
     if program and program != context.PROGRAM:
-        text = text.replace(f"Bash({_COMMAND}", f"Bash({program} ")
-        text = text.replace(f"\n{_COMMAND}", f"\n{program} ")
+        text = _replace_program(text, program)
     return text.encode()
+
+
+def _replace_program(text: str, program: str) -> str:
+    """Put a program in place of ours, in a skill's permissions, `Bash(...)`, and in its lines of commands."""
+    command = f"{program} "  # with the same space as `_COMMAND`
+    text = text.replace(f"Bash({_COMMAND}", f"Bash({command}")
+    return text.replace(f"\n{_COMMAND}", f"\n{command}")
 
 
 def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
@@ -44,7 +51,8 @@ def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
     path = get_skill_path(scope, project, client)
     before = files.read_content(path)
     after = render_skill(scope)
-    if before not in (None, after) and not _is_ours(path, before):
+    may_be_written = before is None or before == after or _is_ours(path, before)
+    if not may_be_written:
         problem = "is there already, and judgekit did not write it; move it away, or install without --skill"
         raise UsageError(f"{path} {problem}")
     return FileChange(path, before, after, is_users=scope == "user")

@@ -16,7 +16,7 @@ from judgekit.retrieval import quickjson, scan, search, terms, transcript
 from judgekit.text import lines_of, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from judgekit.retrieval.compiled import Language
 
@@ -37,34 +37,22 @@ class _DistinctiveTerms:
         """Find the distinctive word stems: those that only few memories contain."""
         self._languages: dict[str, Language] = {}
         stems_by_file = self._read_stems(configured)
-        memories_by_stem = Counter[str]()
-        for stems in stems_by_file.values():
-            memories_by_stem.update(stems)
-
-        # A stem is distinctive if at most this many memories contain it.
-        most_memories = max(1, len(stems_by_file) // RARE)
-
         self.files = stems_by_file.keys()
+
         # Only memories with enough distinctive stems can be recognised in an answer.
         self.recognisable_files: set[str] = set()
         self._files_by_stem = defaultdict[str, list[str]](list)
-        for file, stems in stems_by_file.items():
-            rare_stems = [stem for stem in stems if memories_by_stem[stem] <= most_memories]
-            if len(rare_stems) >= MIN_WORDS:
-                self.recognisable_files.add(file)
-                for stem in rare_stems:
-                    self._files_by_stem[stem].append(file)
+        for file, stems in _select_distinctive(stems_by_file).items():
+            if len(stems) < MIN_WORDS:
+                continue
+            self.recognisable_files.add(file)
+            for stem in stems:
+                self._files_by_stem[stem].append(file)
 
     def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
-        """Return each memory's word stems, by file. Also fills `_languages`, by kind of store."""
+        """Read each memory's word stems, by file. Also fills `_languages`, by kind of store."""
         stems_by_file = {}
-        project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
-        for root in configured["roots"]:
-            folder = os.path.realpath(search.resolve_root(root, configured.project))
-            is_searched = search.may_be_searched(root, folder, project_prefix, configured.trusted)
-            if not is_searched or not os.path.isdir(folder):
-                continue
-
+        for folder in _list_searched_folders(configured):
             # The profile of a store's kind contains its language, which decides how words are stemmed.
             profile, entries, _ = scan.read_entries(folder, configured.profiles)
             self._languages[profile.kind] = profile.language
@@ -72,18 +60,20 @@ class _DistinctiveTerms:
                 text = " ".join([entry.title, *entry.tags, entry.body])
                 file = os.path.join(folder, place)
                 stems_by_file[file] = set(terms.stem_text(text, profile.language))
-
         return stems_by_file
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
-        """Return the memories' files whose distinctive words are in the answer but not in the prompt."""
-        new_words = self._stem_in_all_languages(
-            "\n".join(exchange.answer)
-        ) - self._stem_in_all_languages(exchange.prompt)
-        counts = Counter[str]()
-        for stem in new_words:
-            counts.update(self._files_by_stem.get(stem, ()))
-        return {file for file, count in counts.items() if count >= MIN_WORDS}
+        """Find the memories with at least `MIN_WORDS` distinctive stems in an answer. Returns their files.
+
+        Stems that are also in the prompt don't count.
+        """
+        answer_stems = self._stem_in_all_languages("\n".join(exchange.answer))
+        prompt_stems = self._stem_in_all_languages(exchange.prompt)
+
+        stems_by_file = Counter[str]()  # how many of a file's distinctive stems are in the answer
+        for stem in answer_stems - prompt_stems:
+            stems_by_file.update(self._files_by_stem.get(stem, ()))
+        return {file for file, count in stems_by_file.items() if count >= MIN_WORDS}
 
     def _stem_in_all_languages(self, text: str) -> set[str]:
         """Return the stems of text in each of the stores' languages."""
@@ -91,6 +81,31 @@ class _DistinctiveTerms:
         for language in self._languages.values():
             stems.update(terms.stem_text(text, language))
         return stems
+
+
+def _select_distinctive(stems_by_file: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    """Select each memory's stems that at most one in `RARE` memories contains, by file."""
+    memories_by_stem = Counter[str]()
+    for stems in stems_by_file.values():
+        memories_by_stem.update(stems)
+
+    max_memories = max(1, len(stems_by_file) // RARE)
+    distinctive_by_file = {}
+    for file, stems in stems_by_file.items():
+        distinctive = [stem for stem in stems if memories_by_stem[stem] <= max_memories]
+        distinctive_by_file[file] = distinctive
+    return distinctive_by_file
+
+
+def _list_searched_folders(configured: settings.Settings) -> Iterator[str]:
+    """Yield the existing folders of memories that the settings allow to search."""
+    project_folder = os.path.realpath(configured.project)
+    project_prefix = project_folder.rstrip(os.sep) + os.sep  # as `/` ends with a separator already
+    for root in configured["roots"]:
+        folder = os.path.realpath(search.resolve_root(root, configured.project))
+        is_allowed = search.may_be_searched(root, folder, project_prefix, configured.trusted)
+        if is_allowed and os.path.isdir(folder):
+            yield folder
 
 
 def report_use(folder: str, *, as_json: bool = False) -> str:
@@ -103,32 +118,47 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
     logged = explain.read_log(project)[::-1]  # oldest first, like the transcripts
     if logged:
         figures = _count_logged(logged, configured)
+        template = _TEXTS["logged"]
     else:
         figures = _count_remembered(configured)
+        template = _TEXTS["remembered"]
 
     if as_json:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
 
-    descriptions = []
-    for memory in figures.get("memories", ())[:_MAX_LISTED]:
-        title = short_line(memory["title"], _MAX_TITLE_CHARS)
-        descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
-
-    # Fill the template for the source of the figures.
-    if configured["log"]:
-        log_state = "on"
-    else:
-        path = environment.SETTINGS.path()
-        log_state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
-
-    template = _TEXTS["logged" if logged else "remembered"]
-    text = template.format(**figures, state=log_state, listed="; ".join(descriptions))
-    has_enough_prompts = figures.get("judged_prompts", 0) >= _MIN_JUDGED_PROMPTS
-    if has_enough_prompts and figures["judged"] == figures["dropped"]:
+    text = template.format(
+        **figures,
+        state=_describe_log_state(is_on=configured["log"]),
+        listed=_describe_memories(figures.get("memories", ())),
+    )
+    if _are_all_dropped(figures):
         text += _TEXTS["drops_all"].format(**figures)
 
     note_lines = [f"note: {note}" for note in notes]
     return "\n".join([f"project: {project}", *note_lines, text])
+
+
+def _describe_log_state(*, is_on: bool) -> str:
+    """Say whether the log is on. If it's off, also say how to switch it on."""
+    if is_on:
+        return "on"
+    path = environment.SETTINGS.path()
+    return f"off (to switch it on: retrieval: {{log: true}} in {path})"
+
+
+def _describe_memories(memories: Sequence[dict[str, Any]]) -> str:
+    """List the first memories as `TITLE (injected 5, used 2)`, separated by semicolons."""
+    descriptions = []
+    for memory in memories[:_MAX_LISTED]:
+        title = short_line(memory["title"], _MAX_TITLE_CHARS)
+        descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
+    return "; ".join(descriptions)
+
+
+def _are_all_dropped(figures: Mapping[str, Any]) -> bool:
+    """Whether a judge dropped all memories, on enough prompts that it isn't chance."""
+    has_enough_prompts = figures.get("judged_prompts", 0) >= _MIN_JUDGED_PROMPTS
+    return bool(has_enough_prompts and figures["judged"] == figures["dropped"])
 
 
 def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
@@ -242,18 +272,24 @@ def _count_use(
 ) -> set[str]:
     """Count which injected memories an agent's answer used. Adds to `counts`, and returns the used files.
 
-    A memory counts as used if its file was opened, or if its distinctive words appear in the answer. `others`
-    are files that weren't injected. They show how often words appear by chance.
+    A memory counts as used if its file was opened, or if it came back: its distinctive words are in the
+    answer. `others` are files that weren't injected. They show how often words come back by chance.
     """
-    opened = _find_opened(injected, exchange)
     in_answer = words.find_in_answer(exchange)
-    used = opened | (in_answer & injected)
+    opened = _find_opened(injected, exchange)
+    came_back = injected & in_answer
+    used = opened | came_back
     counts["opened"] += len(opened)
-    counts["came_back"] += len(in_answer & injected)
+    counts["came_back"] += len(came_back)
     counts["used"] += len(used)
-    counts["can_come_back"] += len(words.recognisable_files & injected)
+
+    # Memories with too few distinctive words can't be recognised in an answer.
+    can_come_back = injected & words.recognisable_files
+    counts["can_come_back"] += len(can_come_back)
+
+    came_back_by_chance = others & in_answer
     counts["others"] += len(others)
-    counts["others_came_back"] += len(in_answer & others)
+    counts["others_came_back"] += len(came_back_by_chance)
     return used
 
 
@@ -267,33 +303,19 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
     exchanges = transcript.read_sessions(lines_by_session.keys())
 
     # The records contain digests of the memories' files.
-    file_by_digest = {
-        environment.digest(file): file for file in _DistinctiveTerms(configured).files
-    }
+    memory_files = _DistinctiveTerms(configured).files
+    file_by_digest = {environment.digest(file): file for file in memory_files}
 
     for session, lines in lines_by_session.items():
-        # Collect the injected memories. A mark is a character, which says how the memory was shown, and the
-        # digest of its file.
-        digests = []
-        for line in lines:
-            for mark in line.split():
-                if mark[0] == repeats.INJECTED:
-                    digests.append(mark[1:])
-
-        counts["prompts"] += len(lines)
+        digests = _list_injected_digests(lines)
+        lines_with_mentions = [line for line in lines if repeats.MENTIONED in line]
+        counts["prompts"] += len(lines)  # a line per prompt
         counts["injections"] += len(digests)
-        counts["nudges"] += sum(repeats.MENTIONED in line for line in lines)
-        if session not in exchanges:  # the session has no transcript
-            continue
-
-        # Count the injected memories that the agent opened. Deleted memories are ignored.
-        files = {file_by_digest[digest] for digest in digests if digest in file_by_digest}
-        opened_files: set[str] = set()
-        for exchange in exchanges[session]:
-            opened_files |= _find_opened(files, exchange)
-            counts["searches"] += _count_searches(exchange)
-        counts["opened"] += len(opened_files)
-        counts["answered_injections"] += len(files)
+        counts["nudges"] += len(lines_with_mentions)
+        if session in exchanges:  # the session has a transcript
+            # A digest without a file is that of a deleted memory.
+            files = {file_by_digest[digest] for digest in digests if digest in file_by_digest}
+            _count_openings(counts, files, exchanges[session])
 
     return {
         "source": "sessions",
@@ -301,6 +323,32 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
         "transcripts": len(exchanges),
         **counts,
     }
+
+
+def _list_injected_digests(lines: Sequence[str]) -> list[str]:
+    """List the digests of a session's injected memories, from the lines of its record.
+
+    A line consists of marks. A mark's first character says how a memory was shown; the rest is its digest.
+    """
+    digests = []
+    for line in lines:
+        for mark in line.split():
+            kind, digest = mark[0], mark[1:]
+            if kind == repeats.INJECTED:
+                digests.append(digest)
+    return digests
+
+
+def _count_openings(
+    counts: Counter[str], files: set[str], exchanges: Iterable[transcript.Exchange]
+) -> None:
+    """Count which injected memories a session's agent opened, and its searches. Adds to `counts`."""
+    opened_files: set[str] = set()
+    for exchange in exchanges:
+        opened_files |= _find_opened(files, exchange)
+        counts["searches"] += _count_searches(exchange)
+    counts["opened"] += len(opened_files)
+    counts["answered_injections"] += len(files)
 
 
 def _read_sessions(project: str) -> dict[str, list[str]]:
@@ -316,12 +364,13 @@ def _read_sessions(project: str) -> dict[str, list[str]]:
 def _take_exchange(
     exchanges: list[transcript.Exchange], prompt: object
 ) -> transcript.Exchange | None:
-    """Find the first exchange with a prompt, given shortened as in the log. None if it's missing.
+    """Find the first exchange with a logged prompt; None if it's missing.
 
     Removes the exchange and all earlier ones from the list.
     """
     for number, exchange in enumerate(exchanges, start=1):
-        if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
+        shortened_prompt = short_line(exchange.prompt, explain.PROMPT_CHARS)  # as in the log
+        if shortened_prompt == prompt:
             del exchanges[:number]
             return exchange
     return None

@@ -60,25 +60,36 @@ def judge_stop(
         if key in seen_keys:  # this state was already judged
             return "", []
 
-        seconds_left = max(0.1, ends_at - time.monotonic())  # a deadline must be positive
-        request = JudgeRequest(deadline=seconds_left)
-        verdict, notes = tasks.judge_task(document, folder, request)
+        verdict, notes = _judge_until(ends_at, document, folder)
     except JudgekitError as error:
         return "", [f"not judged, so the agent may stop: {error}"]
 
+    if _is_decided(verdict):  # don't judge this state again
+        seen_keys = [*seen_keys, key][-_MAX_SEEN_STATES:]
     must_go_on = _should_go_on(verdict) and times_asked < configured["blocks"]
     if must_go_on:
         times_asked += 1
-    # Don't judge this state again, unless models didn't come to a decision.
-    if verdict.verdict in ("accept", "improve", "reject"):
-        seen_keys = [*seen_keys, key][-_MAX_SEEN_STATES:]
     _write_session(path, seen_keys, times_asked)
 
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
-    if not must_go_on:
-        return "", notes
-    return quickjson.dumps({"decision": "block", "reason": explain_verdict(verdict)}), notes
+    return _format_request(verdict) if must_go_on else "", notes
+
+
+def _judge_until(ends_at: float, document: Document, folder: Path) -> tuple[Verdict, list[str]]:
+    """Judge a document until a time of the monotonic clock. Returns the verdict and notes."""
+    seconds_left = max(0.1, ends_at - time.monotonic())  # a deadline must be positive
+    return tasks.judge_task(document, folder, JudgeRequest(deadline=seconds_left))
+
+
+def _is_decided(verdict: Verdict) -> bool:
+    """Whether models came to a decision."""
+    return verdict.verdict in ("accept", "improve", "reject")
+
+
+def _format_request(verdict: Verdict) -> str:
+    """Ask the agent to go on because of a verdict, in the JSON that the client reads."""
+    return quickjson.dumps({"decision": "block", "reason": explain_verdict(verdict)})
 
 
 def _digest_state(document: Document, task: TaskFile) -> str:
@@ -116,26 +127,27 @@ def _read_changes(
     if not files:
         return None
 
-    about = TaskDescription(task.description, task.acceptance)
-    return documents.document(files, task.task or f"session:{session}", about)
+    task_id = task.task or f"session:{session}"
+    description = TaskDescription(task.description, task.acceptance)
+    return documents.document(files, task_id, description)
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
-    """Read the keys of a session's judged states, and how often its agent was told to continue.
+    """Read the keys of a session's judged states, and how often its agent was asked to go on.
 
     Without a readable file, returns [] and 0.
     """
     seen_keys: list[str] = []
     times_asked = 0
     with suppress(ValueError, KeyError, TypeError):
-        data = quickjson.load(path)
+        data = quickjson.load(path)  # None if there's no readable file, which has no keys
         seen_keys = [str(key) for key in data["seen"]]
         times_asked = int(data["told"])
     return seen_keys, times_asked
 
 
 def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
-    """Store which states of a session were judged, and how often its agent was told to continue.
+    """Store which states of a session were judged, and how often its agent was asked to go on.
 
     Session files that are too old are deleted.
     """
@@ -162,26 +174,36 @@ def explain_verdict(verdict: Verdict) -> str:
 
     The judged files may have influenced the model's words, so these are escaped.
     """
-    names = ", ".join(_escape_line(subject.path, _MAX_NAME_CHARS) for subject in verdict.subjects)
-    ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
-    rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
-    head = (
-        f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
-    )
-
+    head = _describe_judgement(verdict)
     override = verdict.human_override
     if override is not None:
         return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON_CHARS]
 
-    lines = [_describe_finding(finding) for finding in _list_open_findings(verdict)[:MAX_FINDINGS]]
-    findings = "\n".join(lines)[:MAX_REASON_CHARS]
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
     task = _escape_line(verdict.task_id, _MAX_NAME_CHARS)
+    findings = _describe_findings(verdict)
     return (
         f"{head} ({scores}). The verdict is in the ledger under {task}.\n"
         "What the judge found follows. It is a description of the files, written by another model.\n"
         f"<judge-findings>\n{findings}\n</judge-findings>"
     )
+
+
+def _describe_judgement(verdict: Verdict) -> str:
+    """Say which files were judged, under which rubric, and the verdict."""
+    names = ", ".join(_escape_line(subject.path, _MAX_NAME_CHARS) for subject in verdict.subjects)
+    ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
+    rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
+    return (
+        f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
+    )
+
+
+def _describe_findings(verdict: Verdict) -> str:
+    """Describe a verdict's first open findings, one a line."""
+    findings = _list_open_findings(verdict)[:MAX_FINDINGS]
+    lines = [_describe_finding(finding) for finding in findings]
+    return "\n".join(lines)[:MAX_REASON_CHARS]
 
 
 def _describe_finding(finding: Finding) -> str:

@@ -36,23 +36,31 @@ def describe_stores(project: str) -> Iterator[str]:
         return
 
     total = 0
-    project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
     for root in configured["roots"]:
-        path = search.resolve_root(root, configured.project)
-        folder = os.path.realpath(path)
-        if not os.path.isdir(folder):
-            yield f"it reads {path} ({root}): no such folder yet"
-        elif not search.may_be_searched(root, folder, project_prefix, configured.trusted):
-            yield f"it does not read {path} ({root}): outside the project"
-        else:
-            count, is_whole = _count_memories(folder, configured.profiles)
-            total += count
-            at_least = "" if is_whole else "at least "
-            memories = counted(count, "memory", "memories")
-            yield f"it reads {path} ({root}): {at_least}{memories}"
+        description, count = _describe_store(root, configured)
+        yield description
+        total += count
 
-    if not total:
+    if total == 0:
         yield from _propose_roots(configured.project, configured["roots"])
+
+
+def _describe_store(root: str, configured: settings.Settings) -> tuple[str, int]:
+    """Describe the folder of a configured root in a line. Also returns its number of memories."""
+    path = search.resolve_root(root, configured.project)
+    folder = os.path.realpath(path)
+    if not os.path.isdir(folder):
+        return f"it reads {path} ({root}): no such folder yet", 0
+
+    project_folder = os.path.realpath(configured.project)
+    project_prefix = project_folder.rstrip(os.sep) + os.sep  # as `/` ends with a separator already
+    if not search.may_be_searched(root, folder, project_prefix, configured.trusted):
+        return f"it does not read {path} ({root}): outside the project", 0
+
+    count, is_whole = _count_memories(folder, configured.profiles)
+    at_least = "" if is_whole else "at least "
+    memories = counted(count, "memory", "memories")
+    return f"it reads {path} ({root}): {at_least}{memories}", count
 
 
 def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:

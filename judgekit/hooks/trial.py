@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-BAR = 0.8  # precision: the share of relevant memories among those injected
+MIN_PRECISION = 0.8  # the share of relevant memories among those injected
 MIN_LABELS = 20  # labelled injections for a meaningful figure
 MIN_CROWD = 3  # memories that fit equally well, so that none is certain enough
 
@@ -125,11 +125,15 @@ class HookReport(ReportPart):
 
     @property
     def code(self) -> Exit:
-        if self.precision is None or self.precision.of < MIN_LABELS:
+        """The exit code: whether enough injected memories are relevant, if people rated enough of them."""
+        precision = self.precision
+        if precision is None:  # nobody rated any
             return Exit.HUMAN_NEEDED
-        if self.precision.value >= BAR:
-            return Exit.ACCEPTED
-        return Exit.REJECTED
+
+        rated_memories = precision.of
+        if rated_memories < MIN_LABELS:
+            return Exit.HUMAN_NEEDED
+        return Exit.ACCEPTED if precision.value >= MIN_PRECISION else Exit.REJECTED
 
 
 def read_prompts(place: str, project: str, limit: int) -> list[str]:
@@ -166,29 +170,35 @@ def try_prompts(
     """
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done_count, prompt in enumerate(prompts, start=1):
-        ranked = context.find_candidates(prompt, configured)
-        new_notes = [note for note in ranked.notes if note not in tried.notes]
-        tried.notes.extend(dict.fromkeys(new_notes))
-
-        without_judge = context.choose_without_judge(ranked, configured)
-        shown_without_judge = context.drop_repeats(without_judge, None, prompt)
-        trial = PromptTrial(prompt, ranked.candidates, shown_without_judge)
-
-        if configured["judge"] == "on":
-            choice = _choose_by_judge(prompt, ranked, configured, tried)
-            # If no models could choose, show the same memories as without a judge.
-            shown_by_judge = context.drop_repeats(choice.shown or without_judge, None, prompt)
-            trial = trial._replace(
-                judged=shown_by_judge,
-                because=choice.because,
-                model=choice.model,
-                sureness=choice.sureness,
-            )
-
+        trial = _try_prompt(prompt, configured, tried)
         tried.trials.append(trial)
         progress(done_count)
-
     return tried
+
+
+def _try_prompt(prompt: str, configured: Settings, tried: TriedPrompts) -> PromptTrial:
+    """Find out which memories the hook would show for a prompt. Also adds notes and decisions to `tried`."""
+    ranked = context.find_candidates(prompt, configured)
+    for note in ranked.notes:
+        if note not in tried.notes:
+            tried.notes.append(note)
+
+    # Without a session, no memory was shown before, so all can be shown.
+    without_judge = context.choose_without_judge(ranked, configured)
+    shown_without_judge = context.drop_repeats(without_judge, session=None, prompt=prompt)
+    trial = PromptTrial(prompt, ranked.candidates, shown_without_judge)
+    if configured["judge"] != "on":
+        return trial
+
+    choice = _choose_by_judge(prompt, ranked, configured, tried)
+    # If no models could choose, show the same memories as without a judge.
+    chosen = choice.shown or without_judge
+    return trial._replace(
+        judged=context.drop_repeats(chosen, session=None, prompt=prompt),
+        because=choice.because,
+        model=choice.model,
+        sureness=choice.sureness,
+    )
 
 
 def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
@@ -280,24 +290,40 @@ def _choose_by_judge(
 
     selection = reply.selection
     tried.selections.append(selection)
-    if selection.degraded is not None:
+    if selection.degraded is not None:  # the reason why models didn't decide on all candidates
         tried.unjudged.append(selection.degraded)
 
-    # Record the reason for each decision, and the probability if a decision model gave one.
-    because = {}
+    return _Choice(
+        shown=_apply_decisions(reply, ranked, configured),
+        because=_map_reasons(candidates, selection),
+        model=search.model_of(selection),
+        sureness=_map_probabilities(candidates, selection),
+    )
+
+
+def _map_reasons(candidates: Sequence[Candidate], selection: Selection) -> dict[str, str]:
+    """Map each candidate's path to the reason for the models' decision."""
+    reasons = {}
     for hit, decision in zip(candidates, selection.decisions, strict=True):
-        because[hit.path] = decision.because
+        reasons[hit.path] = decision.because
+    return reasons
 
-    sureness = {}
+
+def _map_probabilities(candidates: Sequence[Candidate], selection: Selection) -> dict[str, float]:
+    """Map candidates' paths to the probabilities that a decision model gave, if it gave any."""
+    probabilities = {}
     for index, probability in search.probabilities_of(selection).items():
-        sureness[candidates[index].path] = probability
+        probabilities[candidates[index].path] = probability
+    return probabilities
 
-    # Apply the decisions as the hook does.
-    if reply.only_drops:
-        shown = judged.drop_only(ranked, [*reply.kept, *reply.undecided], configured)
-    else:
-        shown = judged.choose_decided(ranked, reply.kept, reply.undecided, configured, {})
-    return _Choice(shown, because, search.model_of(selection), sureness)
+
+def _apply_decisions(
+    choice: search.HookChoice, ranked: RankedCandidates, configured: Settings
+) -> Shown:
+    """Choose the memories to show from the models' decisions, as the hook does."""
+    if choice.only_drops:
+        return judged.drop_only(ranked, [*choice.kept, *choice.undecided], configured)
+    return judged.choose_decided(ranked, choice.kept, choice.undecided, configured, labels={})
 
 
 def measure_share(count: int, of: int) -> Share | None:
@@ -354,14 +380,15 @@ def collect_pairs(
 ) -> list[TriedPair]:
     """List the pairs of a prompt and a memory to ask a person about.
 
-    For each prompt, the memories are the injected ones, the mentioned ones if `mentions`, and as many as
-    `surest` of those that a model is most likely to keep. If no prompt has any, each prompt's best match is
-    listed, because it could have deserved injection.
+    For each prompt, these are the injected memories, the mentioned ones if `mentions`, and the ones that a
+    model is most likely to keep, `surest` of them. If no prompt has any, each prompt's best match is listed,
+    because it could have deserved injection.
     """
     pairs = []
     for trial in trials:
-        hits = dict.fromkeys([*trial.list_injected(mentions=mentions), *trial.list_surest(surest)])
-        pairs += [(trial, hit) for hit in hits]
+        hits = [*trial.list_injected(mentions=mentions), *trial.list_surest(surest)]
+        distinct_hits = dict.fromkeys(hits)  # in the same order
+        pairs += [(trial, hit) for hit in distinct_hits]
     if pairs:
         return pairs
 
@@ -376,7 +403,6 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
     Usually, such memories have nearly the same content. They are listed with the prompt.
     """
     crowded = []
-
     for trial in trials:
         if not trial.hits or trial.list_injected():
             continue
@@ -386,16 +412,18 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
         if len(best_hit.matched) < SEVERAL_TERMS:
             continue
 
-        rivals = []  # memories that match about equally well, including the best one
-        for hit in trial.hits:
-            is_of_same_part = hit.part is best_hit.part
-            if is_of_same_part and not hit.status and _fits_as_well(hit, best_hit):
-                rivals.append(hit.path)
-
+        rivals = [hit.path for hit in trial.hits if _is_rival(hit, best_hit)]
         if len(rivals) >= MIN_CROWD:
             crowded.append(CrowdedPrompt(trial.prompt, rivals))
 
     return crowded
+
+
+def _is_rival(hit: Candidate, best: Candidate) -> bool:
+    """Whether a memory matches the same part of the prompt about as well as the best one, or is that one."""
+    matches_same_part = hit.part is best.part
+    is_in_force = not hit.status  # a status says that a memory was superseded or rejected
+    return matches_same_part and is_in_force and _fits_as_well(hit, best)
 
 
 def _fits_as_well(hit: Candidate, best: Candidate) -> bool:

@@ -95,23 +95,33 @@ def _wait(child: int, read_fd: int) -> tuple[int | None, int | None]:
 
     The code is None if the child's time was up. The byte is None if the child wrote nothing.
     """
+    _forward_signals(child)
+    _, status = os.waitpid(child, 0)
+    return _get_exit_code(status), _read_last_byte(read_fd)
+
+
+def _forward_signals(child: int) -> None:
+    """Forward signals to a child, except SIGINT, which the terminal sends to both processes."""
     signals = _import_signals()
 
-    # Forward signals to the child, except SIGINT, which the terminal sends to both processes.
-    for number in (signals.SIGTERM, signals.SIGHUP):
-        signals.signal(number, lambda number, _: os.kill(child, number))
+    def forward(number: int, _frame: object) -> None:
+        os.kill(child, number)
+
+    signals.signal(signals.SIGTERM, forward)
+    signals.signal(signals.SIGHUP, forward)
     signals.signal(signals.SIGINT, signals.SIG_IGN)
 
-    _, status = os.waitpid(child, 0)
 
-    # A negative code is the number of the signal that ended the child.
-    code: int | None = os.waitstatus_to_exitcode(status)
-    if code == -signals.SIGALRM:  # the child's time was up
-        code = None
-    elif code is not None and code < 0:
-        code = 128 - code  # 128 plus the signal's number, as shells report it
+def _get_exit_code(status: int) -> int | None:
+    """Get the exit code from a wait status, as shells report it. None if the alarm ended the child."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return code
 
-    return code, _read_last_byte(read_fd)
+    signal_that_ended_it = -code
+    if signal_that_ended_it == _import_signals().SIGALRM:  # the child's time was up
+        return None
+    return 128 + signal_that_ended_it
 
 
 def _read_last_byte(read_fd: int) -> int | None:
@@ -127,22 +137,32 @@ def _read_last_byte(read_fd: int) -> int | None:
 
 def extend(seconds: float, note: int | None = None) -> None:
     """Move the end of this process to `seconds` from now. A child can also send its parent a `note`."""
-    if _pipes:  # this is a forked child
+    is_forked_child = len(_pipes) > 0
+    if is_forked_child:
         if note is not None:
-            os.write(_pipes[0], bytes([note]))
+            pipe_to_parent = _pipes[0]
+            os.write(pipe_to_parent, bytes([note]))
         _set_alarm(seconds)
-    for watched in _limits:
-        watched.move(seconds)
+
+    for time_limit in _limits:
+        time_limit.move(seconds)
+        # The alarm comes slightly later, because the thread can end the process with a reason.
         _set_alarm(seconds + _ALARM_DELAY_SECONDS)
 
 
 def _set_alarm(seconds: float) -> None:
-    """Have the kernel end this process in `seconds`, instead of at any earlier alarm."""
+    """Have the kernel end this process in `seconds`. Replaces an alarm that was set before.
+
+    Does nothing on Windows, which has no alarms.
+    """
     signals = _import_signals()
-    if hasattr(signals, "setitimer"):  # missing on Windows
-        signals.signal(signals.SIGALRM, signals.SIG_DFL)
-        signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
-        signals.setitimer(signals.ITIMER_REAL, seconds)
+    if not hasattr(signals, "setitimer"):  # missing on Windows
+        return
+
+    # The process that started this one may have ignored or blocked the alarm, and this one inherits that.
+    signals.signal(signals.SIGALRM, signals.SIG_DFL)
+    signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
+    signals.setitimer(signals.ITIMER_REAL, seconds)
 
 
 def _import_signals() -> Any:  # noqa: ANN401 - no stub
