@@ -36,9 +36,8 @@ class Body(NamedTuple):
 def normalise(status: int, content: bytes) -> Body:
     """Convert a server's chat completion to OpenAI's form.
 
-    If a server sends an error with a success status, the result has the error's status. A body that isn't
-    JSON is returned unchanged. Raises `GatewayError` (`INVALID_REPLY`) if a part of the body has the wrong
-    type.
+    An error that was sent with a success status gets its own status. A body that isn't JSON is returned
+    unchanged. Raises `GatewayError` (`INVALID_REPLY`) if a part of the body has the wrong type.
     """
     try:
         body = json.loads(content)
@@ -47,11 +46,17 @@ def normalise(status: int, content: bytes) -> Body:
     if not isinstance(body, dict):
         raise _build_type_error("the reply", "an object", body)
 
-    error = error_in_success(body, has_answer=bool(body.get("choices")))
+    has_answer = bool(body.get("choices"))
+    error = error_in_success(body, has_answer=has_answer)
     if error:
-        return Body(status_of(error), json.dumps({"error": error}).encode())
-    _check_answer(body)
-    return Body(status, json.dumps(body).encode())
+        return _build_body(status_of(error), {"error": error})
+    _normalise_answer(body)
+    return _build_body(status, body)
+
+
+def _build_body(status: int, fields: dict[str, Any]) -> Body:
+    """Build a body with the fields as JSON."""
+    return Body(status, json.dumps(fields).encode())
 
 
 def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
@@ -59,11 +64,11 @@ def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
     return GatewayError(FailureKind.INVALID_REPLY, f"{field} is not {expected} but {quoted_value}")
 
 
-def _check_answer(body: dict[str, Any]) -> None:
-    """Check and normalise the body of a chat completion, and remove fields that aren't needed.
+def _normalise_answer(body: dict[str, Any]) -> None:
+    """Convert the body of a chat completion to OpenAI's form, in place.
 
-    Raises `GatewayError` if a part has the wrong type. Unneeded fields are removed rather than checked,
-    because a malformed one does no harm.
+    Fields that aren't needed are removed rather than checked, because a malformed one does no harm. Raises
+    `GatewayError` if another part has the wrong type.
     """
     for name in ("error", *_UNREAD_BODY_FIELDS):
         body.pop(name, None)
@@ -71,28 +76,29 @@ def _check_answer(body: dict[str, Any]) -> None:
         raise _build_type_error("`model` of the reply", "a text", body["model"])
     if "usage" in body:
         body["usage"] = _clean_counts(body["usage"])
+    if body.get("choices") is None:
+        body["choices"] = []
+    _normalise_choices(body["choices"])
 
-    # A missing list of choices becomes an empty one.
-    choices = body.get("choices")
-    if choices is None:
-        body["choices"] = choices = []
+
+def _normalise_choices(choices: object) -> None:
+    """Normalise the choices of a chat completion in place. Raises `GatewayError` for a wrong type."""
     if not isinstance(choices, list):
         raise _build_type_error("`choices` of the reply", "a list", choices)
     for choice in choices:
         if not isinstance(choice, dict):
             raise _build_type_error("a choice of the reply", "an object", choice)
-        if not isinstance(choice.get("finish_reason"), str | None):
-            raise _build_type_error(
-                "`finish_reason` of the reply", "a text", choice["finish_reason"]
-            )
+        finish_reason = choice.get("finish_reason")
+        if not isinstance(finish_reason, str | None):
+            raise _build_type_error("`finish_reason` of the reply", "a text", finish_reason)
         message = choice.get("message")
         if not isinstance(message, dict):
             raise _build_type_error("`message` of the reply", "an object", message)
-        _check_message(message)
+        _normalise_message(message)
 
 
-def _check_message(message: dict[str, Any]) -> None:
-    """Normalise a message: join the parts of its content and thoughts, and remove fields that aren't needed.
+def _normalise_message(message: dict[str, Any]) -> None:
+    """Normalise a message in place: join the parts of its content and thoughts, and remove unneeded fields.
 
     Raises `GatewayError` if a part has the wrong type.
     """
@@ -100,18 +106,20 @@ def _check_message(message: dict[str, Any]) -> None:
     for name in _UNREAD_MESSAGE_FIELDS:
         message.pop(name, None)
     _check_calls(message)
-
     for name in ("reasoning_content", "reasoning"):
         if name in message:
             message[name] = _join_thoughts(message[name]) or None
+    if isinstance(message.get("content"), list):
+        _join_parts(message, message["content"])
+    _check_text(message, "content")
+    _check_text(message, "refusal")
 
-    content = message.get("content")
-    if isinstance(content, list):
-        _join_parts(message, content)
-    elif not isinstance(content, str | None):
-        raise _build_type_error("`content` of the reply", "a text", content)
-    if not isinstance(message.get("refusal"), str | None):
-        raise _build_type_error("`refusal` of the reply", "a text", message["refusal"])
+
+def _check_text(message: dict[str, Any], name: str) -> None:
+    """Raise `GatewayError` if a field of a message is neither a text nor missing."""
+    value = message.get(name)
+    if not isinstance(value, str | None):
+        raise _build_type_error(f"`{name}` of the reply", "a text", value)
 
 
 def _check_calls(message: dict[str, Any]) -> None:
@@ -120,19 +128,27 @@ def _check_calls(message: dict[str, Any]) -> None:
     if not isinstance(calls, list | None):
         raise _build_type_error("`tool_calls` of the reply", "a list", calls)
 
-    functions = []  # the called functions, with name and arguments
-    for call in calls or []:
-        if not isinstance(call, dict):
-            raise _build_type_error("a tool call of the reply", "an object", call)
-        functions.append(call.get("function"))
+    functions = [_get_function(call) for call in calls or []]
     if message.get("function_call") is not None:
         functions.append(message["function_call"])  # the older form of a tool call
-
     for function in functions:
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise _build_type_error("a tool call of the reply", "a named function", function)
-        if not isinstance(function.get("arguments"), str | dict | None):
-            raise _build_type_error("`arguments` of a tool call", "a text", function["arguments"])
+        _check_function(function)
+
+
+def _get_function(call: object) -> object:
+    """Return the function in a tool call, if any. Raises `GatewayError` if the call isn't an object."""
+    if not isinstance(call, dict):
+        raise _build_type_error("a tool call of the reply", "an object", call)
+    return call.get("function")
+
+
+def _check_function(function: object) -> None:
+    """Raise `GatewayError` if a called function has no name, or arguments of the wrong type."""
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise _build_type_error("a tool call of the reply", "a named function", function)
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str | dict | None):
+        raise _build_type_error("`arguments` of a tool call", "a text", arguments)
 
 
 def _clean_counts(usage: object) -> dict[str, Any] | None:
@@ -154,24 +170,28 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
 
 def parse_count(value: object) -> int | None:
     """Parse a number of tokens, such as 12, 12.0 or "12". Return None for anything else."""
-    if isinstance(value, str):
-        is_number = value.isascii() and value.isdecimal()
-        if not is_number or len(value) >= _MAX_DIGITS:
-            return None
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    number = _parse_digits(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    if not 0 <= value <= MAX_TOKENS:  # also excludes NaN
+    is_in_range = 0 <= number <= MAX_TOKENS  # false for NaN
+    if not is_in_range:
         return None
-    if value != int(value):
-        return None
-    return int(value)
+    is_whole = number == int(number)
+    return int(number) if is_whole else None
+
+
+def _parse_digits(text: str) -> int | None:
+    """Parse a text of ASCII digits. Return None for other characters or too many digits."""
+    is_number = text.isascii() and text.isdecimal()
+    is_short = len(text) < _MAX_DIGITS  # `int` refuses thousands of digits
+    return int(text) if is_number and is_short else None
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Set `content` to the joined answer in `parts`, and `reasoning_content` to the joined thoughts.
+    """Set a message's `content` to the joined answer in `parts`, and `reasoning_content` to the thoughts.
 
-    A refusal among the parts is set as `refusal`. Raises `GatewayError` if a part has the wrong type.
+    A refusal among the parts is set as `refusal`. Thoughts or a refusal that the message already has are
+    kept. Raises `GatewayError` if a part has the wrong type.
     """
     answer_texts: list[str] = []
     thoughts: list[str] = []
@@ -184,12 +204,18 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
             answer_texts.append(part["text"])
         elif _is_thought(part):
             thoughts.append(_join_thoughts(part))
-        elif part.get("type") == "refusal" and not message.get("refusal"):
-            message["refusal"] = part.get("refusal")
+        elif part.get("type") == "refusal":
+            _set_if_empty(message, "refusal", part.get("refusal"))
 
     message["content"] = "".join(answer_texts)
-    if any(thoughts) and not message.get("reasoning_content"):
-        message["reasoning_content"] = "".join(thoughts)
+    if any(thoughts):
+        _set_if_empty(message, "reasoning_content", "".join(thoughts))
+
+
+def _set_if_empty(message: dict[str, Any], name: str, value: object) -> None:
+    """Set a field of a message, unless it already has a value."""
+    if not message.get(name):
+        message[name] = value
 
 
 def _is_answer(part: dict[str, Any]) -> bool:
@@ -207,15 +233,27 @@ def _is_thought(part: dict[str, Any]) -> bool:
 
 def _is_marked_as_thought(part: dict[str, Any]) -> bool:
     """Whether a key other than `type` marks a part as a thought, such as `"thought": true`."""
+    if _is_in_thinking_channel(part) or _has_true_thinking_key(part):
+        return True
+    return bool(part.get("thought"))  # under this key, any value that isn't empty counts
+
+
+def _is_in_thinking_channel(part: dict[str, Any]) -> bool:
+    """Whether `channel` or `phase` has a value other than "final", such as "analysis"."""
     for name in ("channel", "phase"):
-        if part.get(name) and not str(part[name]).lower().startswith("final"):
+        value = str(part.get(name) or "")
+        if value and not value.lower().startswith("final"):
             return True
-    for name, value in part.items():
-        # Only `true` counts, because answers can have a string such as `thought_signature`.
-        if value is True and any(word in name.lower() for word in _THINKING_WORDS):
-            return True
-    # Under the key `thought` itself, any value that isn't empty counts.
-    return bool(part.get("thought"))
+    return False
+
+
+def _has_true_thinking_key(part: dict[str, Any]) -> bool:
+    """Whether a key about thinking is `true`.
+
+    Other values don't count, because answers can have a string such as `thought_signature`.
+    """
+    true_names = [name.lower() for name, value in part.items() if value is True]
+    return any(word in name for name in true_names for word in _THINKING_WORDS)
 
 
 def _join_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON

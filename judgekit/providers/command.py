@@ -16,8 +16,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass, field
-from itertools import dropwhile
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.providers.base import Endpoint, Messages, Request
+    from judgekit.providers.registry import Price
 
 DEFAULT = "default"  # the model's name if the program is to choose
 MAX_OUTPUT = 1_000_000
@@ -66,27 +66,40 @@ class CommandGateway:
         profile = endpoint.profile
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
-        if environment.environ().get(INSIDE):
-            # This process was started by a program that judgekit runs. That program must not judge in turn.
-            problem = "judgekit started it through another program (a loop)"
-            raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
+        _refuse_loop()
 
-        async def work(turn: Turn, _: float) -> Reply:
-            """Wait for a turn, run the program in a temporary folder, and parse its output."""
+        async def run_in_turn(turn: Turn, _deadline: float) -> Reply:
             async with turn():
-                with tempfile.TemporaryDirectory(
-                    prefix="judgekit-", ignore_cleanup_errors=True
-                ) as folder:
-                    invocation = prepare(profile, endpoint, request, Path(folder))
-                    output = await _run_program(invocation, endpoint, profile)
-                    if profile.reply_file is not None:
-                        output = _read_file(Path(folder, profile.reply_file))
-                    return parse_reply(output, profile, endpoint)
+                return await _run_in_temporary_folder(profile, endpoint, request)
 
-        problem = f"{profile.argv[0]} did not reply"
-        return await self._paces.call(endpoint, request, work, problem, _CLEANUP_SECONDS)
+        timeout_message = f"{profile.argv[0]} did not reply"
+        return await self._paces.call(
+            endpoint, request, run_in_turn, timeout_message, _CLEANUP_SECONDS
+        )
 
     async def aclose(self) -> None: ...
+
+
+def _refuse_loop() -> None:
+    """Raise `GatewayError` if this process was started by a program that judgekit runs.
+
+    That program must not judge in turn.
+    """
+    if environment.environ().get(INSIDE):
+        problem = "judgekit started it through another program (a loop)"
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
+
+
+async def _run_in_temporary_folder(
+    profile: CommandProfile, endpoint: Endpoint, request: Request
+) -> Reply:
+    """Run the program in a temporary folder, and parse its output, or the file in which it puts its reply."""
+    with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
+        invocation = prepare(profile, endpoint, request, Path(folder))
+        output = await _run_program(invocation, endpoint, profile)
+        if profile.reply_file is not None:
+            output = _read_file(Path(folder, profile.reply_file))
+        return parse_reply(output, profile, endpoint)
 
 
 def _read_file(path: Path) -> str:
@@ -111,48 +124,59 @@ def prepare(
 
     Raises `GatewayError` if the files can't be written.
     """
-    # A profile uses placeholders, such as `{schema}`, in its arguments, files and variables. If it has none
-    # for the schema or the system message, add these to the prompt.
-    templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
-    placeholders = set(_PLACEHOLDER.findall(templates))
-    messages = request.messages
-    if placeholders.isdisjoint({"schema", "schema_file"}):
-        messages = add_schema(messages, request.schema, "text")
-    system, prompt = _split_system_and_prompt(messages)
-    if placeholders.isdisjoint({"system", "system_json"}):
-        prompt = f"{system}\n\n{prompt}"
+    system, prompt = _build_prompt(request, _find_placeholders(profile))
     values = _make_placeholder_values(profile, endpoint, request, system, folder)
 
-    # Create the program's files.
     files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
-    try:
-        (folder / _WORK_FOLDER).mkdir()
-        _write_files(folder, files)
-        _link_files(folder, profile.links, endpoint.parameters)
-    except OSError as error:
-        problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
+    _create_files(profile, endpoint, files, folder)
 
-    # Build the environment. It disables judgekit inside the program, and its mark identifies the program's
-    # processes.
-    environ = dict(endpoint.parameters)
-    for name, value in profile.set_env.items():
-        environ[name] = _fill(value, values)
-    environ["JUDGEKIT_DISABLE"] = "1"
-    environ[INSIDE] = secrets.token_hex(16)
-    return Invocation(_fill_arguments(profile.argv, values), prompt, environ, folder / _WORK_FOLDER)
+    environ = _build_environ(profile, endpoint, values)
+    arguments = _fill_arguments(profile.argv, values)
+    return Invocation(arguments, prompt, environ, folder / _WORK_FOLDER)
+
+
+def _find_placeholders(profile: CommandProfile) -> set[str]:
+    """Find the placeholders, such as `schema`, in a profile's arguments, files and variables."""
+    templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
+    return set(_PLACEHOLDER.findall(templates))
+
+
+def _build_prompt(request: Request, placeholders: set[str]) -> tuple[str, str]:
+    """Build the system message and the prompt.
+
+    The prompt includes the schema and the system message if the program has no placeholder for them.
+    """
+    messages = request.messages
+    gets_schema_separately = "schema" in placeholders or "schema_file" in placeholders
+    if not gets_schema_separately:
+        messages = add_schema(messages, request.schema, "text")
+    system, prompt = _split_system_and_prompt(messages)
+    gets_system_separately = "system" in placeholders or "system_json" in placeholders
+    if not gets_system_separately:
+        prompt = f"{system}\n\n{prompt}"
+    return system, prompt
 
 
 def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Fill in the placeholders in arguments. Drop an argument if its model or schema is empty."""
-    empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
+    """Fill in the placeholders in arguments.
+
+    An argument such as `--model={model}` is left out if there's no model, and likewise without a schema.
+    """
     arguments = []
     for template in templates:
-        if empty_placeholders.isdisjoint(_PLACEHOLDER.findall(template)):
+        if not _lacks_value(template, values):
             arguments.append(_fill(template, values))
     return arguments
+
+
+def _lacks_value(template: str, values: Mapping[str, str]) -> bool:
+    """Whether an argument needs a model or schema that's empty."""
+    for name in _PLACEHOLDER.findall(template):
+        if name in ("model", "schema", "schema_file") and not values[name]:
+            return True
+    return False
 
 
 def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
@@ -196,6 +220,22 @@ def _make_placeholder_values(
     return values
 
 
+def _create_files(
+    profile: CommandProfile, endpoint: Endpoint, files: Mapping[str, str], folder: Path
+) -> None:
+    """Create the working folder, the files, and links to the user's files in `folder`.
+
+    Raises `GatewayError` if one can't be created.
+    """
+    try:
+        (folder / _WORK_FOLDER).mkdir()
+        _write_files(folder, files)
+        _link_files(folder, profile.links, endpoint.parameters)
+    except OSError as error:
+        problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
+
+
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
@@ -213,26 +253,31 @@ def _link_files(
     for name, sources in links.items():
         link = folder / name
         link.parent.mkdir(parents=True, exist_ok=True)
-        target = _first_file(sources, environ)
+        target = _find_first_file(sources, environ)
         if target:
             link.symlink_to(target)
 
 
-def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
+def _find_first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
     """Return the first file that exists, or None.
 
     Sources start with `~/` or a variable, as in `$CODEX_HOME/auth.json`.
     """
     for source in sources:
-        base, _, path_below = source.partition("/")
-        if base == "~":
-            base = "$HOME"
-        if not base.startswith("$"):
-            continue
-        folder = environ.get(base.removeprefix("$"))
-        if folder and os.path.isfile(Path(folder, path_below)):  # noqa: PTH113 - raises nothing
-            return Path(folder, path_below)
+        path = _expand_source(source, environ)
+        if path and os.path.isfile(path):  # noqa: PTH113 - `Path.is_file` can raise an error
+            return path
     return None
+
+
+def _expand_source(source: str, environ: Mapping[str, str]) -> Path | None:
+    """Replace the `~` or variable at the start of a source. Without one, or if it's unset, return None."""
+    start, _, path_below = source.partition("/")
+    variable = "$HOME" if start == "~" else start
+    if not variable.startswith("$"):
+        return None
+    folder = environ.get(variable.removeprefix("$"))
+    return Path(folder, path_below) if folder else None
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
@@ -241,16 +286,25 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
+def _build_environ(
+    profile: CommandProfile, endpoint: Endpoint, values: Mapping[str, str]
+) -> dict[str, str]:
+    """Build the program's environment, with its variables from the profile filled in."""
+    environ = dict(endpoint.parameters)
+    for name, template in profile.set_env.items():
+        environ[name] = _fill(template, values)
+    environ["JUDGEKIT_DISABLE"] = "1"  # the program must not use judgekit in turn
+    environ[INSIDE] = secrets.token_hex(16)  # marks the program's processes, to find them later
+    return environ
+
+
 def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     """Parse a program's output in the profile's format.
 
     Raises `GatewayError` (`INVALID_REPLY`) if the output contains no reply.
     """
     if profile.reply == "text":
-        if not output.strip():
-            problem = f"{profile.argv[0]} printed nothing"
-            raise GatewayError(FailureKind.INVALID_REPLY, problem)
-        return Reply(output.strip(), endpoint.model)
+        return _parse_text_reply(output, profile, endpoint)
 
     values = _parse_json_output(output, profile)
     usage = _read_usage(values, profile, endpoint).of_call()
@@ -258,14 +312,17 @@ def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Rep
     if not text:
         problem = _describe_missing_reply(output, profile)
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
+    model = _find_last_model(values, profile) or endpoint.model
+    return Reply(text, model, usage)
 
-    # The last name of a model counts, because the program may have switched to another one.
-    model = ""
-    for value in values:
-        for name in find_values(value, profile.model_key or ""):
-            if isinstance(name, str):
-                model = name
-    return Reply(text, model or endpoint.model, usage)
+
+def _parse_text_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
+    """Return the whole output as the reply. Raises `GatewayError` (`INVALID_REPLY`) if it's blank."""
+    text = output.strip()
+    if not text:
+        problem = f"{profile.argv[0]} printed nothing"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+    return Reply(text, endpoint.model)
 
 
 def _describe_missing_reply(output: str, profile: CommandProfile) -> str:
@@ -286,31 +343,61 @@ def _find_reply_text(values: Sequence[Any], profile: CommandProfile) -> str:
     """
     text = ""
     for value in values:
-        if not _has_values(value, profile.reply_where):
-            continue
-        answer = value  # without a key, the object itself is the reply
-        if profile.reply_key:
-            answers = find_values(value, profile.reply_key)
-            answer = answers[-1] if answers else None
-        if isinstance(answer, str):
-            text = answer.strip()
-        elif answer is not None:
-            text = json.dumps(answer)
+        if _has_values(value, profile.reply_where):
+            reply = _get_reply(value, profile.reply_key)
+            if reply is not None:
+                text = _convert_to_text(reply)
     return text
+
+
+def _get_reply(value: Any, key: str | None) -> Any:  # noqa: ANN401 - any JSON
+    """Return the last value at the key, or None. Without a key, the object itself is the reply."""
+    if not key:
+        return value
+    replies = find_values(value, key)
+    return replies[-1] if replies else None
+
+
+def _convert_to_text(reply: Any) -> str:  # noqa: ANN401 - any JSON
+    """Convert a reply to text, as JSON unless it's a string."""
+    return reply.strip() if isinstance(reply, str) else json.dumps(reply)
+
+
+def _find_last_model(values: Sequence[Any], profile: CommandProfile) -> str:
+    """Return the last model named in the output, or "". The program may have switched from another one."""
+    model = ""
+    for value in values:
+        for name in find_values(value, profile.model_key or ""):
+            if isinstance(name, str):
+                model = name
+    return model
 
 
 def find_error_message(output: str, profile: CommandProfile) -> str:
     """Return the last error message in a program's JSON output, or "" if it has none."""
     if profile.reply == "text":
         return ""
-    keys = list(_ERROR_KEYS)
-    if profile.reply_key and profile.reply == "json":
-        keys.insert(0, profile.reply_key)  # some programs put the error in the reply's place
+    keys = _list_error_keys(profile)
     for value in reversed(_parse_json_output(output, profile)):
-        for key in keys:
-            for message in find_values(value, key):
-                if isinstance(message, str) and message.strip():
-                    return " ".join(message.split())
+        message = _find_first_text(value, keys)
+        if message:
+            return message
+    return ""
+
+
+def _list_error_keys(profile: CommandProfile) -> list[str]:
+    """List the keys that can hold an error message, the likeliest first."""
+    if profile.reply == "json" and profile.reply_key:
+        return [profile.reply_key, *_ERROR_KEYS]  # some programs put the error in the reply's place
+    return list(_ERROR_KEYS)
+
+
+def _find_first_text(value: Any, keys: Sequence[str]) -> str:  # noqa: ANN401 - any JSON
+    """Return the first text at one of the keys, on one line, or "" if all are blank."""
+    for key in keys:
+        for text in find_values(value, key):
+            if isinstance(text, str) and text.strip():
+                return " ".join(text.split())
     return ""
 
 
@@ -321,20 +408,23 @@ def find_values(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     """
     values = [value]
     for part in key.split("."):
-        # Replace the values by those one level deeper.
         inner_values: list[Any] = []
         for outer_value in values:
-            items: dict[str, Any] = {}
-            if isinstance(outer_value, dict):
-                items = outer_value
-            elif isinstance(outer_value, list):
-                items = {str(index): item for index, item in enumerate(outer_value)}
-            if part == "*":
-                inner_values += items.values()
-            elif part in items:
-                inner_values.append(items[part])
+            inner_values += _find_inner_values(outer_value, part)
         values = inner_values
     return values
+
+
+def _find_inner_values(value: Any, part: str) -> list[Any]:  # noqa: ANN401 - any JSON
+    """Return the values one level deeper: at a key of an object, at an index of a list, or all for `*`."""
+    items: dict[str, Any] = {}
+    if isinstance(value, dict):
+        items = value
+    elif isinstance(value, list):
+        items = {str(index): item for index, item in enumerate(value)}
+    if part == "*":
+        return list(items.values())
+    return [items[part]] if part in items else []
 
 
 def _parse_json_output(output: str, profile: CommandProfile) -> list[Any]:
@@ -344,21 +434,28 @@ def _parse_json_output(output: str, profile: CommandProfile) -> list[Any]:
     """
     lines = output.split("\n")  # not splitlines(), because strings in JSON can contain U+2028
     if profile.reply == "json":
-        # Other output, such as a warning, can precede the JSON. So try the complete output, and the output
-        # from the first line that looks like JSON.
-        json_lines = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
-        json_texts = [output, "\n".join(json_lines)]
-    else:
-        json_texts = lines
+        # Other output, such as a warning, can precede the JSON, so also try without it.
+        values = _parse_texts([output, _skip_to_json(lines)])
+        return values[:1]
+    return _parse_texts(lines)
 
+
+def _skip_to_json(lines: Sequence[str]) -> str:
+    """Return the output from the first line that looks like JSON, or ""."""
+    for index, line in enumerate(lines):
+        if line.startswith(("{", "[")):
+            return "\n".join(lines[index:])
+    return ""
+
+
+def _parse_texts(texts: Iterable[str]) -> list[Any]:
+    """Parse the texts that start with a JSON object or list, and skip the others."""
     values = []
-    for text in json_texts:
+    for text in texts:
         with contextlib.suppress(ValueError, RecursionError):
             value, _ = json.JSONDecoder().raw_decode(text.lstrip())
             if isinstance(value, dict | list):
                 values.append(value)
-    if profile.reply == "json":
-        return values[:1]
     return values
 
 
@@ -374,34 +471,44 @@ def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoi
     keys = profile.usage
     if keys is None:
         return Usage()
-    # The profile tells which objects report the usage. The last report counts.
     reports = [value for value in values if _has_values(value, keys.where)]
     if not reports:
         return Usage()
     report = reports[-1]
+    usage = Usage(
+        input_tokens=_add_up(report, keys.input),
+        output_tokens=_add_up(report, keys.output),
+        cache_read_tokens=_add_up(report, keys.cache_read),
+        cache_write_tokens=_add_up(report, keys.cache_write),
+    )
 
-    prompt_tokens = _add_up(report, keys.input)
-    reply_tokens = _add_up(report, keys.output)
-    cache_read = _add_up(report, keys.cache_read)
-    cache_write = _add_up(report, keys.cache_write)
-
-    # If the profile has a price, use that rather than the reported cost.
+    # The profile's price overrides a reported cost.
     if endpoint.price is not None:
-        cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
-        return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
+        cost = _compute_cost(usage, endpoint.price)
+        return replace(usage, cost_usd=cost, cost_source="profile")
     amounts = _list_numbers(report, keys.cost) if keys.cost else []
     if amounts:
         cost = max(0.0, sum(amounts))
-        return Usage(prompt_tokens, reply_tokens, cost, "provider", cache_read, cache_write)
-    return Usage(prompt_tokens, reply_tokens, None, None, cache_read, cache_write)
+        return replace(usage, cost_usd=cost, cost_source="provider")
+    return usage
+
+
+def _compute_cost(usage: Usage, price: Price) -> float:
+    """Compute the cost of a call's tokens in US dollars."""
+    return price.of(
+        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
+    )
 
 
 def _add_up(report: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
-    """Add up all numbers at the given dotted keys."""
+    """Add up all numbers at the given dotted keys, such as `usage.input_tokens`.
+
+    A negative total counts as 0.
+    """
     total = 0.0
     for key in keys:
         total += sum(_list_numbers(report, key))
-    return int(max(0.0, total))
+    return max(0, int(total))
 
 
 def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
@@ -416,28 +523,30 @@ def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any J
     return amounts
 
 
-def _get_size(file: IO[bytes]) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
 async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
-    """Kill a program if it's still running, and all processes that it has left behind."""
+    """Kill a program if it's still running, and the processes that it has left behind."""
     was_still_running = process.returncode is None
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)  # the program and its children
+    _kill_group(process)
+    # A program that ended by itself may leave processes in other sessions, such as a server.
     if was_still_running:
-        kill_marked(mark)  # also those in other sessions
+        kill_marked(mark)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), timeout=1)  # normally takes milliseconds
 
 
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill a program and its children in the same process group. On Windows, kill only the program."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Run the program and return its output. Raises `GatewayError` if it fails or prints too much."""
-    # Use files rather than pipes, because reading a pipe could hang: a child process that outlives the
-    # program would keep the pipe open.
+    # A child process that outlives the program would keep a pipe open, and reading it could hang, so use
+    # files instead.
     with (
         tempfile.TemporaryFile() as prompt,
         tempfile.TemporaryFile() as stdout,
@@ -450,20 +559,30 @@ async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: Comm
             stderr_size = await _wait_for_exit(process, stdout, stderr)
         finally:
             await _kill_program(process, invocation.environ[INSIDE])
-        stdout.seek(0)
-        stderr.seek(max(0, stderr_size - _STDERR_TAIL_BYTES))
-        output = stdout.read().decode(errors="replace")
-        errors = stderr.read().decode(errors="replace")
+        output = _read_from(stdout, 0)
+        errors = _read_from(stderr, max(0, stderr_size - _STDERR_TAIL_BYTES))
 
-    # If the program failed, quote the error in its JSON output, or the last line that it printed.
-    if process.returncode:
-        lines = ["no message", *lines_of(output), *lines_of(errors)]
-        last_line = [line.strip() for line in lines if line.strip()][-1]
-        reason = find_error_message(output, profile) or last_line
+    has_failed = bool(process.returncode)
+    if has_failed:
+        reason = find_error_message(output, profile) or _find_last_line(output, errors)
         safe_reason = hide_secrets(reason[:MAX_MESSAGE], list_secrets(endpoint))
         message = f"{profile.argv[0]} exited with {process.returncode}: {safe_reason}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return output
+
+
+def _read_from(file: IO[bytes], position: int) -> str:
+    """Read a file's text from a position in bytes to the end."""
+    file.seek(position)
+    return file.read().decode(errors="replace")
+
+
+def _find_last_line(output: str, errors: str) -> str:
+    """Return the last line of a program's stderr that isn't blank, or else of its stdout."""
+    for line in reversed([*lines_of(output), *lines_of(errors)]):
+        if line.strip():
+            return line.strip()
+    return "no message"
 
 
 async def _wait_for_exit(
@@ -474,15 +593,26 @@ async def _wait_for_exit(
     Raises `GatewayError` as soon as the program has printed too much.
     """
     while True:
-        # Interrupt the wait regularly, to check the size of the output.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _CHECK_SECONDS)
+        await _wait_briefly(process)
         stderr_size = _get_size(stderr)
-        if _get_size(stdout) > MAX_OUTPUT or stderr_size > _MAX_STDERR:
+        is_stdout_too_long = _get_size(stdout) > MAX_OUTPUT
+        is_stderr_too_long = stderr_size > _MAX_STDERR
+        if is_stdout_too_long or is_stderr_too_long:
             problem = f"printed more than {MAX_OUTPUT} bytes"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem)
-        if process.returncode is not None:
+        has_exited = process.returncode is not None
+        if has_exited:
             return stderr_size
+
+
+async def _wait_briefly(process: asyncio.subprocess.Process) -> None:
+    """Wait for a program's exit, but at most until its output has to be checked again."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _CHECK_SECONDS)
+
+
+def _get_size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 async def _start_program(
@@ -493,19 +623,19 @@ async def _start_program(
     stderr: IO[bytes],
 ) -> asyncio.subprocess.Process:
     """Start the program with files as its input and output. Raises `GatewayError` if it can't be started."""
-    _, *arguments = invocation.argv
     environ = invocation.environ
-    # Start the program in a new session, so that its child processes can be killed with it.
+    arguments = invocation.argv[1:]  # without the program's name
     try:
+        path = programs.find(program, environ) or ""  # starting "" raises `OSError`
         return await asyncio.create_subprocess_exec(
-            programs.find(program, environ) or "",
+            path,
             *arguments,
             stdin=prompt,
             stdout=stdout,
             stderr=stderr,
             cwd=invocation.cwd,
             env={**environ, "PATH": programs.search_path(environ)},
-            start_new_session=True,
+            start_new_session=True,  # so that its child processes can be killed with it
         )
     except OSError as error:
         message = f"{program} cannot be started ({error.strerror})"
@@ -520,16 +650,15 @@ def kill_marked(mark: str) -> int:
     if sys.platform != "linux":
         return 0
     killed_processes: set[int] = set()
-    # Repeat the search a few times, because a process can start another one meanwhile.
+    # A process can start another one during the search, so repeat it a few times.
     for _ in range(_MAX_KILL_ROUNDS):
-        marked_processes = _find_marked(mark)
-        # Stop if there are no new processes. Killed ones are still listed for a moment.
-        if marked_processes <= killed_processes:
+        new_processes = _find_marked(mark) - killed_processes  # killed ones are listed for a moment
+        if not new_processes:
             break
-        for process in marked_processes - killed_processes:
+        for process in new_processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
-        killed_processes |= marked_processes
+        killed_processes |= new_processes
     return len(killed_processes)
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from judgekit.providers import running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 AHEAD = 4  # items per worker that can be taken and not yielded yet, so that a slow one doesn't block others
+
+Result: TypeAlias = tuple[int, Item, Value]
+"""An item's position, the item and its result."""
 
 
 async def map_concurrently(
@@ -31,50 +34,80 @@ async def map_concurrently(
     `is_ready` means that getting the next item never blocks, so it needs no thread. The first error cancels
     all work, and so does closing the generator.
     """
+    # An item needs a slot from its start until its result is yielded. In order, finished results can have to
+    # wait for a slow one, so there are more slots than workers.
     slots = asyncio.Semaphore(AHEAD * limit if in_order else limit)
-    take_next = partial(next, enumerate(items), None)
-    take_lock = asyncio.Lock()
+    take_item = _make_item_taker(items, is_ready=is_ready)
     # Workers put their results here, and finally their own task.
-    finished = asyncio.Queue[tuple[int, Item, Value] | asyncio.Task[None]]()
+    finished = asyncio.Queue[Result[Item, Value] | asyncio.Task[None]]()
 
     async def work_until_empty() -> None:
+        """Work on one item after another until there are no more."""
         while True:
             await slots.acquire()
-            if is_ready:
-                indexed_item = take_next()
-            else:
-                async with take_lock:
-                    # Use a thread, because getting the next item can block, for example on a pipe.
-                    indexed_item = await running.run_in_thread(take_next)
+            indexed_item = await take_item()
             if indexed_item is None:
                 return
             index, item = indexed_item
-            finished.put_nowait((index, item, await work(item)))
+            value = await work(item)
+            finished.put_nowait((index, item, value))
 
     workers = [asyncio.create_task(work_until_empty()) for _ in range(limit)]
     for worker in workers:
         worker.add_done_callback(finished.put_nowait)
-
-    results = {}  # not yielded yet, by position
-    next_position = 0
-    finished_workers = 0
+    line = _Line[Item, Value]()
+    ended_workers = 0
     try:
-        while finished_workers < limit:
+        while ended_workers < limit:
             outcome = await finished.get()
             if isinstance(outcome, asyncio.Task):
                 outcome.result()  # raises the worker's error
-                finished_workers += 1
+                ended_workers += 1
                 continue
-            index, item, value = outcome
-            # Unless `in_order`, any result is the next one to yield.
-            position = index if in_order else next_position
-            results[position] = item, value
-            while next_position in results:
-                yield results.pop(next_position)
-                next_position += 1
+            results = line.add_and_take(outcome) if in_order else [outcome]
+            for _, item, value in results:
+                yield item, value
                 slots.release()
     finally:
-        for worker in workers:
-            worker.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*workers, return_exceptions=True)
+        await _cancel(workers)
+
+
+def _make_item_taker(
+    items: Iterable[Item], *, is_ready: bool
+) -> Callable[[], Awaitable[tuple[int, Item] | None]]:
+    """Make a function that takes the next item with its position, or returns None if there are no more."""
+    take_next: Callable[[], tuple[int, Item] | None] = partial(next, enumerate(items), None)
+    take_lock = asyncio.Lock()
+
+    async def take_item() -> tuple[int, Item] | None:
+        if is_ready:
+            return take_next()
+        # Getting the next item can block, for example on a pipe, so use a thread, one at a time.
+        async with take_lock:
+            return await running.run_in_thread(take_next)
+
+    return take_item
+
+
+class _Line(Generic[Item, Value]):
+    """Results that came early and wait for those before them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Result[Item, Value]] = {}
+        self._next_index = 0
+
+    def add_and_take(self, result: Result[Item, Value]) -> Iterator[Result[Item, Value]]:
+        """Add a result, and take out those whose turn has come, in order."""
+        index, _, _ = result
+        self._waiting[index] = result
+        while self._next_index in self._waiting:
+            yield self._waiting.pop(self._next_index)
+            self._next_index += 1
+
+
+async def _cancel(workers: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel all workers, and wait until they've ended."""
+    for worker in workers:
+        worker.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.gather(*workers, return_exceptions=True)

@@ -59,36 +59,44 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     An answer that is missing or invalid has a `problem` instead of probabilities. Raises `GatewayError` if
     the body itself is invalid.
     """
-    try:
-        body = json.loads(content, object_pairs_hook=_Object)
-    except (ValueError, RecursionError):
-        beginning = short_line(content[:_QUOTED_CHARS].decode("utf-8", "replace"), _QUOTED_CHARS)
-        raise _build_invalid_error(f"the reply is not JSON but {beginning!r}") from None
-    if not isinstance(body, _Object):
-        raise _build_invalid_error("the reply is not a JSON object")
-    _check_envelope(body)
-    # Some servers wrap the body in an envelope: `{"result": {"answers": …}}`.
-    if "answers" not in body and isinstance(body.get("result"), _Object):
-        body = body["result"]  # such as Cloudflare's
-        _check_envelope(body)
-
-    # Read the answers.
+    body = _unwrap_body(_parse_body(content))
     raw_answers = _group_by_name(body.get("answers"), questions)
     answers = {}
     for question in questions:
         answers[question.name] = _read_answer(question, raw_answers[question.name])
 
-    # Read the usage and the model.
     usage = body.get("usage")
     if not isinstance(usage, dict):
         usage = {}
-    model = body.get("model")
-    if not isinstance(model, str | None):
-        raise _build_invalid_error(
-            f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}"
-        )
     tokens = parse_count(usage.get("input_tokens")) or 0
-    return DecisionReply(answers, model or None, tokens, cost_usd=parse_amount(usage.get("cost")))
+    cost = parse_amount(usage.get("cost"))
+    return DecisionReply(answers, _read_model(body), tokens, cost_usd=cost)
+
+
+def _parse_body(content: bytes) -> _Object:
+    """Parse a response body. Raises `GatewayError` if it isn't a JSON object."""
+    try:
+        body = json.loads(content, object_pairs_hook=_Object)
+    except (ValueError, RecursionError):
+        text = content[:_QUOTED_CHARS].decode("utf-8", "replace")
+        beginning = short_line(text, _QUOTED_CHARS)
+        raise _build_invalid_error(f"the reply is not JSON but {beginning!r}") from None
+    if not isinstance(body, _Object):
+        raise _build_invalid_error("the reply is not a JSON object")
+    return body
+
+
+def _unwrap_body(body: _Object) -> _Object:
+    """Check a body, and take it out of an envelope such as Cloudflare's: `{"result": {"answers": …}}`.
+
+    Raises `GatewayError` if the body or the envelope contains an error or a duplicate key.
+    """
+    _check_envelope(body)
+    result = body.get("result")
+    if "answers" in body or not isinstance(result, _Object):
+        return body
+    _check_envelope(result)
+    return result
 
 
 def _check_envelope(body: _Object) -> None:
@@ -99,6 +107,16 @@ def _check_envelope(body: _Object) -> None:
         raise make_stated_failure(error)
     if body.repeated:
         raise _build_invalid_error(f"the reply has the key {body.repeated!r} twice")
+
+
+def _read_model(body: _Object) -> str | None:
+    """Return the model's name in a body, or None. Raises `GatewayError` if it isn't a text."""
+    model = body.get("model")
+    if not isinstance(model, str | None):
+        raise _build_invalid_error(
+            f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}"
+        )
+    return model or None
 
 
 class _Object(dict[str, Any]):
@@ -145,16 +163,22 @@ def _name_answers(
 ) -> list[tuple[str, Any]]:
     """Pair each answer with the name of its question, which is usually in the answer.
 
-    If no answer has a name, they must be in the order of the questions. Raises `GatewayError` if in this case
-    there are more or fewer answers than questions.
+    If no answer has a name, there must be one for each question, in the same order. Raises `GatewayError` if
+    there are more or fewer.
     """
-    names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
-    if not any(names):
-        if len(answers) != len(questions):
-            counts = f"{len(answers)} answers without names to {len(questions)} questions"
-            raise _build_invalid_error(f"the reply has {counts}")
-        names = [question.name for question in questions]
-    return [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
+    names = [_get_name(answer) for answer in answers]
+    if any(names):
+        return [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
+
+    if len(answers) != len(questions):
+        counts = f"{len(answers)} answers without names to {len(questions)} questions"
+        raise _build_invalid_error(f"the reply has {counts}")
+    return [(question.name, answer) for question, answer in zip(questions, answers, strict=True)]
+
+
+def _get_name(answer: object) -> object:
+    """Return the name in an answer, or None."""
+    return answer.get("name") if isinstance(answer, dict) else None
 
 
 def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> DecisionAnswer:
@@ -167,25 +191,39 @@ def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> Deci
     if len(raw_answers) > 1:
         return make_missing_answer(question, f"was answered {len(raw_answers)} times")
 
-    (answer,) = raw_answers
-    if not isinstance(answer, _Object):
-        return make_missing_answer(question, "was not answered by an object")
-    if answer.repeated:
-        return make_missing_answer(question, f"was answered with the key {answer.repeated!r} twice")
-    if answer.get("error"):
-        message = make_stated_failure(answer["error"]).message
-        return make_missing_answer(
-            question, f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"
-        )
-    refusal = answer.get("refusal")
-    if refusal or answer.get("type") == "refusal":
-        reason = short_line(str(refusal or answer.get("reason") or ""), _QUOTED_CHARS)
-        problem = f"was refused: {reason}" if reason else "was refused"
-        return make_missing_answer(question, problem)._replace(is_refusal=True)
+    answer = raw_answers[0]
+    problem = _find_problem(answer)
+    if problem:
+        return make_missing_answer(question, problem)
+    refusal = _describe_refusal(answer)
+    if refusal:
+        return make_missing_answer(question, refusal)._replace(is_refusal=True)
     try:
         return DecisionAnswer(_read_probabilities(question, answer))
     except ValueError as error:
         return make_missing_answer(question, str(error))
+
+
+def _find_problem(answer: object) -> str | None:
+    """Say why an answer can't be read, such as an error in its place, or return None."""
+    if not isinstance(answer, _Object):
+        return "was not answered by an object"
+    if answer.repeated:
+        return f"was answered with the key {answer.repeated!r} twice"
+    if answer.get("error"):
+        message = make_stated_failure(answer["error"]).message
+        return f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"
+    return None
+
+
+def _describe_refusal(answer: _Object) -> str | None:
+    """Describe a model's refusal to answer, with its reason if given. Without a refusal, return None."""
+    refusal = answer.get("refusal")
+    is_refusal = refusal or answer.get("type") == "refusal"
+    if not is_refusal:
+        return None
+    reason = short_line(str(refusal or answer.get("reason") or ""), _QUOTED_CHARS)
+    return f"was refused: {reason}" if reason else "was refused"
 
 
 def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
@@ -194,41 +232,73 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
     Raises `ValueError` if a probability is invalid. The message continues a sentence: "Question X was
     answered with …".
     """
+    _check_type(question, answer)
+    if question.kind == "predicate":
+        yes = _read_probability_of_yes(answer)
+        return {YES: yes, NO: 1 - yes}
+
+    probabilities = _read_given_probabilities(question, answer)
+    _check_unused_fields(question, answer)
+    return _scale_to_one(question, probabilities)
+
+
+def _check_type(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if an answer says that it's for another type of question."""
     kind = answer.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
         raise ValueError(
             f"was answered as {short_line(str(kind), _SHORT)!r}, which is another type"
         )
-    if question.kind == "predicate":
-        yes = _read_probability_of_yes(answer)
-        return {YES: yes, NO: 1 - yes}
 
-    probabilities = {}
+
+def _read_given_probabilities(
+    question: DecisionQuestion, answer: Mapping[str, Any]
+) -> dict[str, float]:
+    """Read the probabilities that the server sent. It can omit those that are 0.
+
+    Raises `ValueError` if one is invalid or given twice.
+    """
+    probabilities: dict[str, float] = {}
     for key, number in _list_probabilities(answer.get("probabilities")):
         value = _translate_key(question, key)
         if value in probabilities:
             raise ValueError(f"was answered with two probabilities of {value!r}")
         probabilities[value] = check_probability(number)
-    _check_other_fields(question, answer)
-
-    # A server can omit answers with a probability of 0, so the given ones must add up to 1. Divide by the
-    # total to remove rounding errors.
-    total = math.fsum(probabilities.values())
-    if abs(total - 1) > _compute_tolerance(question):
-        raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
-    return {value: probabilities.get(value, 0.0) / total for value in question.values}
+    return probabilities
 
 
-def _check_other_fields(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if an answer's confidence, score or choice is invalid."""
-    # These fields aren't used, but if they're wrong, the probabilities can't be trusted either.
-    confidence = answer.get("confidence")
-    if confidence is not None and parse_amount(confidence) is None:
-        raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
+def _check_unused_fields(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if an answer's confidence, score or choice is invalid.
+
+    Only the probabilities are used, but they can't be trusted if these fields are wrong.
+    """
+    _check_confidence(answer.get("confidence"))
     if question.kind == "score":
         _check_score(question, answer.get("score"))
     elif answer.get("choice") is not None:
         _translate_key(question, answer["choice"])  # raises if it isn't one of the choices
+
+
+def _check_confidence(confidence: object) -> None:
+    """Raise `ValueError` if a confidence isn't a valid number. A missing one (None) is allowed."""
+    if confidence is None:
+        return
+    is_valid = parse_amount(confidence) is not None
+    if not is_valid:
+        raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
+
+
+def _scale_to_one(
+    question: DecisionQuestion, probabilities: Mapping[str, float]
+) -> dict[str, float]:
+    """Add the omitted probabilities as 0, and divide all by their total to remove rounding errors.
+
+    Raises `ValueError` if they don't add up to about 1.
+    """
+    total = math.fsum(probabilities.values())
+    if abs(total - 1) > _compute_tolerance(question):
+        raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
+    return {value: probabilities.get(value, 0.0) / total for value in question.values}
 
 
 def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
@@ -236,16 +306,15 @@ def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
 
     Raises `ValueError` if there's no such probability, or if there are two different ones.
     """
-    # Two wire formats use different keys, and a server can send both.
-    values = set()
-    for name in ("probability", "noul"):
-        if name in answer:
-            values.add(check_probability(answer[name]))
-    if not values:
+    # OpenAI's format calls it "probability", and System One's "noul". A server can send both.
+    names = [name for name in ("probability", "noul") if name in answer]
+    given = [check_probability(answer[name]) for name in names]
+    if not given:
         raise ValueError("was answered with no probability")
-    if len(values) > 1:
+    yes = given[0]
+    is_contradictory = any(other != yes for other in given)
+    if is_contradictory:
         raise ValueError("was answered with two probabilities")
-    (yes,) = values
     return yes
 
 
@@ -262,26 +331,34 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Return the answer that a key stands for.
+    """Return the answer for a key: a choice is the answer itself, and "2" is the position of a score's level.
 
-    The key is either one of a question's choices, which is the answer itself, or the index of a level. Raises
-    `ValueError` if there's no such choice or level.
+    Raises `ValueError` if there's no such choice or level.
     """
-    text = short_line(str(key), 40)
     if question.kind == "choice":
-        value = str(key)
-        if value not in question.values:
-            raise ValueError(f"was answered with {text!r}, which is no choice")
-        return value
+        return _check_choice(question, str(key))
+    return _find_level(question, str(key))
 
-    problem = f"was answered with level {text} of {len(question.options)} levels"
+
+def _check_choice(question: DecisionQuestion, choice: str) -> str:
+    """Return a choice unchanged. Raises `ValueError` if the question doesn't have it."""
+    if choice not in question.values:
+        raise ValueError(f"was answered with {short_line(choice, _SHORT)!r}, which is no choice")
+    return choice
+
+
+def _find_level(question: DecisionQuestion, text: str) -> str:
+    """Return the level at a position, which counts from 0. Raises `ValueError` if there's no such level."""
+    levels = question.options
+    problem = f"was answered with level {short_line(text, _SHORT)} of {len(levels)} levels"
     try:
-        index = int(str(key))
+        index = int(text)
     except ValueError:
         raise ValueError(problem) from None
-    if not 0 <= index < len(question.options):
+    is_level = 0 <= index < len(levels)
+    if not is_level:
         raise ValueError(problem)
-    return question.options[index].value
+    return levels[index].value
 
 
 def _compute_tolerance(question: DecisionQuestion) -> float:
@@ -299,7 +376,7 @@ def _check_score(question: DecisionQuestion, score: object) -> None:
     is_on_scale = parse_amount(score, limit) is not None
     if not is_on_scale:
         raise ValueError(
-            f"was answered with a score of {short_line(str(score), 40)} of 0 to {highest}"
+            f"was answered with a score of {short_line(str(score), _SHORT)} of 0 to {highest}"
         )
 
 

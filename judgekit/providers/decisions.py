@@ -89,9 +89,8 @@ def parse_amount(value: object, limit: float = math.inf) -> float | None:
         number = float(value)
     except OverflowError:  # an integer with hundreds of digits
         return None
-    if not math.isfinite(number) or not 0 <= number <= limit:
-        return None
-    return number
+    is_in_range = math.isfinite(number) and 0 <= number <= limit
+    return number if is_in_range else None
 
 
 def check_probability(number: object) -> float:
@@ -150,10 +149,14 @@ def _read_answer(question: DecisionQuestion, fields: object) -> DecisionAnswer:
     """Read the stored answer to a question. If it's missing or doesn't fit, return a problem instead."""
     if not isinstance(fields, dict):
         return make_missing_answer(question, "was not answered")
-    if "refusal" in fields or "problem" in fields:
-        problem = str(fields.get("refusal") or fields.get("problem"))
-        return DecisionAnswer({}, problem, is_refusal="refusal" in fields)
-    if set(fields) != set(question.values):
+
+    is_refusal = "refusal" in fields
+    if is_refusal or "problem" in fields:
+        reason = fields.get("refusal") or fields.get("problem")
+        return DecisionAnswer({}, str(reason), is_refusal=is_refusal)
+
+    has_same_values = set(fields) == set(question.values)
+    if not has_same_values:
         return make_missing_answer(question, "was answered about something else")
     return _read_probabilities(question, fields)
 

@@ -50,8 +50,8 @@ _OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].ite
 # Objections that decide the kind of failure whatever the status is: the output didn't fit the requested
 # format, or the model's template lacks a role.
 _KIND_BY_OBJECTION = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
-_ROOM = list(map(re.compile, _TEXTS["room"]))
-_CAP = list(map(re.compile, _TEXTS["cap"]))
+_CONTEXT_LIMITS = list(map(re.compile, _TEXTS["room"]))
+_REPLY_LIMITS = list(map(re.compile, _TEXTS["cap"]))
 _BROKEN_REPLY = {
     "AttributeError",
     "IndexError",
@@ -86,8 +86,16 @@ _MAX_CAUSES = 12
 _MAX_PROBLEMS = 5  # quoted in one message
 
 
+_EXCEPTION_NAME = re.compile(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ")
+_ADVICE_TO_PROGRAMMERS = re.compile(r"\. Handle with `litellm\.\w+`\.?")
+_CONNECTION_DETAILS = re.compile(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]")
+
+
 class Words(NamedTuple):
-    """The words of a provider's error: its `message`, and the `signs` from which to classify it."""
+    """The words of a provider's error: its `message`, and the `signs` from which to classify it.
+
+    The signs are one text: the message, codes and the error's keys.
+    """
 
     message: str
     signs: str
@@ -104,16 +112,21 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
         if isinstance(cause, GatewayError):
             return cause
 
-    # Split the exception's text into the message and the signs, such as codes, that reveal the kind of
-    # failure.
     words = _split_words(str(error)[:_MAX_CHARS])
     message = _clean_message(words.message) or type(error).__name__
-    if len(message) > MAX_MESSAGE:
-        message = message[: MAX_MESSAGE - 1] + "…"
-    failure = GatewayError(_classify(causes, words.signs), hide_secrets(message, secrets))
+    safe_message = hide_secrets(_shorten(message), secrets)
+    kind = _classify(causes, words.signs)
+    failure = GatewayError(kind, safe_message)
     failure.retry_after = _read_retry_after(error)
     _note_objections(failure, words.signs)
     return failure
+
+
+def _shorten(message: str) -> str:
+    """Cut a message to `MAX_MESSAGE` characters. The last one is an ellipsis if something was cut."""
+    if len(message) <= MAX_MESSAGE:
+        return message
+    return message[: MAX_MESSAGE - 1] + "…"
 
 
 def _read_retry_after(error: BaseException) -> float | None:
@@ -137,11 +150,11 @@ def _list_causes(error: BaseException) -> list[BaseException]:
 
 
 def _clean_message(message: str) -> str:
-    """Remove exception names, litellm's advice to programmers, and connection details."""
-    message = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", message)
-    message = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", message)
-    message = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", message)
-    return " ".join(message.split()).strip(" |")
+    """Remove what doesn't help a user, such as `litellm.BadRequestError: `, and put the rest on one line."""
+    for pattern in (_EXCEPTION_NAME, _ADVICE_TO_PROGRAMMERS, _CONNECTION_DETAILS):
+        message = pattern.sub("", message)
+    line = " ".join(message.split())
+    return line.strip(" |")
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
@@ -170,11 +183,12 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Build the failure for an error that a provider states in a response body."""
-    words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MAX_CHARS])
-    message = " ".join(words.message.split())[:MAX_MESSAGE]
-    code = status_of(error)
-    kind = _classify_words(words.signs) or _BY_STATUS.get(code, _guess_kind_by_status(code))
-    failure = GatewayError(kind, message or "the provider gave an error and no answer")
+    error_json = json.dumps({"error": error}, ensure_ascii=False)
+    words = _split_words(error_json[:_MAX_CHARS])
+    line = " ".join(words.message.split())
+    message = line[:MAX_MESSAGE] or "the provider gave an error and no answer"
+    kind = _classify_words(words.signs) or _classify_status(status_of(error))
+    failure = GatewayError(kind, message)
     _note_objections(failure, words.signs)
     return failure
 
@@ -183,22 +197,38 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
     """Return the HTTP status that a JSON error contains as a number or a word. The default is 500."""
     if not isinstance(error, dict):
         return _DEFAULT_STATUS
+    return _find_status_number(error) or _find_status_word(error) or _DEFAULT_STATUS
 
-    # Look for a number, such as 429.
+
+def _find_status_number(error: dict[str, Any]) -> int | None:
+    """Return the first error status in the code fields, such as 429, or None."""
     for name in _CODES:
         try:
             status = int(error[name])
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
-        if 400 <= status <= 599:  # noqa: PLR2004 - the range of errors
+        is_error_status = 400 <= status <= 599  # noqa: PLR2004 - the range of errors
+        if is_error_status:
             return status
+    return None
 
-    # Look for a word, such as "rate_limit".
+
+def _find_status_word(error: dict[str, Any]) -> int | None:
+    """Return the status for the first known word in the code fields or `type`, such as "rate_limit"."""
     for name in (*_CODES, "type"):
+        text = str(error.get(name, "")).lower()
         for word, status in _STATUS_BY_WORD.items():
-            if word in str(error.get(name, "")).lower():
+            if word in text:
                 return status
-    return _DEFAULT_STATUS
+    return None
+
+
+def _classify_status(status: int) -> FailureKind:
+    """Classify a failure by its HTTP status. If it isn't in the table, its hundreds decide."""
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    is_client_error = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
+    return FailureKind.BAD_REQUEST if is_client_error else FailureKind.SERVER_ERROR
 
 
 def classify_finish_reason(finish_reason: str | None) -> FailureKind | None:
@@ -216,35 +246,41 @@ def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
     return None
 
 
-def _guess_kind_by_status(status: int) -> FailureKind:
-    is_client_error = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
-    return FailureKind.BAD_REQUEST if is_client_error else FailureKind.SERVER_ERROR
-
-
 def _split_words(text: str) -> Words:
     """Split an exception's text, which often ends with a JSON error, into a message and signs.
 
-    The signs are the parts that can reveal the kind of failure: the message, codes and the error's keys.
+    Without a JSON error, the whole text is both the message and the signs.
     """
     text, _, _ = text.partition("Traceback (most recent call last)")
-    head, brace, rest = text.partition("{")
-    try:
-        data, _ = json.JSONDecoder().raw_decode(brace + rest)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        return Words(text, text)  # the text is both the message and the signs
+    text_before_json, brace, rest = text.partition("{")
+    data = _parse_object(brace + rest)
+    if data is None:
+        return Words(text, text)
 
     error = data.get("error", data)
     message = _find_message(error) or _find_message(data)
     if message is None:
         return Words(text, text)
+    signs = [text_before_json, message, *_list_codes_and_keys(error)]
+    return Words(f"{text_before_json}{message}", " ".join(signs))
 
-    signs = [head, message]
-    if isinstance(error, dict):
-        signs += [str(error[name]) for name in _IDENTIFYING_KEYS if error.get(name) is not None]
-        signs += map(str, error)  # only the keys, because values can quote the model's output
-    return Words(f"{head}{message}", " ".join(signs))
+
+def _parse_object(text: str) -> dict[str, Any] | None:
+    """Parse the JSON object at the start of a text, or return None if there's none."""
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _list_codes_and_keys(error: object) -> list[str]:
+    """List an error's codes and its keys, but no other values, because those can quote the model's output."""
+    if not isinstance(error, dict):
+        return []
+    codes = [str(error[name]) for name in _IDENTIFYING_KEYS if error.get(name) is not None]
+    keys = [str(key) for key in error]
+    return codes + keys
 
 
 def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
@@ -270,21 +306,25 @@ def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
 
 
 def _join_messages(errors: list[Any]) -> str | None:
-    """Join the messages in a list of errors, or return None if there are none.
-
-    If an error names the field that it's about, the message starts with the field, as in `body.messages: …`.
-    """
+    """Join the messages in a list of errors, or return None if there are none."""
     problems = []
     for error in errors[:_MAX_PROBLEMS]:
-        message = _find_message(error)
-        if message is None:
-            continue
-        location = error.get("loc") if isinstance(error, dict) else None
-        if isinstance(location, list) and location:
-            field = ".".join(map(str, location))
-            message = f"{field}: {message}"
-        problems.append(message)
+        problem = _describe_problem(error)
+        if problem is not None:
+            problems.append(problem)
     return "; ".join(problems) or None
+
+
+def _describe_problem(error: Any) -> str | None:  # noqa: ANN401 - any JSON
+    """Return an error's message, after the field that it's about if given, as in `body.messages: …`."""
+    message = _find_message(error)
+    if message is None or not isinstance(error, dict):
+        return message
+    location = error.get("loc")  # such as ["body", "messages"]
+    if not isinstance(location, list) or not location:
+        return message
+    field = ".".join(map(str, location))
+    return f"{field}: {message}"
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
@@ -293,40 +333,48 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
     Objections name the parts of the request that the provider refuses.
     """
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
-    room = _read_room(signs)
-    if room is None:
-        # "cap" means that the number is the model's general limit, and doesn't depend on this request.
-        room = _read_cap(signs)
-        if room is not None:
+    failure.max_reply_tokens = _read_tokens_left(signs)
+    if failure.max_reply_tokens is None:
+        failure.max_reply_tokens = _read_reply_limit(signs)
+        # "cap" means that this limit is the model's own, so it's the same for all requests.
+        if failure.max_reply_tokens is not None:
             objections.add("cap")
-    failure.max_reply_tokens = room
     failure.objections = frozenset(objections)
 
 
-def _read_room(signs: str) -> int | None:
-    """Return the number of tokens left in the context for a reply, or None if the signs don't give it.
+def _read_tokens_left(signs: str) -> int | None:
+    """Read from an error how many tokens the context has left for a reply, or None if it doesn't say.
 
-    The signs are a failure's message and codes, such as "maximum context length is 4096, you used 3000".
+    For example, "maximum context length is 4096, you used 3000" gives 1096.
     """
-    for pattern in _ROOM:
+    for pattern in _CONTEXT_LIMITS:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
-            room = _parse_number(numbers["limit"]) - _parse_number(numbers.get("used") or "0")
-            return max(0, room)
+            limit = _parse_number(numbers["limit"])
+            used = _parse_number(numbers.get("used") or "0")
+            return max(0, limit - used)
     return None
 
 
-def _read_cap(signs: str) -> int | None:
-    """Return a model's limit of tokens per reply, if the signs (a failure's message and codes) give it."""
-    for pattern in _CAP:
+def _read_reply_limit(signs: str) -> int | None:
+    """Read from an error how many tokens a model's replies can have, or None if it doesn't say.
+
+    For example, "less than 4097" gives 4096.
+    """
+    for pattern in _REPLY_LIMITS:
         match = pattern.search(signs)
         if match:
-            numbers = match.groupdict()
-            if numbers.get("below") is not None:  # as in "less than 4097"
-                return _parse_number(numbers["below"]) - 1
-            return _parse_number(numbers["most"])
+            return _get_limit(match.groupdict())
     return None
+
+
+def _get_limit(numbers: dict[str, Any]) -> int:
+    """Return the limit in a match, which has it either as `below` or as `most`."""
+    below = numbers.get("below")
+    if below is not None:
+        return _parse_number(below) - 1
+    return _parse_number(numbers["most"])
 
 
 def _parse_number(digits: str) -> int:
@@ -354,29 +402,45 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
         if name in cause_names:
             return kind
 
-    # If the exception has a specific class, such as for a rate limit, trust that. The provider's words are
-    # even more precise.
+    # The provider's words are the most precise, then a specific class, such as one for a rate limit.
     kind_by_words = _classify_words(signs)
-    known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
-    known_class = known_classes[0] if known_classes else ""
-    if known_class and known_class not in _VAGUE:
+    known_class = _find_known_class(error)
+    is_specific = known_class != "" and known_class not in _VAGUE
+    if is_specific:
         return kind_by_words or KINDS[known_class]
     if _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
+    return kind_by_words or _classify_vague_class(error, known_class)
 
-    # The class is vague or unknown. Use the provider's words, or otherwise the status.
-    default_kind = KINDS.get(known_class, FailureKind.SERVER_ERROR)
-    status = getattr(error, "status_code", None)
-    is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
-    if is_client_error:
-        default_kind = FailureKind.BAD_REQUEST
-    return kind_by_words or _BY_STATUS.get(status, default_kind)
+
+def _find_known_class(error: BaseException) -> str:
+    """Return the name of an exception's class, or of its closest base, that's in `KINDS`, or ""."""
+    for base in type(error).__mro__:
+        if base.__name__ in KINDS:
+            return base.__name__
+    return ""
 
 
 def _is_broken_reply(error: BaseException, cause_names: Sequence[str]) -> bool:
-    """Whether a reply arrived, but litellm couldn't read it."""
-    if re.search(r"no 'choices'|'choices' that is not", str(error)):
+    """Whether a reply arrived, but litellm couldn't read it.
+
+    `cause_names` are the class names of the error, its cause, and so on.
+    """
+    lacks_choices = re.search(r"no 'choices'|'choices' that is not", str(error)) is not None
+    if lacks_choices:
         return True
     if "HTTPStatusError" in cause_names:
-        return False
-    return "JSONDecodeError" in cause_names or cause_names[-1] in _BROKEN_REPLY
+        return False  # the server answered with an error, not with a reply
+    root_cause = cause_names[-1]
+    return "JSONDecodeError" in cause_names or root_cause in _BROKEN_REPLY
+
+
+def _classify_vague_class(error: BaseException, known_class: str) -> FailureKind:
+    """Classify an exception by its HTTP status, or otherwise by its class, even if that's vague."""
+    status = getattr(error, "status_code", None)
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
+    if is_client_error:
+        return FailureKind.BAD_REQUEST
+    return KINDS.get(known_class, FailureKind.SERVER_ERROR)
