@@ -48,9 +48,10 @@ _AMOUNT = re.compile(fit.WORDS["amount"])
 def extract(raw: str, model: type[Model]) -> Model:
     """Extract the answer from a reply: the last object in `raw` that fits `model`.
 
-    A key can differ from its field's in case, spaces, underscores and hyphens, if only one does. If a value
-    is truncated, its field gets the default. A nested object only counts as an answer under a key such as
-    `result` or `answer`. Anything inside `<think>`, or before a lone `</think>`, doesn't count.
+    For a field without its exact key, a key that differs only in case, spaces, underscores and hyphens is
+    accepted, unless there are two such keys. If a value is truncated, its field gets the default. A nested
+    object only counts as an answer under a key such as `result` or `answer`. Anything inside `<think>`, or
+    before a lone `</think>`, doesn't count.
 
     Raises `AmbiguousReply` if `raw` contains two answers that differ in a field that `model` requires.
     Raises `InvalidReply` if there's no answer; its message says what the last object lacked. Raises
@@ -186,27 +187,23 @@ def _find_contradiction(
     contradicting keys inside the last one.
     """
     fields_by_key = _map_decisive_fields(answer)
+    surroundings = _split_at_objects(
+        raw, objects
+    )  # the texts before, between and after the objects
+
     last_object = objects[0]
     end = find_exact_end(raw, last_object.start)
-
-    # the texts before, between and after the objects
-    surroundings = _split_at_objects(raw, objects)
-
     if end is None:
         # The object isn't exact JSON, so the scanner may have misjudged its end. Search everything.
-        texts = [raw]
+        key = _find_contradicting_mention([raw], fields_by_key)
     else:
         texts = [raw[: last_object.start], raw[end:], *_unescape_objects(surroundings)]
+        key = _find_contradicting_mention(texts, fields_by_key)
+        if key is None and nested:
+            key = _find_contradicting_entry(last_object, fields_by_key)
 
-    key = _find_contradicting_mention(texts, fields_by_key)
     if key is not None:
         return key
-
-    is_exact = end is not None
-    if nested and is_exact:
-        key = _find_contradicting_entry(last_object, fields_by_key)
-        if key is not None:
-            return key
     return _find_difference_in_prose(surroundings, fields_by_key)
 
 
@@ -312,12 +309,12 @@ def _find_keys(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, re
 
 def _may_begin_object(text: str, match: re.Match[str]) -> bool:
     """Whether a matched key could be the first in an object."""
-    is_quoted = match["bare"] is None
-    if is_quoted:
-        start = match.start()
-        return _FIRST.search(text, max(0, start - _MAX_INDENT), start) is not None
-    # The match of a bare key includes the brace or comma before it, and it could be a brace.
-    return True
+    is_bare = match["bare"] is not None
+    if is_bare:  # its match begins with a brace or a comma, which aren't told apart
+        return True
+    start = match.start()
+    indent_start = max(0, start - _MAX_INDENT)
+    return _FIRST.search(text, indent_start, start) is not None
 
 
 def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
@@ -392,11 +389,16 @@ def _split_amounts(value: object) -> list[str]:
 
 
 def _takes_amount(annotation: object, value: object) -> bool:
-    """Whether a field takes a number, or is a nested model for a list such as "4, 3, 5"."""
+    """Whether a field takes `value` as an amount.
+
+    A numeric field does. A nested model also does if the value can be several amounts, such as "4, 3, 5".
+    """
     if fit.is_number(annotation):
         return True
     is_single_number = isinstance(value, (int, float))
-    return fit.is_model(annotation) and not is_single_number
+    if is_single_number:
+        return False
+    return fit.is_model(annotation)
 
 
 def _get_annotation(model: BaseModel, name: str) -> object:

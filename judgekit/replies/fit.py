@@ -201,19 +201,20 @@ def _refuse_unclosed(value: object, field_path: str) -> None:
 
 
 def _may_be_bool(kind: object) -> bool:
-    """Whether pydantic can be trusted to validate true and false for this type.
+    """Whether true and false can be left to pydantic, which accepts or rejects them for this type.
 
-    It can't if numbers are allowed, because it would convert true to 1.
+    If the type allows numbers but not booleans, they can't, because pydantic would convert true to 1.
     """
     # `Literal[1]` would accept true, because Python considers them equal.
     if get_origin(kind) is Literal:
         return False
 
     types = _list_union_types(kind)
-    if bool in types:  # even beside a number, pydantic then keeps true as it is
+    allows_bool = bool in types
+    if allows_bool:
         return True
-    has_number = int in types or float in types
-    return not has_number
+    allows_number = int in types or float in types
+    return not allows_number
 
 
 def _coerce_choice(value: object, choices: Sequence[object], field_path: str) -> object:

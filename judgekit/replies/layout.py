@@ -170,7 +170,8 @@ def _is_end_certain(raw: str, thoughts: Span) -> bool:
     if not thoughts.closing_text:  # they continue to the reply's end
         return False
     opening_mark = _MARK.match(raw, thoughts.start)
-    if opening_mark is None:  # as before a lone `</think>`
+    if opening_mark is None:
+        # Only a lone `</think>` shows that these are thoughts, and the answer could just mention it.
         return False
 
     # A special token, such as `<|end|>`, is hardly ever mentioned.
@@ -234,13 +235,17 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
     start, end = match.span()
     text = next(filter(None, match.groups()), "").lower()  # exactly one group has matched
 
-    # marks that only have one form
-    if match["special"] and text.strip() == "channel":
+    starts_channel = match["special"] and text.strip() == "channel"
+    if starts_channel:
         channel = _read_channel_name(raw, end)
         return Mark(f"{_CHANNEL}{channel}", start, end, opens=True)
-    if match["spoken"] or match["unnamed"]:
+
+    # A phrase such as "Here's my response:", or a token such as `[unused16]`, has no name. Look it up.
+    is_nameless = match["spoken"] or match["unnamed"]
+    if is_nameless:
         return Mark("thought", start, end, opens=_WORDLESS[text])
-    if match["closed"]:
+
+    if match["closed"]:  # a token such as `<channel|>`, which only closes
         return Mark(_normalise_name(text), start, end, opens=False)
 
     return _parse_named_mark(raw, match, text)
@@ -253,27 +258,37 @@ def _read_channel_name(raw: str, start: int) -> str:
 
 
 def _parse_named_mark(raw: str, match: re.Match[str], text: str) -> Mark | None:
-    """Parse a tag or token by its name, which can have a prefix or suffix such as "end of"."""
+    """Parse a tag or token by its name, which can have a prefix or suffix such as "end of".
+
+    Returns None if it marks neither thoughts nor an answer, such as a tag mentioned in prose.
+    """
     start, end = match.span()
-    parts = _SIDE.fullmatch(text.strip())
     full_name = _normalise_name(text)
+    parts = _SIDE.fullmatch(text.strip())  # the name itself, and its prefix or suffix
     name = _normalise_name(parts["name"]) if parts else full_name
 
     is_neutral = name in _NEUTRAL or full_name in _NEUTRAL
     if is_neutral:
         return None
+
     if full_name in _ENDING:
-        # Such a token ends any open channel, but never opens or closes thoughts itself.
-        return Mark(name, start, end, opens=None) if match["special"] else None
+        is_special_token = bool(match["special"])
+        if not is_special_token:
+            return None
+        # Such a token ends whichever channel is open, so it neither opens nor closes thoughts itself.
+        return Mark(name, start, end, opens=None)
+
     if _is_in_prose(raw, match, name):
         return None
-
     closes = parts is not None and bool(parts["closes"] or parts["closes_after"])
     return Mark(name, start, end, opens=not closes)
 
 
 def _is_in_prose(raw: str, match: re.Match[str], name: str) -> bool:
-    """Whether a mark is only mentioned in prose, or is HTML. An unknown tag counts at the start of a line."""
+    """Whether a mark is only mentioned in prose, or is HTML.
+
+    A tag with an unknown name is in prose unless it's at the start of a line.
+    """
     has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
     is_token = bool(match["special"] or match["opened"])
     if has_known_name or is_token:
@@ -282,8 +297,14 @@ def _is_in_prose(raw: str, match: re.Match[str], name: str) -> bool:
     is_html = name in _PROSE
     if is_html or not match["tag"]:
         return True
-    line_before = raw[max(0, match.start() - _MAX_INDENT) : match.start()].rpartition("\n")[2]
-    return line_before.strip() != ""
+    return not _is_at_line_start(raw, match.start())
+
+
+def _is_at_line_start(raw: str, position: int) -> bool:
+    """Whether a line has nothing but an indent before this position."""
+    text_before = raw[max(0, position - _MAX_INDENT) : position]
+    line_before = text_before.rpartition("\n")[2]
+    return line_before.strip() == ""
 
 
 def _normalise_name(name: str) -> str:

@@ -55,12 +55,14 @@ def _is_truncated(last_object: Object) -> bool:
     if last_object.closed:
         return False
     tail = last_object.tail.strip()
-    if not tail:
+    if not tail:  # the reply ends after an entry
         return True
 
-    starts_string = tail[0] in QUOTES
-    goes_on = "}" in tail or "```" in tail
-    return starts_string and not goes_on
+    # If a brace or code fence follows, the model has finished the object, but wrote invalid JSON.
+    is_finished = "}" in tail or "```" in tail
+    if is_finished:
+        return False
+    return tail[0] in QUOTES  # a string begins, and is never closed
 
 
 def _is_refusal(raw: str) -> bool:

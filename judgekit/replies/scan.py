@@ -91,8 +91,10 @@ def _make_closing_quote_pattern(
 
     other_char = _BODY.format(quotes)
     inner_quote = rf"[{quotes}](?!{after_string})"
+    # `*+` takes all inner quotes and never gives one back, so the next quote is the closing one.
+    content = f"(?:{other_char}|{inner_quote})*+"
     closing_quote = f"[{quotes}]"
-    return re.compile(f"(?:{other_char}|{inner_quote})*+{closing_quote}")
+    return re.compile(content + closing_quote)
 
 
 def _get_pattern_after_string(*, in_object: bool, bare_keys: bool) -> str:
@@ -222,7 +224,8 @@ def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
     """
     if is_rescued:
         return previous
-    # With a quote between the two objects, both can be in strings of the same object.
+    # An object can quote two others, as in `{"a": "{…}", "b": "{…}"}`. Then there's a quote between the two,
+    # and the object that quotes the previous one also quotes the next one.
     is_quote_between = any(quote in previous.tail for quote in QUOTES)
     return previous.outer if is_quote_between else None
 
@@ -399,11 +402,14 @@ class _Reader:
         is_closed = closing_quote is not None
         end = closing_quote.end() if closing_quote else len(self.raw)
 
+        # A model can break off in a string and start its answer again. Then the closing quote belongs to the
+        # new answer, and this string is never closed.
         restart = self._find_restart(start, end, is_closed=is_closed)
-        if is_closed and restart is None:
-            return self._end_string(start, end)
-        self._break_off_string(end, restart)
-        return CUT
+        has_restart = restart is not None
+        if has_restart or not is_closed:
+            self._break_off_string(end, restart)
+            return CUT
+        return self._end_string(start, end)
 
     def _end_string(self, start: int, end: int) -> str:
         """Return the string from `start` to its closing quote, which ends at `end`, and continue there."""
@@ -411,9 +417,9 @@ class _Reader:
         return _decode(self.raw[start : end - 1])
 
     def _find_restart(self, start: int, end: int, *, is_closed: bool) -> int | None:
-        """Find an object in a string, at which a model that broke off started its answer again.
+        """Find the object in a string with which a model that broke off started its answer again.
 
-        Returns its start. If it's complete and its string is closed, the string just quotes it: None.
+        Returns the object's start, or None if there's no object or the string just quotes it.
         """
         if not self.rescues_left:
             return None
@@ -423,7 +429,7 @@ class _Reader:
 
         inside = self.raw[inner.start() : end]
         is_complete = inside.count("{") <= inside.count("}")
-        is_quoted = is_closed and is_complete
+        is_quoted = is_closed and is_complete  # a model that broke off closes neither
         return None if is_quoted else inner.start()
 
     def _break_off_string(self, end: int, restart: int | None) -> None:

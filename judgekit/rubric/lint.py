@@ -102,7 +102,7 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _check_confirmations(rubric: Rubric) -> Iterator[str]:
-    """Warn if each mode has a second model confirm the outcome that the other mode should.
+    """Warn if the outcomes that a second model confirms seem to be swapped between the modes.
 
     Normally, strict confirms acceptances, and lenient confirms rejections.
     """

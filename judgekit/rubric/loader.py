@@ -57,13 +57,14 @@ class LoadedRubric(NamedTuple):
         if self.origin == "bundled":
             return None
 
-        published = read_published()
+        published = read_published()  # the bundled rubrics, in all their versions
         is_exact_copy = self.sha256 in published.values()
         if is_exact_copy:  # it judges like the bundled rubric, so it replaces nothing
             return None
 
-        published_ids = {ref.partition("@")[0] for ref in published}
-        return self.origin if self.rubric.rubric in published_ids else None
+        bundled_ids = {ref.partition("@")[0] for ref in published}
+        replaces_bundled = self.rubric.rubric in bundled_ids
+        return self.origin if replaces_bundled else None
 
     @property
     def name(self) -> str:
@@ -129,14 +130,16 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
 
 
 def _list_versions(folder: Path, rubric_id: str, origin: Origin) -> list[Path]:
-    """List the files of a rubric's versions in a folder, except versions that an id doesn't select."""
+    """List the files of a rubric's versions in a folder.
+
+    Leaves out bundled versions that are only found by their full name, `ID@VERSION`.
+    """
     paths = []
     for path in folder.glob(f"{rubric_id}@*.yaml"):
-        if path.stem == f"{rubric_id}@":  # the pattern also matches an empty version
-            continue
-        if origin == "bundled" and path.stem in BY_FULL_NAME:
-            continue
-        paths.append(path)
+        has_empty_version = path.stem == f"{rubric_id}@"  # the pattern also matches this
+        needs_full_name = origin == "bundled" and path.stem in BY_FULL_NAME
+        if not has_empty_version and not needs_full_name:
+            paths.append(path)
     return paths
 
 
@@ -363,12 +366,10 @@ def _replace_value(text: str, key: str, value: str) -> str:
 
 
 def _is_named(text: str, rubric_id: str, version: str) -> bool:
-    """Whether a rubric's text, when parsed, has this id and version.
-
-    It hasn't if the line that was replaced is part of a multi-line string.
-    """
+    """Whether a rubric's text, when parsed, has this id and version."""
     from judgekit.config import yaml_text  # noqa: PLC0415 - imported lazily because it's rarely needed
 
+    # A line such as `version: 1.0.0` can also be part of a multi-line string, so parse the text to be sure.
     data = yaml_text.parse_yaml(text)
     has_id = str(data.get("rubric")) == rubric_id
     has_version = str(data.get("version")) == version

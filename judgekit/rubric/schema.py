@@ -357,12 +357,15 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         """Whether an example scores exactly the rubric's dimensions, each with a value of its scale."""
         if example.scores.keys() != self.dimensions.keys():
             return False
-        for name, score in example.scores.items():
-            is_binary = self.dimensions[name].scale == "binary"
-            possible_scores: Container[Any] = self.scale.answers if is_binary else self.scale.labels
-            if score not in possible_scores:
-                return False
-        return True
+        return all(
+            score in self._get_possible_scores(name) for name, score in example.scores.items()
+        )
+
+    def _get_possible_scores(self, dimension_name: str) -> Container[Any]:
+        """Return a dimension's possible scores: yes and no if it's binary, else the points of the scale."""
+        if self.dimensions[dimension_name].scale == "binary":
+            return self.scale.answers
+        return self.scale.labels
 
     def _check_weights(self) -> Iterator[Problem]:
         """Check that weights are only given if they matter: for the mean of multiple dimensions."""
@@ -451,7 +454,10 @@ def validate_with_defaults(data: Any, validate: Callable[[Any], Any]) -> Any:  #
 
 
 def _takes_score_defaults(data: Any) -> bool:  # noqa: ANN401 - whatever a file holds
-    """Whether a rubric's data is for scoring, which is also the default, so that defaults can complete it."""
+    """Whether a rubric's data can be completed with the defaults for scoring.
+
+    It can if its task is scoring, or if it names no task.
+    """
     if not isinstance(data, dict):
         return False
     # `criteria` belong to another task, so defaults for scoring would hide the actual mistake.
@@ -461,16 +467,12 @@ def _takes_score_defaults(data: Any) -> bool:  # noqa: ANN401 - whatever a file 
 
 
 def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a scoring rubric's data with defaults for all omitted fields.
+    """Return a scoring rubric's data with defaults for omitted fields, and with short forms written out.
 
     For example, the dimension `clarity: Is it clear?` becomes `clarity: {question: Is it clear?}`.
     """
-    defaults = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
-    prompt = defaults["prompt"]
-    prompt["system"] = prompt["system"].format(title=data.get("title"))
-    _convert_to_scale(defaults, data)  # changes the default thresholds to fit the rubric's scale
-
-    # Merge only three levels deep, so that a mode's `accept` or `reject` replaces the default entirely.
+    defaults = _load_defaults(data)
+    # The third level is `modes.strict.accept`. A rubric's own value there replaces the default entirely.
     full: dict[str, Any] = _merge(defaults, data, levels=3)
 
     dimensions = data.get("dimensions")
@@ -481,6 +483,17 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
         for mode in full["modes"].values():
             _add_default_acceptance(mode)
     return full
+
+
+def _load_defaults(data: dict[str, Any]) -> dict[str, Any]:
+    """Load the defaults for scoring rubrics, fitted to the title and the scale in this rubric's data."""
+    defaults: dict[str, Any] = yamlfile.load_yaml(
+        files.folder("rubrics") / "defaults" / "score.yaml"
+    )
+    prompt = defaults["prompt"]
+    prompt["system"] = prompt["system"].format(title=data.get("title"))
+    _convert_to_scale(defaults, data)  # changes the default thresholds to fit the rubric's scale
+    return defaults
 
 
 def _expand_dimensions(dimensions: dict[str, Any]) -> dict[str, Any]:

@@ -131,19 +131,20 @@ def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
 
 
 def _check_line(source: str, term: str, dimension: object) -> tuple[str, str]:
-    """Return a line's term, with spaces for line breaks, and its dimension name.
+    """Return a line's term and dimension name, each tidied up.
 
-    Raises `InputError` if the term isn't one, or if there's no dimension.
+    Raises `InputError` if the term is too long or has no letter or digit, or if there's no dimension.
     """
-    # Shorten to one character more than allowed, so that the check below still notices a long term.
-    visible_term = short_line(term, MAX_TERM_LENGTH + 1)
+    # `short_line` also shortens. Keep one character more than allowed, so that the check below still notices
+    # a long term.
+    one_line_term = short_line(term, MAX_TERM_LENGTH + 1)
     dimension_name = str(dimension).strip()
 
-    has_letters = any(map(str.isalnum, visible_term))
-    is_short = len(visible_term) <= MAX_TERM_LENGTH
+    has_letter_or_digit = any(map(str.isalnum, one_line_term))
+    is_short = len(one_line_term) <= MAX_TERM_LENGTH
     has_dimension = dimension_name != ""
-    if has_letters and is_short and has_dimension:
-        return visible_term, dimension_name
+    if has_letter_or_digit and is_short and has_dimension:
+        return one_line_term, dimension_name
 
     wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
     got = short_line(f"{term}: {dimension}", 100)
@@ -243,8 +244,8 @@ def _add_empty_terms(dimension: Any) -> None:  # noqa: ANN401 - the parser's map
     """Add an empty list of terms to a dimension, but not as its last key."""
     dimension.pop("terms", None)  # an empty list or null
 
-    # The parser attaches a comment above the next dimension to the last key of this one, so a new last key
-    # would move below that comment. Insert after the first key, or before it if it's the only one.
+    # To the parser, a comment after a dimension belongs to the dimension's last key. A key added at the end
+    # would come after that comment, so make it the second key, or the first if there's only one other.
     has_several_keys = len(dimension) > 1
     position = 1 if has_several_keys else 0
     dimension.insert(position, "terms", [])
