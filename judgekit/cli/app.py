@@ -75,18 +75,25 @@ def build_application(command: str = "") -> Any:  # noqa: ANN401 - typer's own g
 
     app.callback()(lambda: None)  # otherwise typer wouldn't make a group of a single command
 
-    # Import only the modules of the commands to add.
-    for name in [command] if command in COMMANDS else COMMANDS:
-        module, _, attribute = COMMANDS[name].partition(".")
-        entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)
-        if isinstance(entry, typer.Typer):
-            app.add_typer(entry, name=name)
-        else:
-            app.command(name)(entry)
+    names = list(COMMANDS)
+    if command in COMMANDS:
+        names = [command]
+    for name in names:
+        _add_command(app, name)
 
     group = typer.main.get_command(app)
     common.add_common_options(group)
     return group
+
+
+def _add_command(app: typer.Typer, name: str) -> None:
+    """Import a command or a group of commands, and add it to the application."""
+    module, _, attribute = COMMANDS[name].partition(".")
+    entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)
+    if isinstance(entry, typer.Typer):
+        app.add_typer(entry, name=name)
+    else:
+        app.command(name)(entry)
 
 
 def hook(
@@ -118,13 +125,10 @@ def run(arguments: list[str] | None = None) -> int:
     command = next((word for word in words if not word.startswith("-")), "")
     output.current = output.Streams(words=words)
     with interrupt_on_sigterm():
-        if command != "hook":
+        if command != "hook":  # a hook runs with each prompt
             _warn_of_unknown_variables()
         try:
-            code = int(build_application(command)(words, "judgekit", standalone_mode=False) or 0)
-            if output.current.file is not None:
-                text = "".join(f"{result}\n" for result in output.current.results)
-                output_files.write_file(output.current.file, text)
+            code = _run_command(command, words)
         except TyperException as error:
             _print_usage_error(error)
             return Exit.USAGE
@@ -137,10 +141,27 @@ def run(arguments: list[str] | None = None) -> int:
             return _print_fault(error)
 
         if code == Exit.INTERRUPTED:  # also if typer has caught Ctrl-C itself
-            kept_note = KEPT.get(command, "")
-            if kept_note is not None:  # None: the command's own summary mentions the interruption
-                warn(f"interrupted{kept_note}")
+            _warn_of_interruption(command)
         return code
+
+
+def _run_command(command: str, words: list[str]) -> int:
+    """Run a command, and with `--out`, write its results to the file. Returns the exit code."""
+    application = build_application(command)
+    returned = application(words, "judgekit", standalone_mode=False)
+    code = int(returned or 0)  # many commands return None
+    if output.current.file is not None:
+        text = "".join(f"{result}\n" for result in output.current.results)
+        output_files.write_file(output.current.file, text)
+    return code
+
+
+def _warn_of_interruption(command: str) -> None:
+    """Print that a command was interrupted, and what's kept, unless its own summary says so."""
+    kept_note = KEPT.get(command, "")
+    has_own_summary = kept_note is None
+    if not has_own_summary:
+        warn(f"interrupted{kept_note}")
 
 
 def _print_usage_error(error: TyperException) -> None:
@@ -193,8 +214,10 @@ def interrupt_on_sigterm() -> Iterator[None]:
     Afterwards, the signal ends the process. Does nothing outside the main thread, or if something else
     handles SIGTERM.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    is_unhandled = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    can_handle = is_main_thread and is_unhandled
+    if not can_handle:
         yield
         return
 
@@ -212,30 +235,38 @@ def interrupt_on_sigterm() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if is_terminated:
-            running = sys.modules.get("judgekit.providers.running")
-            if running:
-                running.end()  # a process that's killed by a signal doesn't run its exit functions
-            for stream in (sys.stdout, sys.stderr):
-                # The stream can be closed or missing.
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    stream.flush()
-            # Let the parent process see that the signal ended this one.
-            signal.raise_signal(signal.SIGTERM)
+            _end_by_sigterm()
+
+
+def _end_by_sigterm() -> None:
+    """End the programs that were started, flush the output, and let SIGTERM end this process."""
+    running = sys.modules.get("judgekit.providers.running")
+    if running:
+        running.end()  # a process that's killed by a signal doesn't run its exit functions
+    for stream in (sys.stdout, sys.stderr):
+        # The stream can be closed or missing.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    # Let the parent process see that the signal ended this one.
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _warn_of_unknown_variables() -> None:
     """Warn about variables with our prefix but without any effect, except those for our tests."""
-    names = {name for name in os.environ if name.startswith("JUDGEKIT_")}
-    names = {name for name in names if not name.startswith("JUDGEKIT_TEST_")}
     known_names = _list_known_variables()
-    if names.issubset(known_names):
+    unknown_names = []
+    for name in sorted(os.environ):
+        is_ours = name.startswith("JUDGEKIT_") and not name.startswith("JUDGEKIT_TEST_")
+        if is_ours and name not in known_names:
+            unknown_names.append(name)
+    if not unknown_names:
         return
 
     import difflib
 
     profiles = _read_profiles()
-    for name in sorted(names.difference(known_names)):
-        if name in profiles:
+    for name in unknown_names:
+        if name in profiles:  # it has an effect: a profile reads it
             continue
         close_matches = difflib.get_close_matches(name, known_names, n=1, cutoff=0.8)
         remedy = f"; did you mean {close_matches[0]}?" if close_matches else ""

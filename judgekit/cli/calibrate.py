@@ -26,8 +26,9 @@ from judgekit.text import counted, escaped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.evaluation.calibrate import Opinions
     from judgekit.evaluation.cases import Case
-    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
+    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise, Saved
     from judgekit.rubric.loader import LoadedRubric
 
 _DEFAULT_RATE = 0.05
@@ -109,8 +110,8 @@ def _learn(
     as_json: bool,
 ) -> int:
     """Learn from labels and print the result. Write it to a file if it promises anything."""
-    from judgekit.evaluation import runner, samples
-    from judgekit.evaluation.calibrate import Opinions, learn
+    from judgekit.evaluation import runner
+    from judgekit.evaluation.calibrate import learn
     from judgekit.judging import calibration_files
     from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
@@ -120,27 +121,19 @@ def _learn(
     project = get_project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
-
-    # Use recorded answers if there are any, and otherwise ask the models.
     unanswered = None
     has_recorded_answers = any(case.judges for case in cases)
     if has_recorded_answers:
-        if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
-            raise UsageError(
-                "--model asks a model, and these cases have recorded answers; leave one out"
-            )
-        opinions = Opinions(cases, samples.find_models(cases), asking={})
+        opinions = _use_recorded_answers(cases)
     else:
         progress = count_to(len(cases), "cases")
         named_inputs = NamedInputs.of(labels, base)
         opinions = runner.ask(cases, named_inputs, loaded, mode, project, progress)
         left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
-
     if left_out.describe():
         note(escaped(f"{labels}: left out: {left_out.describe()}"))
 
-    # Learn, print and save.
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:
@@ -148,11 +141,22 @@ def _learn(
     else:
         _say_agreement(opinions.cases, loaded, mode)
         _say_calibration(calibration)
-
     _write_if_useful(calibration, out)
     if unanswered is not None:
         return warn_unanswered(unanswered)
     return Exit.ACCEPTED
+
+
+def _use_recorded_answers(cases: list[Case]) -> Opinions:
+    """Take the answers from the cases instead of asking models. Raises `UsageError` if `--model` is given."""
+    from judgekit.evaluation import samples
+    from judgekit.evaluation.calibrate import Opinions
+
+    if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
+        raise UsageError(
+            "--model asks a model, and these cases have recorded answers; leave one out"
+        )
+    return Opinions(cases, samples.find_models(cases), asking={})
 
 
 def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
@@ -177,10 +181,13 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     tiers = list(samples.find_models(cases))
 
     # Agreement can only be estimated for scores.
+    has_scores = isinstance(loaded.rubric, ScoreRubric)
     has_comparisons = any(case.subjects for case in cases)
-    if not isinstance(loaded.rubric, ScoreRubric) or has_comparisons:
+    if not has_scores or has_comparisons:
         return
-    if tiers[:1] == [_STRONG]:  # there's no cheaper tier
+
+    has_no_cheaper_tier = bool(tiers) and tiers[0] == _STRONG
+    if has_no_cheaper_tier:
         return
 
     promise = agreement.Promise(_EXAMPLE_AGREEMENT, strict=mode == "strict")
@@ -188,7 +195,7 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     share = agreement.simulate_decided_fraction(
         case_samples, tiers[0], _STRONG, _EXAMPLE_ROWS, promise
     )
-    if share is None:
+    if share is None:  # the strong tier judged too few cases
         return
 
     decided = f"{tiers[0]} decide about {share:.0%} of {_EXAMPLE_ROWS:,} rows like these"
@@ -217,29 +224,10 @@ def _accept(path: Path) -> int:
 def _say_calibration(calibration: Calibration) -> None:
     """Print a calibration's promise, the opinions that may be final, and the effect on the labels."""
     _say_promise(calibration)
-
-    say("May be final" if calibration.gates else "May be final: nothing")
-    for gate in calibration.gates:
-        say(_format_rule(gate, calibration))
-    if calibration.not_promised:
-        say("Cannot be promised")
-    for refused in calibration.not_promised:
-        reason = "many errors; more labels would not help"
-        if refused.more is not None:
-            reason = f"few labels; about {refused.more} more are needed"
-        say(f"{_format_rule(refused, calibration)}; too {reason}")
-
+    _say_rules(calibration)
     _say_left_out(calibration)
     _say_effect(calibration)
-
-    # Show the start, the middle and the end of each curve.
-    for tier, curve in calibration.likelihoods.items():
-        middle = len(curve.points) // 2
-        points = [curve.points[0], curve.points[middle], curve.points[-1]]
-        shares_by_leaning = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
-        # In a short curve, points can coincide.
-        shares = ", ".join(dict.fromkeys(shares_by_leaning))
-        say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
+    _say_likelihoods(calibration)
 
 
 def _say_promise(calibration: Calibration) -> None:
@@ -247,15 +235,37 @@ def _say_promise(calibration: Calibration) -> None:
     rubric = f"{calibration.rubric.id}@{calibration.rubric.version}, {calibration.mode}"
     models = ", ".join(f"{tier} {model}" for tier, model in calibration.models.items())
     say(f"{calibration.id}: {rubric}; {models}; {calibration.cases} labelled")
-    rate = calibration.promise.rate
+
+    rate = _format_rate(calibration.promise.rate)
     reference = calibration.promise.reference
-    exact = f"{rate:.1%}"
-    if round(rate, 3) != rate:  # the rate has more digits
-        exact = f"{100 * rate:.10g}%"
-    promise = f"an opinion that is final differs from its label in at most {exact}"
-    if reference is not None:
-        promise = f"at most {exact} more errors than {reference} alone, which has the last word"
+    if reference is None:
+        promise = f"an opinion that is final differs from its label in at most {rate}"
+    else:
+        promise = f"at most {rate} more errors than {reference} alone, which has the last word"
     say(f"Promised with {calibration.promise.confidence:.0%} confidence: {promise}\n")
+
+
+def _format_rate(rate: float) -> str:
+    """Format a rate as a percentage: 5.0%, or with all its digits if there are more, as 0.25%."""
+    has_more_digits = round(rate, 3) != rate
+    if has_more_digits:
+        return f"{100 * rate:.10g}%"
+    return f"{rate:.1%}"
+
+
+def _say_rules(calibration: Calibration) -> None:
+    """Print the opinions that may be final, and those about which nothing can be promised."""
+    say("May be final" if calibration.gates else "May be final: nothing")
+    for gate in calibration.gates:
+        say(_format_rule(gate, calibration))
+
+    if calibration.not_promised:
+        say("Cannot be promised")
+    for refused in calibration.not_promised:
+        reason = "too many errors; more labels would not help"
+        if refused.more is not None:
+            reason = f"too few labels; about {refused.more} more are needed"
+        say(f"{_format_rule(refused, calibration)}; {reason}")
 
 
 def _say_left_out(calibration: Calibration) -> None:
@@ -273,38 +283,27 @@ def _say_left_out(calibration: Calibration) -> None:
 
 def _say_effect(calibration: Calibration) -> None:
     """Print how judging would have gone on the labelled cases, with and without the calibration."""
-    title = f"On these {counted(calibration.cases, 'label', 'labels')}"
+    cases = calibration.cases
+    title = f"On these {counted(cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     outcomes = (calibration.with_gates, calibration.without)
-
-    def say_row(name: str, figures: Sequence[str]) -> None:
-        calibrated, without = figures
-        say(f"  {name:<{NAME_WIDTH}}{calibrated:>12}{without:>12}")
-
-    cases = calibration.cases
-    say_row("final by calibration", [f"{measured.by_gate / cases:.1%}" for measured in outcomes])
-    say_row("decided", [f"{measured.decided / cases:.1%}" for measured in outcomes])
-    say_row("wrong among the decided", [_describe_wrong(measured) for measured in outcomes])
-
+    _say_row("final by calibration", [f"{measured.by_gate / cases:.1%}" for measured in outcomes])
+    _say_row("decided", [f"{measured.decided / cases:.1%}" for measured in outcomes])
+    _say_row("wrong among the decided", [_describe_wrong(measured) for measured in outcomes])
     for tier in calibration.models:
-        say_row(f"calls of {tier}", [str(measured.calls.get(tier, 0)) for measured in outcomes])
+        _say_row(f"calls of {tier}", [str(measured.calls.get(tier, 0)) for measured in outcomes])
 
-    # Without a calibration, each subject takes a call of each tier except the tiebreaker.
-    subjects = calibration.subjects.all if calibration.subjects else cases
-    common_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
-    common_calls = subjects * len(common_tiers)
-    saved_calls = [_describe_saved_calls(measured, common_calls) for measured in outcomes]
-    say_row("calls saved against quick and deep", saved_calls)
+    usual_calls = _count_usual_calls(calibration)
+    saved_calls = [_describe_saved_calls(measured, usual_calls) for measured in outcomes]
+    _say_row("calls saved against quick and deep", saved_calls)
+    if calibration.saved is not None:
+        _say_saved_amounts(calibration.saved)
 
-    # Describe what a hundred subjects save.
-    saved = calibration.saved
-    amounts = []
-    if saved is not None and saved.usd is not None:
-        amounts.append(f"{saved.usd:.4f} USD")
-    if saved is not None and saved.seconds is not None:
-        amounts.append(f"{saved.seconds:g} s of waiting")
-    if amounts:
-        say(f"  Of a hundred, the calibration saves {' and '.join(amounts)}")
+
+def _say_row(name: str, figures: Sequence[str]) -> None:
+    """Print a figure with the calibration, and the same one without it."""
+    calibrated, without = figures
+    say(f"  {name:<{NAME_WIDTH}}{calibrated:>12}{without:>12}")
 
 
 def _describe_wrong(measured: Measured) -> str:
@@ -314,11 +313,42 @@ def _describe_wrong(measured: Measured) -> str:
     return f"{measured.errors / measured.decided:.1%}"
 
 
+def _count_usual_calls(calibration: Calibration) -> int:
+    """Count the calls if quick and deep were both asked about each subject."""
+    subjects = calibration.cases
+    if calibration.subjects:  # each case is a comparison of several
+        subjects = calibration.subjects.all
+    usual_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
+    return subjects * len(usual_tiers)
+
+
 def _describe_saved_calls(measured: Measured, usual_calls: int) -> str:
     """Format the fraction of the usual calls that judging would have saved."""
     if not usual_calls:
         return f"{0.0:.1%}"
     return f"{1 - sum(measured.calls.values()) / usual_calls:.1%}"
+
+
+def _say_saved_amounts(saved: Saved) -> None:
+    """Print the money and time that a hundred subjects save, as far as they're known."""
+    amounts = []
+    if saved.usd is not None:
+        amounts.append(f"{saved.usd:.4f} USD")
+    if saved.seconds is not None:
+        amounts.append(f"{saved.seconds:g} s of waiting")
+    if amounts:
+        say(f"  Of a hundred, the calibration saves {' and '.join(amounts)}")
+
+
+def _say_likelihoods(calibration: Calibration) -> None:
+    """Print the start, the middle and the end of each tier's curve of accepted shares by leaning."""
+    for tier, curve in calibration.likelihoods.items():
+        middle = len(curve.points) // 2
+        points = [curve.points[0], curve.points[middle], curve.points[-1]]
+        shares_by_leaning = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
+        # In a short curve, points can coincide.
+        shares = ", ".join(dict.fromkeys(shares_by_leaning))
+        say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 
 def _format_rule(rule: CalibratedRule, calibration: Calibration) -> str:

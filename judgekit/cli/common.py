@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperOption
 
 from judgekit import environment
 from judgekit.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    _HelpRow = tuple[str, str]
+    """The name of an argument or option, with its value's, and the description."""
 
 WHOLE_HELP = "judgekit.whole_help"
 """The context key that asks for a list of all options."""
@@ -20,21 +26,32 @@ _MAX_SUMMARY_CHARS = 1000  # characters, so that no summary is cut
 def add_common_options(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
     """Add the common options and the rest of the help to a command and its subcommands.
 
-    `path` is the command's full name, such as `eval memories`.
+    `path` is the command's full name, such as `eval memories`. Only the top command's help lists the common
+    options.
     """
     for names, help_ in _OPTIONS.items():
-        option = TyperOption(
-            param_decls=[*names],
-            callback=_apply_common_option,
-            help=help_,
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            hidden=not top,
-        )
-        command.params.append(option)
+        command.params.append(_build_common_option(names, help_, hidden=not top))
+    _replace_help(command, path)
+    subcommands = getattr(command, "commands", {})
+    for name, subcommand in subcommands.items():
+        add_common_options(subcommand, path=f"{path} {name}".strip(), top=False)
 
-    # Replace typer's help with ours.
+
+def _build_common_option(names: Sequence[str], help_: str, *, hidden: bool) -> TyperOption:
+    """Build an option that takes effect before all others, and isn't passed to the command."""
+    return TyperOption(
+        param_decls=[*names],
+        callback=_apply_common_option,
+        help=help_,
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        hidden=hidden,
+    )
+
+
+def _replace_help(command: Any, path: str) -> None:  # noqa: ANN401 - typer's own
+    """Replace the parts of typer's help for a command with ours."""
     subcommands = getattr(command, "commands", {})
     if subcommands:
         command.format_commands = functools.partial(_write_commands, subcommands)
@@ -43,24 +60,26 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
         command.params.append(_build_help_all_option())
         command.format_options = functools.partial(_write_options, command, groups)
 
-    if not subcommands or command.invoke_without_command:
+    is_runnable = not subcommands or command.invoke_without_command
+    if is_runnable:  # otherwise there's nothing to give an example of
         command.format_epilog = _write_example
-    for name, subcommand in subcommands.items():
-        add_common_options(subcommand, path=f"{path} {name}".strip(), top=False)
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
     """Write commands with summaries: at the top level in help.toml's groups, else in one list."""
-    is_top = ctx.parent is None
-    groups = load_help_table()["groups"] if is_top else {"Commands": list(commands)}
-    width = max(map(len, commands))
+    groups = {"Commands": list(commands)}
+    is_top_level = ctx.parent is None
+    if is_top_level:
+        groups = load_help_table()["groups"]
+
+    width = max(map(len, commands))  # the same in all groups
     for title, names in groups.items():
         rows = []
         for name in names:
-            if name in commands:
-                rows.append(
-                    (name.ljust(width), commands[name].get_short_help_str(_MAX_SUMMARY_CHARS))
-                )
+            if name not in commands:  # `judgekit --help judge` imports only the command judge
+                continue
+            summary = commands[name].get_short_help_str(_MAX_SUMMARY_CHARS)
+            rows.append((name.ljust(width), summary))
         with formatter.section(title):
             formatter.write_dl(rows)
 
@@ -89,32 +108,37 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
 
     Options without a group are only listed by `--help-all`.
     """
-    arguments = []
-    records = {}  # pairs of an option and its description, by the option's name
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is None:
-            continue
-
-        if parameter.param_type_name == "argument":
-            arguments.append(record)
-        else:
-            long_name = max(parameter.opts, key=len)
-            records[long_name] = record
-
-    # Move each option from `records` to its group.
+    arguments, rows_by_option = _read_help_rows(command, ctx)
     sections = {"Arguments": arguments}
+    # Move each option from `rows_by_option` to its group.
     for title, names in groups.items():
-        sections[title] = [records.pop(name) for name in names]
+        sections[title] = [rows_by_option.pop(name) for name in names]
+
     # Take the help options out before the remaining ones are listed, since their section comes last.
-    help_options = [records.pop(name) for name in ("--help", "--help-all")]
+    help_rows = [rows_by_option.pop(name) for name in ("--help", "--help-all")]
     if ctx.meta.get(WHOLE_HELP):
-        sections["Other options"] = list(records.values())
-    sections["Help"] = help_options
+        sections["Other options"] = list(rows_by_option.values())
+    sections["Help"] = help_rows
 
     for title, rows in sections.items():
         with formatter.section(title):
             formatter.write_dl(rows)
+
+
+def _read_help_rows(command: Any, ctx: Any) -> tuple[list[_HelpRow], dict[str, _HelpRow]]:  # noqa: ANN401 - typer's own
+    """Return a row of help for each argument, and for each option by its long name, without hidden ones."""
+    arguments = []
+    rows_by_option = {}
+    for parameter in command.get_params(ctx):
+        row = parameter.get_help_record(ctx)
+        if row is None:
+            continue
+        if parameter.param_type_name == "argument":
+            arguments.append(row)
+        else:
+            long_name = max(parameter.opts, key=len)
+            rows_by_option[long_name] = row
+    return arguments, rows_by_option
 
 
 def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
@@ -15,6 +15,9 @@ from judgekit.cli.options import AsJson, OutOption
 from judgekit.cli.output import confirm, emit, get_project_path, say
 from judgekit.errors import InputError
 from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from judgekit.config.settings import Setting
 
 config = typer.Typer(no_args_is_help=True, help="The configuration: what holds here, and why.")
 cache = typer.Typer(no_args_is_help=True, help="Kept replies of models: status and clear.")
@@ -32,33 +35,60 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
         emit(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for row in rows:
-        value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
-        where = f": {row['where']}" if row["where"] else ""
-        say(f"{row['key']:<33} {value:<26} {row['source']}{where}")
+        say(_format_setting(row))
+
+
+def _format_setting(row: dict[str, Any]) -> str:
+    """Format a setting as a line with its key, its value, its source, and if it's known, the place there."""
+    value = row["value"]
+    if not isinstance(value, str):
+        value = json.dumps(value)
+    source = row["source"]
+    if row["where"]:
+        source = f"{source}: {row['where']}"
+    return f"{row['key']:<33} {value:<26} {source}"
 
 
 def _read_settings() -> list[dict[str, Any]]:
     """Read all settings and environment variables in use, with their sources but without secrets."""
-    from pydantic import TypeAdapter
-
     from judgekit.config import settings
-    from judgekit.ledger.records import Address
     from judgekit.redaction.redact import without_secrets
 
     all_settings = settings.list_settings(get_project_path())
+    all_settings += _list_other_variables()
+    records = []
+    for setting in all_settings:
+        records.append({**setting._asdict(), "where": str(setting.where)})
+
+    rows: list[dict[str, Any]] = without_secrets(records)
+    for row in rows:
+        value = str(row["value"])
+        if "://" in value:
+            row["value"] = _remove_login(value)
+    return rows
+
+
+def _list_other_variables() -> list[Setting]:
+    """List the environment variables in use that aren't for configuration keys."""
+    from judgekit.config import settings
+
+    variables = []
     for name in environment.NAMES:
         value = environment.environ().get(name)
-        if value and name not in settings.VARIABLES:
-            visible_value = "(set)" if _SECRET.search(name) else value
-            all_settings.append(settings.Setting(name, visible_value, "environment"))
+        if not value or name in settings.VARIABLES:
+            continue
+        visible_value = "(set)" if _SECRET.search(name) else value
+        variables.append(settings.Setting(name, visible_value, "environment"))
+    return variables
 
-    records = [setting._asdict() | {"where": str(setting.where)} for setting in all_settings]
-    rows: list[dict[str, Any]] = without_secrets(records)
-    remove_login = TypeAdapter[str](Address).validate_python
-    for row in rows:
-        if "://" in str(row["value"]):
-            row["value"] = remove_login(str(row["value"]))
-    return rows
+
+def _remove_login(address: str) -> str:
+    """Remove the user name and password from an address."""
+    from pydantic import TypeAdapter
+
+    from judgekit.ledger.records import Address
+
+    return TypeAdapter[str](Address).validate_python(address)
 
 
 @cache.command()
@@ -96,7 +126,7 @@ def clear(
         confirm(f"Remove {counted(count, 'reply', 'replies')}?", "remove the replies")
 
     reply_file.clear()
-    remembered.clear()
+    remembered.clear()  # the ways of asking that models have turned out to need
 
     state = reply_file.state()
     if state.replies:

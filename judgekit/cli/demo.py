@@ -8,9 +8,9 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,10 @@ from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
 
+if TYPE_CHECKING:
+    from judgekit.config import TierName
+    from judgekit.providers.base import Endpoint
+
 _LOCAL = "qwen2.5-coder-1.5b"
 _PROMPTS = (
     ("a clear hit", "How do we refresh the JWT before the access token expires?"),
@@ -28,7 +32,7 @@ _PROMPTS = (
     ("unrelated", "Write a haiku about autumn leaves"),
 )
 _QUESTION = "Requests to the API fail for one customer"
-_GONE = {
+_UNREACHABLE_MODEL = {
     "JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1",
     "JUDGEKIT_MODEL": "gone",
     "JUDGEKIT_REPLAY": "",
@@ -47,14 +51,15 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     # Without an engine, nothing keeps running after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
     trust = _choose_model(model, environ)
+    environ_without_model = {**environ, **_UNREACHABLE_MODEL}
     sample = _copy_sample()
     project = sample / "project"
 
     _print_heading("1. The prompt hook: what a coding agent gets, without any model")
-    counts = []
+    memory_counts = []
     for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
-        counts.append(str(_run_hook(prompt, project, environ)))
+        memory_counts.append(str(_run_hook(prompt, project, environ)))
 
     _print_heading("2. Search in the same memories, by BM25 alone and with the judge")
     by_bm25 = _run(["search", _QUESTION, "-n", "5"], project, environ)
@@ -64,17 +69,12 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     verdicts = _run(["judge", *_DOCUMENTS.values()], sample, environ)
 
     _print_heading("4. Without a model: still an answer, and no invented verdict")
-    _run(["search", _QUESTION, "-n", "2", "--judge"], project, environ | _GONE)
-    verdicts += _run(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
+    _run(["search", _QUESTION, "-n", "2", "--judge"], project, environ_without_model)
+    verdicts += _run(["judge", _DOCUMENTS["good.md"]], sample, environ_without_model)
 
     _print_heading("What was seen, and how far to trust it")
-    hits = len(_HIT.findall(by_bm25))
-    judged_hits = len(_HIT.findall(by_judge))
-    search = f"the search found {hits}, with the judge {judged_hits}"
-    say(f"Memories: the prompts got {', '.join(counts)}; {search}.")
-    outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
-    without_model = "".join(outcomes[-1:])  # from the last run
-    say(f"Documents: {', '.join(outcomes[:-1])}; without a model {without_model}.")
+    _say_memories(memory_counts, by_bm25, by_judge)
+    _say_verdicts(verdicts)
     say(trust)
 
 
@@ -116,33 +116,45 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
 
     from judgekit.config import settings
     from judgekit.judging.panel import resolve_panel
-    from judgekit.providers import local as models
 
     panel, reason = resolve_panel(settings.load(None), None, environ)
     first_models = {tier: jury[0] for tier, jury in panel.items()}
-    first_model = next(iter(first_models.values()), None)
-    # A decision model couldn't explain anything, so it's no use here.
-    if first_model is not None and first_model.writes and not wanted:
+    if not wanted and _can_explain(first_models):
         say(f"The judge is the model that is set up here: {reason}.")
         names = [f"{tier}: {endpoint.model}" for tier, endpoint in first_models.items()]
         return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURE}"
 
-    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
     if find_spec("xllamacpp") is None:
         missing_text = 'no model is set up and the extra "local" is not installed'
         warn(f"{missing_text}; the demo continues without a judge")
         command = files.install_extra("local")
         return f"No model judged anything. Set a provider's key, or run {command}; then try again."
 
+    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
+    return _use_local_model(name, environ)
+
+
+def _can_explain(model_by_tier: Mapping[TierName, Endpoint]) -> bool:
+    """Whether the first tier's model writes text; a decision model couldn't explain anything in the demo."""
+    first_model = next(iter(model_by_tier.values()), None)
+    return first_model is not None and first_model.writes
+
+
+def _use_local_model(name: str, environ: dict[str, str]) -> str:
+    """Download a model if it's missing, and set it in `environ`. Returns a line about how far to trust it."""
+    from judgekit.providers import local as models
+
     say(f"A small model on this machine judges: {name}.")
     try:
         models.resolve(name)
-    except UsageError:
+    except UsageError:  # it isn't downloaded yet
         fetch_model(name)
+
     # These variables would take precedence over our choice.
     for variable in ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL"):
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
+
     catalogue_entry = models.CATALOGUE.get(name)
     advice = _MEASURE
     if catalogue_entry is not None:
@@ -165,3 +177,19 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
             say(output_lines[-1])
     say(f"(exit code {process.returncode})\n" if process.returncode else "")
     return strip_colours("\n".join(output_lines)) + "\n"
+
+
+def _say_memories(counts_of_prompts: Sequence[str], by_bm25: str, by_judge: str) -> None:
+    """Print how many memories each prompt got, and how many are in the output of the two searches."""
+    hits = len(_HIT.findall(by_bm25))
+    judged_hits = len(_HIT.findall(by_judge))
+    search = f"the search found {hits}, with the judge {judged_hits}"
+    say(f"Memories: the prompts got {', '.join(counts_of_prompts)}; {search}.")
+
+
+def _say_verdicts(output: str) -> None:
+    """Print the verdicts in the output of the runs; the last verdict is of the run without a model."""
+    outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(output)]
+    with_model = ", ".join(outcomes[:-1])
+    without_model = "".join(outcomes[-1:])  # there may be none
+    say(f"Documents: {with_model}; without a model {without_model}.")

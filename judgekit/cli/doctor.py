@@ -22,10 +22,16 @@ from judgekit.retrieval import command, index_file, search
 from judgekit.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from judgekit.config.settings import Config
     from judgekit.hooks.install import Finding as Check
     from judgekit.hooks.install import State
+    from judgekit.providers.base import Endpoint
+    from judgekit.providers.resolve import Tiers
     from judgekit.rubric.loader import Section
+
+_ANY_QUERY = "judgekit"  # what a search reports about stores and pins doesn't depend on its query
 
 
 def doctor(
@@ -180,7 +186,7 @@ def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterato
 
 def _check_providers() -> Iterator[Check]:
     """Read the provider profiles, and check that they include all providers in the user's settings."""
-    from judgekit.config.settings import build_error, load
+    from judgekit.config.settings import load
     from judgekit.providers import registry
 
     known_providers = {profile.provider for profile in registry.profiles()}
@@ -190,11 +196,22 @@ def _check_providers() -> Iterator[Check]:
     except ConfigError:  # another check reports this
         return
 
-    for key, names in (("allow", config.allow), ("order", config.order)):
-        for name in names or ():
-            if registry.unaliased(name) not in known_providers:
-                problem = f"no provider {name!r}; judgekit provider list shows all"
-                yield "wrong", "providers", str(build_error("providers", key, problem, None))
+    yield from _find_unknown_providers("allow", config.allow, known_providers)
+    yield from _find_unknown_providers("order", config.order, known_providers)
+
+
+def _find_unknown_providers(
+    key: str, names: Iterable[str] | None, known_providers: Collection[str]
+) -> Iterator[Check]:
+    """Yield a failed check for each provider in one of the user's settings that has no profile."""
+    from judgekit.config.settings import build_error
+    from judgekit.providers import registry
+
+    for name in names or ():
+        if registry.unaliased(name) in known_providers:
+            continue
+        problem = f"no provider {name!r}; judgekit provider list shows all"
+        yield "wrong", "providers", str(build_error("providers", key, problem, project=None))
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
@@ -241,23 +258,27 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
     from judgekit.judging.panel import resolve_panel
     from judgekit.providers import running
 
-    # The same model can be in multiple juries. Try it once.
     panel, _ = resolve_panel(config, project)
+    endpoints = _list_models_once(panel)
+    if not endpoints:
+        yield "note", "models, live", "no model is set up on this machine, so none is asked"
+        return
+
+    yield "note", "models, live", trial.cost_in_words(endpoints)
+    for model_trial in running.run(trial.try_models(endpoints)):
+        has_answered = model_trial.answer.failure is None
+        is_fit = has_answered and not model_trial.is_blind  # a blind one can't tell yes from no
+        state: State = "ok" if is_fit else "wrong"
+        yield state, f"model {model_trial.endpoint.model}", describe_trial(model_trial)
+
+
+def _list_models_once(panel: Tiers) -> list[Endpoint]:
+    """List a panel's models, each one once: the same model can be in several juries."""
     by_model = {}
     for jury in panel.values():
         for endpoint in jury:
             by_model[endpoint.model] = endpoint
-
-    if not by_model:
-        yield "note", "models, live", "no model is set up on this machine, so none is asked"
-        return
-
-    endpoints = list(by_model.values())
-    yield "note", "models, live", trial.cost_in_words(endpoints)
-    for model_trial in running.run(trial.try_models(endpoints)):
-        is_fit = model_trial.answer.failure is None and not model_trial.is_blind
-        state: State = "ok" if is_fit else "wrong"
-        yield state, f"model {model_trial.endpoint.model}", describe_trial(model_trial)
+    return list(by_model.values())
 
 
 def _check_search_command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
@@ -280,7 +301,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
 
     profiles = Profiles(compile_profiles(project))
     ranked = search.search(
-        "judgekit",
+        _ANY_QUERY,
         retrieval.roots,
         project=str(project),
         limit=1,
@@ -288,10 +309,8 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
         profiles=profiles,
         pins=retrieval.pin,
     )
-
-    notes = pins.suggest(
-        list(ranked.pin_by_note), ranked.pin_by_note, ranked.searched_roots, profiles
-    )
+    notes_about_pins = list(ranked.pin_by_note)
+    notes = pins.suggest(notes_about_pins, ranked.pin_by_note, ranked.searched_roots, profiles)
     for note in notes:
         yield "note", "prompt hook", note
 
@@ -300,20 +319,20 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
     """Search in a store, and report problems such as a missing folder."""
     from judgekit.config.settings import user_roots
 
+    subject = f"store {root}"
     folder = search.resolve_root(root, str(project))
     if not Path(folder).is_dir():
         problem = f"no folder at {folder}, so the hook finds nothing there"
         remedy = "create it, or name another in retrieval.roots"
-        yield "note", f"store {root}", f"{problem}; {remedy}"
+        yield "note", subject, f"{problem}; {remedy}"
         return
 
     ranked = search.search(
-        "judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ()
+        _ANY_QUERY, [root], project=str(project), limit=1, trusted=user_roots() or ()
     )
     if ranked.empty_roots:
-        yield "note", f"store {root}", index_file.describe_empty(folder)
+        yield "note", subject, index_file.describe_empty(folder)
     else:
-        yield "ok", f"store {root}", folder
-
+        yield "ok", subject, folder
     for store_note in ranked.notes:
-        yield "note", f"store {root}", store_note
+        yield "note", subject, store_note

@@ -26,9 +26,8 @@ def print_estimate(
     `rows` is the name of a file of rows, if any. `left_out` are lines about rows that won't be judged.
     """
     if format_ in _JSON:
-        emit(
-            json.dumps({**_build_record(estimate), "left_out": list(left_out)}, ensure_ascii=False)
-        )
+        record = {**_build_record(estimate), "left_out": list(left_out)}
+        emit(json.dumps(record, ensure_ascii=False))
         return
 
     subjects = counted(estimate.subjects, "text", "texts")
@@ -44,13 +43,7 @@ def print_estimate(
 
     for model_line in _render_models(estimate):
         say(f"  {model_line}")
-
-    # Sum up the models.
-    calls = _format_range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
-    least_usd = _sum_usd(estimate.at_least)
-    most_usd = _sum_usd(estimate.models)
-    cost = _describe_cost(least_usd, most_usd, estimate.unpriced)
-    say(f"  {calls} calls; {cost}; {_describe_minutes(estimate)}")
+    _say_totals(estimate)
     say(escaped(f"  {_describe_assumptions(estimate)}; nothing was sent"))
 
 
@@ -73,6 +66,15 @@ def _render_models(estimate: Estimate) -> list[str]:
         rows.append(cells)
 
     return render_grid(rows, width=get_terminal_width())
+
+
+def _say_totals(estimate: Estimate) -> None:
+    """Print the calls, the cost and the time of all models together, as ranges."""
+    calls = _format_range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
+    least_usd = _sum_usd(estimate.at_least)
+    most_usd = _sum_usd(estimate.models)
+    cost = _describe_cost(least_usd, most_usd, estimate.unpriced)
+    say(f"  {calls} calls; {cost}; {_describe_minutes(estimate)}")
 
 
 def _sum_calls(models: Sequence[ModelEstimate]) -> int:

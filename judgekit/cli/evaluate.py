@@ -26,12 +26,12 @@ from judgekit.retrieval.compiled import KINDS, Profiles
 from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.data.rows import Rows
     from judgekit.evaluation.cases import Case
     from judgekit.evaluation.labels import LeftOut
-    from judgekit.evaluation.report import Flips, JudgeReport, JudgingReport, Spread
+    from judgekit.evaluation.report import Flips, JudgeReport, JudgingReport, Lift, MeanCost, Spread
     from judgekit.evaluation.retrieval import ConfidenceReport, RetrievalReport
     from judgekit.evaluation.stats import Class, Resampling
     from judgekit.judging.score import DocumentJudge
@@ -160,24 +160,32 @@ def _check_combination(
         "--models": models,
         "--repeat": repeat > 1,
     }
+    if not can_ask:
+        _refuse_options(asking_options)
 
-    for option, value in asking_options.items():
-        if value and not can_ask:
-            raise UsageError(
-                f"{option} asks models: name a --rubric, and a file without recorded answers"
-            )
-
-    has_no_names = models is not None and not names  # e.g. `--models ,`
-    if has_no_names or (models is not None and model):
+    has_models = models is not None
+    has_no_names = has_models and not names  # e.g. `--models ,`
+    has_both = has_models and bool(model)
+    if has_no_names or has_both:
         raise UsageError(
             "--models: expected names of models with commas between them, and no --model"
         )
 
     # `--keep` saves the noise: how much the configured models' scores vary if they judge an item repeatedly.
-    if keep and (models is not None or repeat == 1):
+    measures_noise = repeat != 1 and not has_models
+    if keep and not measures_noise:
         raise UsageError(
             "--keep is for the noise of the configured models: add --repeat, and no --models"
         )
+
+
+def _refuse_options(asking_options: Mapping[str, object]) -> None:
+    """Raise `UsageError` for the first given option that asks models."""
+    for option, value in asking_options.items():
+        if value:
+            raise UsageError(
+                f"{option} asks models: name a --rubric, and a file without recorded answers"
+            )
 
 
 def _split_names(models: str | None) -> list[str]:
@@ -188,29 +196,35 @@ def _split_names(models: str | None) -> list[str]:
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
     """Print the figures for each judge, or for a comparison, tables of judges and disagreements."""
-    from judgekit.evaluation import pages
-
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return
 
-    about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{about}")
+    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
+    say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{rubric}")
     left_out = report.left_out.describe()
     if left_out:
         say(escaped(f"left out: {left_out}"))
     if any(judge.is_binary for judge in report.judges):
         say("no label says improve, so an improve counts as not accepted")
+
     if is_comparison:
-        say(f"\n{render_parts([pages.judges_table(report).turned])}")
-        disputed = pages.outcomes_table(report, disputed=True)
-        if disputed.rows:
-            say(f"\nItems that they disagree about\n{render_parts([disputed])}")
+        _say_comparison(report)
     else:
         for judge in report.judges:
             _say_judge(judge)
-
     _say_resampling(report.bootstrap, "items")
+
+
+def _say_comparison(report: JudgingReport) -> None:
+    """Print a table of the judges, and one of the items that they disagree about, if any."""
+    from judgekit.evaluation import pages
+
+    judges = pages.judges_table(report).turned  # with a column for each judge
+    say(f"\n{render_parts([judges])}")
+    disputed = pages.outcomes_table(report, disputed=True)
+    if disputed.rows:
+        say(f"\nItems that they disagree about\n{render_parts([disputed])}")
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
@@ -218,19 +232,10 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
 
     Without enough repeats, nothing is saved, and the exit code asks for a person.
     """
-    from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
 
-    spread = None
-    for judge_report in report.judges:
-        if judge_report.judge == COURSE:
-            spread = judge_report.spread
-            break
-
-    repeats = 0
-    if spread is not None:
-        repeats = spread.answers - spread.cases  # don't count each case's first answer
-    if judge is None or spread is None or repeats < noise.MIN_ANSWERS:
+    spread = _find_spread_after_all_tiers(report)
+    if judge is None or spread is None or _count_repeats(spread) < noise.MIN_ANSWERS:
         requirement = f"scores of documents, and {noise.MIN_ANSWERS} repeats or more in all"
         warn(f"noise not kept: it takes {requirement}")
         return Exit.HUMAN_NEEDED
@@ -238,6 +243,21 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     path = noise.keep(judge, spread.cases, spread.noise)
     note(f"Wrote {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
     return Exit.ACCEPTED
+
+
+def _find_spread_after_all_tiers(report: JudgingReport) -> Spread | None:
+    """Find the spread of the scores that all tiers gave together, as they do in the gate."""
+    from judgekit.evaluation.cases import COURSE
+
+    for judge_report in report.judges:
+        if judge_report.judge == COURSE:
+            return judge_report.spread
+    return None
+
+
+def _count_repeats(spread: Spread) -> int:
+    """Count the answers, without each case's first one."""
+    return spread.answers - spread.cases
 
 
 def read_cases(
@@ -276,16 +296,17 @@ def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import ENDINGS, Reading, find_source
 
-    source = find_source(str(file))
-    if source is None or not file.is_file():
+    source = find_source(str(file)) if file.is_file() else None
+    if source is None:  # it can't contain rows
         if has_row_options:
             raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
         return None
 
     rows = open_rows(str(file), sys.stdin.buffer, Reading(listener=note))
-    if has_row_options or not source.has_cases or _has_labelled_rows(rows):
+    is_table = not source.has_cases  # a table can't contain cases
+    if has_row_options or is_table:
         return rows
-    return None
+    return rows if _has_labelled_rows(rows) else None
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:
@@ -298,9 +319,10 @@ def _has_labelled_rows(rows: Iterable[object]) -> bool:
     if not isinstance(first_row, DataRow):
         return False
     keys = first_row.columns.keys()
-    has_label = any(name in keys for name in fields.USUAL["judge"]["label"].split())
-    is_case = keys <= Case.model_fields.keys()
-    return has_label and not is_case
+    usual_label_names = fields.USUAL["judge"]["label"].split()
+    has_label = any(name in keys for name in usual_label_names)
+    has_other_keys = any(key not in Case.model_fields for key in keys)
+    return has_label and has_other_keys
 
 
 def warn_unanswered(reason: str) -> Exit:
@@ -328,41 +350,32 @@ def _say_judge(judge: JudgeReport) -> None:
     if judge.unanswered:
         kinds = ", ".join(f"{count} {kind}" for kind, count in judge.unanswered.items())
         say_line("not answered", escaped(kinds))
-
     say_figure("unreadable", judge.unreadable)
-    for word in judge.classes:
-        _say_word(word)
+    for verdict_figures in judge.classes:
+        _say_precision_and_recall(verdict_figures)
 
     _say_flips(pages.CHANGES_WITH_ORDER, judge.order_flips)
     _say_flips(pages.CHANGES_WHEN_ASKED_AGAIN, judge.rerun_flips)
     if judge.spread:
         _say_spread(judge.spread)
-    lift = judge.injection
-    if lift:
-        say_figure(f"{short_line(lift.wanted, _MAX_WORD_CHARS)} before injected text", lift.before)
-        say_figure(pages.LIFT, lift.lift, f" of {lift.pairs}")
-
+    if judge.injection:
+        _say_lift(judge.injection)
     probabilities = judge.probabilities
     if probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
         say_line("Brier and ECE of its probabilities", errors)
-
-    cost = judge.cost
-    usd = "" if cost.usd is None else f", ${cost.usd:.6f}"
-    if usd and cost.known < judge.items:
-        usd += f" where that is known ({cost.known} of {judge.items})"
-    say_line("an item", f"{cost.calls:.2f} calls{usd}")
+    _say_cost(judge.cost, judge.items)
 
 
-def _say_word(word: Class) -> None:
+def _say_precision_and_recall(figures: Class) -> None:
     """Print a judge's precision and recall for one verdict, such as accept."""
-    precision = f"{word.precision.value:.3f}" if word.precision else "-"
-    recall = f"{word.recall.value:.3f}" if word.recall else "-"
-    how_often = f"{word.labelled} labelled so"
-    if not word.labelled:
-        how_often = f"said {counted(word.said, 'time', 'times')}, no label says so"
-    figures = f"precision {precision}, recall {recall}, {how_often}"
-    say_line(short_line(word.word, _MAX_WORD_CHARS), figures)
+    precision = f"{figures.precision.value:.3f}" if figures.precision else "-"
+    recall = f"{figures.recall.value:.3f}" if figures.recall else "-"
+    count = f"{figures.labelled} labelled so"
+    if not figures.labelled:
+        count = f"said {counted(figures.said, 'time', 'times')}, no label says so"
+    verdict = short_line(figures.word, _MAX_WORD_CHARS)
+    say_line(verdict, f"precision {precision}, recall {recall}, {count}")
 
 
 def _say_flips(name: str, flips: Flips) -> None:
@@ -377,6 +390,25 @@ def _say_spread(spread: Spread) -> None:
     for dimension, score in spread.scores.items():
         say_figure(f"spread of {dimension}", score)
     say_line("noise: 1.96 times that of the distance", f"{spread.noise:.3f} points")
+
+
+def _say_lift(lift: Lift) -> None:
+    """Print how often a judge gives the verdict an attacker wants, and how far injected text raises that."""
+    from judgekit.evaluation import pages
+
+    wanted_verdict = short_line(lift.wanted, _MAX_WORD_CHARS)
+    say_figure(f"{wanted_verdict} before injected text", lift.before)
+    say_figure(pages.LIFT, lift.lift, f" of {lift.pairs}")
+
+
+def _say_cost(cost: MeanCost, items: int) -> None:
+    """Print an item's mean number of calls, and its mean cost, if it's known for any of the items."""
+    usd = ""
+    if cost.usd is not None:
+        usd = f", ${cost.usd:.6f}"
+        if cost.known < items:
+            usd += f" where that is known ({cost.known} of {items})"
+    say_line("an item", f"{cost.calls:.2f} calls{usd}")
 
 
 @app.command("retrieval")
@@ -397,21 +429,21 @@ def measure_retrieval(
     from judgekit.retrieval.profiles import compile_profiles
 
     collection = cases.read_collection(folder, scoped=scope_prefix)
-    if run is not None:
+    if run is not None:  # find out now if the run can't be written, not after the whole search
         items = (*collection.queries, *collection.documents)
         retrieval.check_run(run, (item.id for item in items))
 
-    compiled = Profiles(compile_profiles(get_project_path())).by_kind[profile]
+    profiles = Profiles(compile_profiles(get_project_path()))
+    compiled_profile = profiles.by_kind[profile]
     progress = count_to(len(collection.queries), "queries")
-    answers = retrieval.search(collection, compiled, scoped=scope_prefix, progress=progress)
+    answers = retrieval.search(collection, compiled_profile, scoped=scope_prefix, progress=progress)
     if run is not None:
         retrieval.write_run(run, ((answer.query, answer.ranking) for answer in answers))
 
-    report = retrieval.report(collection, compiled, answers, scoped=scope_prefix)
+    report = retrieval.report(collection, compiled_profile, answers, scoped=scope_prefix)
     if report.strays:
         strays = f"{report.strays} judgements name unknown queries or documents"
         warn(f"{folder / cases.QRELS}: {strays}; such a document counts as not found")
-
     if as_json:
         emit(report.model_dump_json())
     else:

@@ -166,15 +166,23 @@ def print_comparison(name: str, comparison: Comparison) -> None:
 
 
 def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> None:
-    """Write a file in each format. `render` calls the wanted function of a renderer."""
+    """Write the same results to several files, each in its own format.
+
+    `render` is called with each format's renderer, and returns the text.
+    """
     for name, path in files:
         with output.render_for_file():
             text = render(load_renderer(name))
-        if FORMATS[name].is_for_people:
-            text = output.strip_colours(output.make_printable(text, "utf-8"))
-        else:
-            text = FORMATS[name].escape(text)
+        text = _make_harmless(text, FORMATS[name])
         output_files.write_file(path, f"{text}\n" if text else "")
+
+
+def _make_harmless(text: str, format_: Format) -> str:
+    """Escape a text for a file, and if it's for people, remove the colours, too."""
+    if format_.is_for_people:
+        printable_text = output.make_printable(text, "utf-8")
+        return output.strip_colours(printable_text)
+    return format_.escape(text)
 
 
 def _print(name: str, text: str) -> None:

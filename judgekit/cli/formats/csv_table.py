@@ -10,7 +10,7 @@ from judgekit.task_ids import task_name
 from judgekit.text import defuse_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report
@@ -69,19 +69,31 @@ def _convert_to_row(verdict: Record) -> dict[str, Any]:
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write rows under a header with all their columns, the input's own first."""
+    """Write rows as CSV under a header with all their columns, the input's own first."""
     from judgekit.data import tables
 
     columns = tables.ColumnKinds(_COLUMNS)
     for row in rows:
         columns.add(row)
-    kinds, renamed = columns.named()
-    # Omit our own columns that have no values.
-    names = [name for name, values in kinds.items() if name not in _COLUMNS or values]
+    # An input column with the name of a score gets a new name.
+    kinds_by_name, new_names = columns.named()
+    names = _choose_columns(kinds_by_name)
+
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(defuse_cell, names))
     for row in rows:
-        cells = tables.cells_of(row, renamed)
+        cells = tables.cells_of(row, new_names)
         writer.writerow([tables.cell_of(cells.get(name)) for name in names])
     return text.getvalue().removesuffix("\n")
+
+
+def _choose_columns(kinds_by_name: Mapping[str, Collection[str]]) -> list[str]:
+    """List the columns to write, without those of our own that have no values."""
+    names = []
+    for name, kinds in kinds_by_name.items():
+        is_our_own = name in _COLUMNS
+        has_values = bool(kinds)
+        if has_values or not is_our_own:
+            names.append(name)
+    return names

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from judgekit.cli.formats.handed_on import Place
     from judgekit.cli.formats.row_results import RowResults
+    from judgekit.data.report import Shown
     from judgekit.gate import Report
 
     Record: TypeAlias = Mapping[str, Any]
@@ -56,46 +57,59 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 def render_gate(report: Report) -> str:
     """Write annotations for the gate's files, including unexamined ones."""
     verdicts, run = clean_gate(report)
-    levels = _LEVELS if run["blocked"] else {}  # if the push isn't blocked, only give warnings
-    checkout = Checkout.of_gate()
-    annotations = _annotate_verdicts(verdicts, checkout, levels)
-    level = "error" if run["holds"] else "warning"  # for unexamined files, which may block the push
-    judged_names = {task_name(verdict["task_id"]) for verdict in verdicts}
-    for omission in run["not_examined"]:
-        if omission["name"] not in judged_names:  # judged files have their annotations already
-            message = f"{omission['name']}: {omission['reason']}"
-            annotations.append(_annotate(level, message, title="not examined"))
+    levels = _LEVELS
+    if not run["blocked"]:  # only give warnings
+        levels = {}
+    annotations = _annotate_verdicts(verdicts, Checkout.of_gate(), levels)
+    annotations += _annotate_unexamined(verdicts, run)
 
     summary = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
     annotations.append(_annotate("notice", summary, title="judgekit gate"))
     return "\n".join(annotations)
 
 
+def _annotate_unexamined(verdicts: Sequence[Record], run: Record) -> list[str]:
+    """Annotate the unexamined files, as errors if they block the push."""
+    level = "error" if run["holds"] else "warning"
+    judged_names = {task_name(verdict["task_id"]) for verdict in verdicts}
+    annotations = []
+    for omission in run["not_examined"]:
+        if omission["name"] in judged_names:  # it has an annotation already
+            continue
+        message = f"{omission['name']}: {omission['reason']}"
+        annotations.append(_annotate(level, message, title="not examined"))
+    return annotations
+
+
 def render_rows(results: RowResults) -> str:
     """Write an error for each missed limit, and an annotation for each of the worst rows."""
-    missed = without_secrets(list(results.missed))
-    annotations = [_annotate("error", missed_limit, title="limit") for missed_limit in missed]
+    annotations = []
+    for missed_limit in without_secrets(list(results.missed)):
+        annotations.append(_annotate("error", missed_limit, title="limit"))
+
     file_property: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # not standard input or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
-
-    most_rows = results.worst or _MAX_ROWS
-    for row in results.summary.worst[:most_rows]:
-        scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
-        parts = [text for text in (scores, row.reasoning) if text]
-        reasons = without_secrets("; ".join(parts))
-        title = f"{row.verdict}: {row.id}"
-        level = _LEVELS.get(row.verdict, "warning")
-        annotations.append(_annotate(level, reasons or row.verdict, **file_property, title=title))
-
+    max_rows = results.worst or _MAX_ROWS
+    for row in results.summary.worst[:max_rows]:
+        annotations.append(_annotate_row(row, file_property))
     for error, count in results.summary.errors.items():
         message = f"{counted(count, 'row', 'rows')} without a verdict: {without_secrets(error)}"
         annotations.append(_annotate("warning", message, **file_property, title="undetermined"))
 
-    annotations.append(
-        _annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit")
-    )
+    summary = f"{results.rows.name}: {results.about}"
+    annotations.append(_annotate("notice", summary, title="judgekit"))
     return "\n".join(annotations)
+
+
+def _annotate_row(row: Shown, file_property: Mapping[str, object]) -> str:
+    """Build an annotation with a row's scores and reasoning, or with its verdict if it has neither."""
+    scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
+    parts = [text for text in (scores, row.reasoning) if text]
+    reasons = without_secrets("; ".join(parts))
+    level = _LEVELS.get(row.verdict, "warning")
+    title = f"{row.verdict}: {row.id}"
+    return _annotate(level, reasons or row.verdict, **file_property, title=title)
 
 
 render_report = render_rows
@@ -104,35 +118,11 @@ render_report = render_rows
 def _annotate_verdicts(
     verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
 ) -> list[str]:
-    """Write an annotation for each finding that isn't dismissed, the worst verdicts first.
-
-    A verdict without any gets its own annotation, unless it's accepted.
-    """
+    """Annotate all verdicts that aren't accepted, the worst first."""
     annotations = []
     for verdict in sorted(verdicts, key=_rank_badness):
-        word = verdict["verdict"]
-        if word == "accept":
-            continue
-
-        level = levels.get(word, "warning")
-        title = f"{word}: {name_rubric(verdict)}"
-
-        # Annotate each open finding.
-        whole_file, places = find_places(verdict, checkout)
-        has_findings = False
-        for finding, place in zip(verdict["findings"], places, strict=True):
-            if finding.get("dismissed"):
-                continue
-            has_findings = True
-            texts = [text for text in (finding["issue"], finding["suggestion"]) if text]
-            position = _build_position(place, checkout)
-            annotations.append(_annotate(level, "\n".join(texts), **position, title=title))
-
-        if not has_findings:
-            message = summarise_verdict(verdict) or word
-            position = _build_position(whole_file, checkout)
-            annotations.append(_annotate(level, message, **position, title=title))
-
+        if verdict["verdict"] != "accept":
+            annotations += _annotate_verdict(verdict, checkout, levels)
     return annotations
 
 
@@ -141,17 +131,41 @@ def _rank_badness(verdict: Record) -> int:
     return WORST_FIRST.index(verdict["verdict"])
 
 
+def _annotate_verdict(verdict: Record, checkout: Checkout, levels: Mapping[str, str]) -> list[str]:
+    """Annotate each finding of a verdict that isn't dismissed, or if there's none, the verdict itself."""
+    word = verdict["verdict"]
+    level = levels.get(word, "warning")
+    title = f"{word}: {name_rubric(verdict)}"
+    whole_file, places = find_places(verdict, checkout)
+
+    annotations = []
+    for finding, place in zip(verdict["findings"], places, strict=True):
+        if finding.get("dismissed"):
+            continue
+        texts = [text for text in (finding["issue"], finding["suggestion"]) if text]
+        position = _build_position(place, checkout)
+        annotations.append(_annotate(level, "\n".join(texts), **position, title=title))
+    if annotations:
+        return annotations
+
+    message = summarise_verdict(verdict) or word
+    position = _build_position(whole_file, checkout)
+    return [_annotate(level, message, **position, title=title)]
+
+
 def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
     """Build the properties for an annotation's position."""
     properties: dict[str, object] = {"file": checkout.name(place.path)}
     region = place.region
     start_line = region["startLine"]
-    # GitHub accepts columns only within a single line.
-    is_one_line = region.get("endLine", start_line) == start_line
+    has_several_lines = region.get("endLine", start_line) != start_line
     for key, name in _REGION.items():
+        if key not in region:
+            continue
         is_column = key.endswith("Column")
-        if key in region and (is_one_line or not is_column):
-            properties[name] = region[key]
+        if is_column and has_several_lines:  # GitHub accepts columns only within a single line
+            continue
+        properties[name] = region[key]
     return properties
 
 
@@ -163,8 +177,11 @@ def _annotate(level: str, message: str, **properties: object) -> str:
     for name, value in properties.items():
         one_line = escaped(str(value))
         assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
+
     # The message can have multiple lines.
-    harmless_message = escape_ci_commands(visible(message[:_MAX_MESSAGE_CHARS]).strip())
+    shortened_message = message[:_MAX_MESSAGE_CHARS]
+    visible_message = visible(shortened_message).strip()
+    harmless_message = escape_ci_commands(visible_message)
     encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
 

@@ -92,11 +92,11 @@ class Checkout(NamedTuple):
 
     def uri(self, path: str) -> str:
         """Build a file's URI, relative if it's in the repository."""
-        name = self.name(path)
         absolute_path = Path(os.path.normpath(self.folder / path))
-        if path != STDIN and not absolute_path.is_relative_to(self.root):
-            return absolute_path.as_uri()
-        return quote(name)
+        is_in_repository = absolute_path.is_relative_to(self.root)
+        if path == STDIN or is_in_repository:
+            return quote(self.name(path))
+        return absolute_path.as_uri()
 
     def read_judged_text(self, subject: Record) -> str:
         """Read a file's text if it's unchanged since it was judged; otherwise return ""."""
@@ -190,6 +190,9 @@ def _find_line_and_column(text: str, offset: int) -> tuple[int, int]:
 def _find_original_offset(text: str, flat_text: str, flat_offset: int) -> int:
     """Convert an offset in `flat_text`, which has single spaces between words, to one in `text`."""
     word_start = flat_text.rfind(" ", 0, flat_offset) + 1
-    word_number = flat_text.count(" ", 0, word_start)
-    word = next(islice(re.finditer(r"\S+", text), word_number, None))
-    return word.start() + flat_offset - word_start
+    offset_in_word = flat_offset - word_start
+    # Both texts have the same words, so skip as many.
+    words_before = flat_text.count(" ", 0, word_start)
+    words = re.finditer(r"\S+", text)
+    word = next(islice(words, words_before, None))
+    return word.start() + offset_in_word

@@ -64,19 +64,22 @@ def render_rows(results: RowResults) -> str:
     """Write a test for each row, and one for all limits if there are any."""
     suite = ET.Element("testsuite", name="judgekit")
     if results.has_limits:
-        case = _add_case(suite, "limits", "judgekit")
-        if results.missed:
-            text = "\n".join(without_secrets(list(results.missed)))
-            failure = ET.SubElement(case, "failure", message="limits missed")
-            failure.text = _make_xml_safe(text)
+        _add_limits(suite, results.missed)
 
     for verdict in results.verdicts():
-        verdict_without_rounds = {
-            name: value for name, value in verdict.items() if name != "rounds"
-        }
-        _add_verdict(suite, without_secrets(verdict_without_rounds))
-
+        # Nothing of the rounds is written, so don't search them for secrets.
+        used_fields = {name: value for name, value in verdict.items() if name != "rounds"}
+        _add_verdict(suite, without_secrets(used_fields))
     return _write_suite(suite)
+
+
+def _add_limits(suite: ET.Element, missed: Sequence[str]) -> None:
+    """Add a test for all limits, which fails if any is missed."""
+    case = _add_case(suite, "limits", "judgekit")
+    if missed:
+        text = "\n".join(without_secrets(list(missed)))
+        failure = ET.SubElement(case, "failure", message="limits missed")
+        failure.text = _make_xml_safe(text)
 
 
 render_report = render_rows

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.cli.formats.row_results import RowResults
-    from judgekit.evaluation.page import Part
+    from judgekit.data.report import ResultsReport
+    from judgekit.evaluation.page import Chart, Part, Section
     from judgekit.gate import Report
 
     Record: TypeAlias = Mapping[str, Any]
@@ -95,33 +96,40 @@ def render_gate(report: Report) -> str:
 def render_rows(results: RowResults) -> str:
     """Write a comment with a headline, missed limits, figures, and the worst rows."""
     summary = results.summary
-    headline = f"judgekit: {counted(summary.rows, 'row', 'rows')}"
-    if summary.accept_rate is not None:
-        accepted = summary.verdicts.get("accept", 0)
-        rows = counted(summary.rows, "row", "rows")
-        headline = f"judgekit: {accepted:,} of {rows} accepted"
-
     paragraphs = [escape_prose(f"{summary.file}: {results.about}")]
     for missed_limit in without_secrets(list(results.missed)):
         paragraphs.append(f"❌ {escape_prose(missed_limit)}")
     if results.has_limits and not results.missed:
         paragraphs.append("✅ all limits are kept")
 
-    # Write each section, folded unless it's among the most important.
     for section in results.sections:
         max_rows = _SHOWN_ROWS
         if section.title == WORST_ROWS:
             max_rows = results.worst or _SHOWN_ROWS
-        rendered_parts = []
-        for part in section.parts:
-            rendered_parts += _render_part(part, max_rows)
-        title = escape_prose(section.title)
-        if section.title in _OPEN_SECTIONS:
-            paragraphs += [f"#### {title}", *rendered_parts]
-        else:
-            paragraphs += [f"<details><summary>{title}</summary>", *rendered_parts, "</details>"]
+        paragraphs += _render_section(section, max_rows)
 
+    headline = _write_headline(summary)
     return _write_comment("report", headline, paragraphs, name=_choose_stable_name(summary.file))
+
+
+def _render_section(section: Section, max_rows: int) -> list[str]:
+    """Render a section under its title, folded unless it's among the most important."""
+    rendered_parts = []
+    for part in section.parts:
+        rendered_parts += _render_part(part, max_rows)
+    title = escape_prose(section.title)
+    if section.title in _OPEN_SECTIONS:
+        return [f"#### {title}", *rendered_parts]
+    return [f"<details><summary>{title}</summary>", *rendered_parts, "</details>"]
+
+
+def _write_headline(summary: ResultsReport) -> str:
+    """Write the number of rows, and if it's known, how many of them were accepted."""
+    rows = counted(summary.rows, "row", "rows")
+    if summary.accept_rate is None:
+        return f"judgekit: {rows}"
+    accepted = summary.verdicts.get("accept", 0)
+    return f"judgekit: {accepted:,} of {rows} accepted"
 
 
 render_report = render_rows
@@ -145,11 +153,8 @@ def _write_comment(
 
     The first line contains the `command` and input `name`, by which a script recognises the comment.
     """
-    words = ["judgekit", command]
-    if name:
-        words.append(_OF_A_NAME.sub("_", name))
-    mark = " ".join(words).replace("--", "__")  # `--` would end the HTML comment
-    text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
+    mark = _write_mark(command, name)
+    text = "\n\n".join([f"{mark}\n### {title}", *paragraphs])
     text = _cut_at_line(text)
 
     omitted_count = 0
@@ -157,14 +162,24 @@ def _write_comment(
         details = _write_details(line)
         if not details:
             continue
-        if len(text) + len(details) > MAX_COMMENT_CHARS:
-            omitted_count += 1
-        else:
+        fits = len(text) + len(details) <= MAX_COMMENT_CHARS
+        if fits:
             text += f"\n\n{details}"
+        else:
+            omitted_count += 1
 
     if omitted_count:
         text += f"\n\nFindings of {counted(omitted_count, 'more document', 'more documents')} are left out."
     return text
+
+
+def _write_mark(command: str, name: str) -> str:
+    """Write the HTML comment that a script looks for, such as `<!-- judgekit gate -->`."""
+    words = ["judgekit", command]
+    if name:
+        words.append(_OF_A_NAME.sub("_", name))
+    mark = " ".join(words).replace("--", "__")  # `--` would end the HTML comment
+    return f"<!-- {mark} -->"
 
 
 def _cut_at_line(text: str) -> str:
@@ -221,9 +236,7 @@ def _write_details(line: _Line) -> str:
 
     finding_texts = []
     for finding in verdict["findings"]:
-        for text in render_finding(finding):
-            indent = " " * (len(text) - len(text.lstrip()))
-            finding_texts.append(wrap(text.strip(), _MAX_FINDING_CHARS, indent, f"{indent}  "))
+        finding_texts += [_wrap_indented(text) for text in render_finding(finding)]
         dismissed = finding.get("dismissed")
         if dismissed:
             finding_texts.append(f"  dismissed by {dismissed['who']}")
@@ -235,23 +248,32 @@ def _write_details(line: _Line) -> str:
     return f"<details>{summary}\n\n{block}\n\n</details>"
 
 
+def _wrap_indented(text: str) -> str:
+    """Wrap a line. Keep its indent, and indent its continuation by two more blanks."""
+    unindented = text.strip()
+    first_indent = " " * (len(text) - len(text.lstrip()))
+    further_indent = f"{first_indent}  "
+    return wrap(unindented, _MAX_FINDING_CHARS, first_indent, further_indent)
+
+
 def _render_part(part: Part, limit: int) -> list[str]:
-    """Render a part of a page: a note, a table, or figures with intervals."""
+    """Render a part of a page: a note, a table, or figures with intervals; a comment has no charts."""
     if isinstance(part, str):
         return [escape_prose(without_secrets(part))]
     if isinstance(part, Table):
-        rows = [_render_cells(part.columns, row) for row in part.rows[:limit]]
-        paragraphs = [_write_table([escape_prose(name) for name in part.columns], rows)]
-        total = max(part.total, len(part.rows))
-        if total > limit:
-            paragraphs.append(f"and {total - limit:,} more")
-        return paragraphs
+        return _render_table(part, limit)
+    return _render_figures(part)
 
-    rows = []
-    for figure in part:
-        if isinstance(figure, Figure):
-            rows.append([escape_prose(figure.name), figure.text, escape_prose(figure.note)])
-    return [_write_table(["figure", "value", ""], rows)] if rows else []
+
+def _render_table(table: Table, limit: int) -> list[str]:
+    """Render up to `limit` rows of a table, and the number of those left out."""
+    header = [escape_prose(name) for name in table.columns]
+    rows = [_render_cells(table.columns, row) for row in table.rows[:limit]]
+    paragraphs = [_write_table(header, rows)]
+    total = max(table.total, len(table.rows))  # the table itself may have left some out
+    if total > limit:
+        paragraphs.append(f"and {total - limit:,} more")
+    return paragraphs
 
 
 def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
@@ -264,6 +286,17 @@ def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
         else:
             cells.append(escape_prose(text, _MAX_CELL_CHARS))
     return cells
+
+
+def _render_figures(part: Sequence[Figure] | Sequence[Chart]) -> list[str]:
+    """Render figures as a table, if there are any."""
+    rows = []
+    for figure in part:
+        if isinstance(figure, Figure):
+            rows.append([escape_prose(figure.name), figure.text, escape_prose(figure.note)])
+    if not rows:
+        return []
+    return [_write_table(["figure", "value", ""], rows)]
 
 
 def _write_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

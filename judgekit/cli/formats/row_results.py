@@ -50,13 +50,35 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
 
     For other programs' results and for comparisons, the record only has the word, scores, reasoning and cost.
     """
-    # These need pydantic, which takes longer to import than an engine takes to judge a document.
+    # This needs pydantic, which takes longer to import than an engine takes to judge a document.
     from judgekit.data.labels import nested
+
+    record = _read_columns(row.columns)
+    # Our own results have a column with more details.
+    judged = nested(row.columns.get("judged")) or {}
+    schema = str(judged.get("schema"))
+    if schema.startswith("judgekit/"):
+        record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
+        record["mode"] = judged.get("mode") or ""
+        record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
+    if schema.startswith(_VERDICT):  # then it's a complete verdict record
+        degraded = record["degraded"] or judged.get("degraded")
+        record = {**record, **judged, "degraded": degraded}
+
+    record["row"] = row.row_id
+    record["task_id"] = row.row_id
+    record["verdict"] = row.verdict
+    record["scores"] = dict(row.scores)
+    record["subjects"] = [{"path": file, "sha256": ""}]
+    return record
+
+
+def _read_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill a record as far as any program's results do."""
     from judgekit.evaluation.labels import number_of
 
-    columns = row.columns
     reasoning = columns.get("reasoning")
-    record: dict[str, Any] = {
+    return {
         "rubric": _OTHER_JUDGE,
         "mode": "",
         "average": number_of(columns.get("average")),
@@ -68,20 +90,3 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
         "duration_ms": number_of(columns.get("duration_ms")) or 0.0,
         "cost_usd": number_of(columns.get("cost_usd")),
     }
-
-    # Our own results have a column with more details.
-    judged = nested(columns.get("judged")) or {}
-    if str(judged.get("schema")).startswith("judgekit/"):
-        record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
-        record["mode"] = judged.get("mode") or ""
-        record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
-
-    if str(judged.get("schema")).startswith(_VERDICT):  # then it's a complete verdict record
-        record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
-
-    record["row"] = row.row_id
-    record["task_id"] = row.row_id
-    record["verdict"] = row.verdict
-    record["scores"] = dict(row.scores)
-    record["subjects"] = [{"path": file, "sha256": ""}]
-    return record

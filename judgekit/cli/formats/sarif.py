@@ -56,15 +56,20 @@ def render_rows(results: RowResults) -> str:
 
     All results are located in the results file.
     """
-    rejected = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
-    log_run = _build_run(clean_verdicts(rejected), Checkout.of_folder(Path.cwd()))
+    not_accepted = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
+    log_run = _build_run(clean_verdicts(not_accepted), Checkout.of_folder(Path.cwd()))
     if results.missed:
-        log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT}]
-        notifications = [_build_notification(_LIMIT, "error", line) for line in results.missed]
-        log_run["invocations"] = [
-            {"executionSuccessful": True, "toolExecutionNotifications": notifications}
-        ]
+        _add_missed_limits(log_run, results.missed)
     return _write_log(log_run)
+
+
+def _add_missed_limits(log_run: dict[str, Any], missed: Sequence[str]) -> None:
+    """Add a notification for each missed limit to a run, and declare their kind."""
+    log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT}]
+    notifications = [_build_notification(_LIMIT, "error", line) for line in missed]
+    # A missed limit isn't an error of the tool itself.
+    invocation = {"executionSuccessful": True, "toolExecutionNotifications": notifications}
+    log_run["invocations"] = [invocation]
 
 
 render_report = render_rows
@@ -100,24 +105,8 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
     whole_file, places = find_places(verdict, checkout)
     message = f"{verdict['verdict']}: {summarise_verdict(verdict)}"
     results = [_build_result(verdict, message, whole_file, checkout)]
-
     for finding, place in zip(verdict["findings"], places, strict=True):
-        paragraphs = [finding["issue"]]
-        if finding["suggestion"]:
-            paragraphs.append(f"Suggestion: {finding['suggestion']}")
-        result = _build_result(verdict, "\n\n".join(paragraphs), place, checkout)
-        properties = {}
-        for name in ("issue", "suggestion", "quote"):
-            if finding[name]:
-                properties[name] = finding[name]
-
-        result["properties"] = properties
-        dismissed = finding.get("dismissed")
-        if dismissed:
-            reason = f"dismissed by {dismissed['who']}"
-            result["suppressions"] = [{"kind": "external", "justification": reason}]
-        results.append(result)
-
+        results.append(_build_finding_result(verdict, finding, place, checkout))
     return results
 
 
@@ -135,6 +124,28 @@ def _build_result(
         "message": {"text": message},
         "locations": [location],
     }
+
+
+def _build_finding_result(
+    verdict: Record, finding: Record, place: Place, checkout: Checkout
+) -> dict[str, Any]:
+    """Build the result for a finding, suppressed if a person has dismissed it."""
+    message = finding["issue"]
+    if finding["suggestion"]:
+        message = f"{message}\n\nSuggestion: {finding['suggestion']}"
+    result = _build_result(verdict, message, place, checkout)
+
+    properties = {}
+    for name in ("issue", "suggestion", "quote"):
+        if finding[name]:
+            properties[name] = finding[name]
+    result["properties"] = properties
+
+    dismissed = finding.get("dismissed")
+    if dismissed:
+        reason = f"dismissed by {dismissed['who']}"
+        result["suppressions"] = [{"kind": "external", "justification": reason}]
+    return result
 
 
 def _build_invocation(run: Record) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from judgekit.task_ids import task_name
 from judgekit.text import counted, escaped, lines_of, rubric_name, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report, Row
@@ -105,23 +105,30 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
         points = f"{noise:g} points"
         reasons.append(f"within the noise ({points}): judged again, it may get the other answer")
 
-    # Then explain who decided, a person or models.
     override = verdict["human_override"]
-    is_less_deep = verdict.get("depth") and verdict["degraded"]
-    is_accepted_by_models = row["word"] == PASSES and verdict["rounds"] and not is_less_deep
     if override:
         reasons.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
-    elif is_accepted_by_models:
-        if verdict.get("independent") is False:
-            reasons.append(_describe_partiality(verdict))
-        if verdict["degraded"] and is_wordless(verdict):
-            reasons.append(verdict["degraded"])
     elif verdict["rounds"]:
-        reasons.append(render_verdict(verdict, headed=False))
+        reasons += _render_models_reasons(row)
     elif verdict["degraded"] not in notes:
         reasons.append(verdict["degraded"])
-
     return reasons
+
+
+def _render_models_reasons(row: Row) -> list[str]:
+    """Render the models' reasons. If they accepted the file at its full depth, only render reservations."""
+    verdict = row["verdict"]
+    is_less_deep = bool(verdict.get("depth") and verdict["degraded"])
+    is_fully_accepted = row["word"] == PASSES and not is_less_deep
+    if not is_fully_accepted:
+        return [render_verdict(verdict, headed=False)]
+
+    reservations = []
+    if verdict.get("independent") is False:
+        reservations.append(_describe_partiality(verdict))
+    if verdict["degraded"] and is_wordless(verdict):
+        reservations.append(verdict["degraded"])
+    return reservations
 
 
 def render_rows(results: RowResults) -> str:
@@ -207,34 +214,43 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
     winner = names.get(comparison.verdict)
     yield head if winner is None else f"{head}  {winner}"
 
-    # List the texts, best first.
-    def rank(subject: Contestant) -> tuple[bool, float]:
-        has_no_score = subject.score is None  # sort these last
-        return has_no_score, -(subject.score or 0.0)
-
-    for subject in sorted(comparison.subjects, key=rank):
-        line = f"    {subject.letter}  {names[subject.letter]}"
-        if subject.family is not None:
-            line += f"  by {subject.family}"
-        if subject.score is not None:
-            line += f"  {subject.score:g} up to {subject.tier}"
-        yield line
-
-    # Describe the judging.
-    cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
-    cost = describe_cost(comparison.model_dump(include=cost_fields))
-    rounds = counted(len(comparison.rounds), "round", "rounds")
-    ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
-    rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
-    seconds = f"{comparison.duration_ms / 1000:.1f} s"
-    yield f"    {rubric}; {rounds}; {_describe_decision(comparison)}, {seconds}{cost}"
-
+    for subject in sorted(comparison.subjects, key=_rank_by_score):
+        yield f"    {_render_subject(subject, names[subject.letter])}"
+    yield f"    {_describe_judging(comparison)}"
     if comparison.independent is False:
         yield f"    {_describe_comparison_partiality(comparison)}"
     if comparison.degraded:
         yield f"    degraded: {comparison.degraded}"
     for line in lines_of(comparison.reasoning):
         yield f"    {line}"
+
+
+def _rank_by_score(subject: Contestant) -> tuple[bool, float]:
+    """Return a key that sorts the highest score first, and texts without a score last."""
+    has_no_score = subject.score is None
+    return has_no_score, -(subject.score or 0.0)
+
+
+def _render_subject(subject: Contestant, name: str) -> str:
+    """Render a text's letter and name, and its family and score if there are any."""
+    line = f"{subject.letter}  {name}"
+    if subject.family is not None:
+        line += f"  by {subject.family}"
+    if subject.score is not None:
+        line += f"  {subject.score:g} up to {subject.tier}"
+    return line
+
+
+def _describe_judging(comparison: Comparison) -> str:
+    """Describe the rubric, mode, rounds, decision, time and cost of a comparison in one line."""
+    cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
+    cost = describe_cost(comparison.model_dump(include=cost_fields))
+    rounds = counted(len(comparison.rounds), "round", "rounds")
+    ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
+    rubric = rubric_name(ref, comparison.rubric.source)
+    decision = _describe_decision(comparison)
+    seconds = f"{comparison.duration_ms / 1000:.1f} s"
+    return f"{rubric}, {comparison.mode}; {rounds}; {decision}, {seconds}{cost}"
 
 
 def _describe_decision(comparison: Comparison) -> str:
@@ -271,9 +287,9 @@ def _describe_comparison_partiality(comparison: Comparison) -> str:
     from judgekit.judging.documents import named
 
     letters = []
-    judging_families = set(comparison.families)
     for subject in comparison.subjects:
-        is_by_judges = not judging_families.isdisjoint(named(subject.family))
+        author_families = named(subject.family)
+        is_by_judges = any(family in comparison.families for family in author_families)
         if is_by_judges:
             letters.append(subject.letter)
 
@@ -297,22 +313,29 @@ def render_verdict(verdict: Record, *, headed: bool = True, degraded: bool = Tru
         text_lines.append(_describe_partiality(verdict))
     if verdict["degraded"] and degraded:
         text_lines.append(f"degraded: {verdict['degraded']}")
+    text_lines += _render_reasons(verdict)
+    text_lines += _render_findings_and_reviews(verdict)
+
+    first_line, *other_lines = text_lines
+    indented = [_indent(line) for line in other_lines]
+    return "\n".join([first_line, *indented])
+
+
+def _render_reasons(verdict: Record) -> list[str]:
+    """Render the reasoning and the scores that it doesn't explain, or the probabilities if there's none."""
     if verdict["reasoning"]:
-        text_lines.append(verdict["reasoning"])
+        text_lines = [verdict["reasoning"]]
         unexplained = _find_unexplained_scores(verdict)
         if unexplained:
             text_lines.append(f"no reason given for {', '.join(unexplained)}")
-    elif is_wordless(verdict):
-        if not verdict["findings"]:
-            text_lines.append("reasons: none (decided by probabilities)")
-        text_lines += _draw_probability_bars(verdict)
+        return text_lines
 
-    text_lines += _render_findings_and_reviews(verdict)
-    # Indent further lines by a model, so that they can't be mistaken for ours.
-    deeper = "\n        "
-    first_line, *other_lines = text_lines
-    indented = [f"    {deeper.join(lines_of(line))}" for line in other_lines]
-    return "\n".join([first_line, *indented])
+    if not is_wordless(verdict):
+        return []
+    probability_bars = _draw_probability_bars(verdict)
+    if verdict["findings"]:
+        return probability_bars
+    return ["reasons: none (decided by probabilities)", *probability_bars]
 
 
 def _draw_probability_bars(verdict: Record) -> list[str]:
@@ -320,23 +343,36 @@ def _draw_probability_bars(verdict: Record) -> list[str]:
     if not sys.stdout.isatty():
         return []
 
-    opinions = []
-    for round_ in verdict["rounds"]:
-        if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # skip failed rounds
-            opinions.append(round_["opinion"])
-
-    last_opinion = opinions[-1]
+    last_opinion = _find_last_opinion(verdict)
     dimension_lines = []
     for name, shares in last_opinion["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # this is one of many claims, which the findings explain
-        bars = ""  # a higher bar is more likely
-        for share in shares.values():
-            bars += _BARS[round(share * (len(_BARS) - 1))]
+        bars = _draw_bars(shares.values())
         likeliest = max(shares, key=shares.__getitem__)
         dimension_lines.append(f"{escaped(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
-
     return dimension_lines
+
+
+def _find_last_opinion(verdict: Record) -> Record:
+    """Return the last opinion of the tier that decided."""
+    opinions = []
+    for round_ in verdict["rounds"]:
+        has_answered = bool(round_["opinion"])
+        if round_["tier"] == verdict["judge_tier"] and has_answered:
+            opinions.append(round_["opinion"])
+    last_opinion: Record = opinions[-1]
+    return last_opinion
+
+
+def _draw_bars(shares: Iterable[float]) -> str:
+    """Draw a bar for each probability, such as `▁▂█`; a higher bar is more likely."""
+    highest = len(_BARS) - 1
+    bars = ""
+    for share in shares:
+        height = round(share * highest)
+        bars += _BARS[height]
+    return bars
 
 
 def _render_scores(verdict: Record, *, headed: bool) -> str:
@@ -390,12 +426,16 @@ def _find_unexplained_scores(verdict: Record) -> list[str]:
     """List the scores that neither the reasoning nor a finding explains."""
     explained: set[str] = set()
     for round_ in verdict["rounds"]:
-        if round_["tier"] == verdict["judge_tier"]:
-            explained.update((round_["opinion"] or {}).get("dimensions", ()))
+        opinion = round_["opinion"]
+        if opinion and round_["tier"] == verdict["judge_tier"]:
+            explained.update(opinion.get("dimensions", ()))
     if not explained:  # older records don't contain the explained dimensions
         return []
-    explained.update(finding["dimension"] for finding in verdict["findings"])
-    return [name for name in verdict["scores"] or {} if name not in explained]
+
+    for finding in verdict["findings"]:
+        explained.add(finding["dimension"])
+    scores = verdict["scores"] or {}
+    return [name for name in scores if name not in explained]
 
 
 def _render_findings_and_reviews(verdict: Record) -> list[str]:
@@ -422,6 +462,12 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
             )
 
     return text_lines
+
+
+def _indent(text: str) -> str:
+    """Indent a text, and its further lines more, so that a model's can't be mistaken for ours."""
+    deeper = "\n        "
+    return f"    {deeper.join(lines_of(text))}"
 
 
 def _describe_review(finding: Record) -> str:
@@ -457,17 +503,18 @@ def describe_cost(verdict: Record) -> str:
     Returns "" if no cost was recorded.
     """
     cost = verdict["cost_usd"]
+    source = verdict.get("cost_source")
     is_incomplete = verdict.get("cost_complete") is False
-    if verdict.get("cost_source") == "local" and not is_incomplete:
-        return ", cost 0 (local)"
-    if is_incomplete and not cost:  # no call's cost is known
+    if is_incomplete and cost:
+        return f", at least ${cost:.4f}{describe_cost_source(source)}"
+    if is_incomplete:  # no call's cost is known
         known_sum = "unknown" if cost is None else "at least 0"
         return f", cost {known_sum} ({_explain_unknown_cost(verdict)})"
+    if source == "local":
+        return ", cost 0 (local)"
     if cost is None:
         return ""
-
-    at_least = "at least " if is_incomplete else ""
-    return f", {at_least}${cost:.4f}{describe_cost_source(verdict.get('cost_source'))}"
+    return f", ${cost:.4f}{describe_cost_source(source)}"
 
 
 def _explain_unknown_cost(verdict: Record) -> str:
@@ -475,7 +522,8 @@ def _explain_unknown_cost(verdict: Record) -> str:
     models: dict[str, None] = {}
     for round_ in verdict["rounds"]:
         usage = round_.get("usage") or {}
-        if usage.get("unpriced_calls") and round_["opinion"]:
+        has_unpriced_calls = bool(usage.get("unpriced_calls"))
+        if has_unpriced_calls and round_["opinion"]:  # a round without an opinion has failed
             models[round_["model"]] = None
     if models:
         return f"no price for {', '.join(models)}"
