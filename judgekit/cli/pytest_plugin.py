@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.judging.verdict import Failure, Verdict
-    from judgekit.rubric.schema import ScoreRubric
+    from judgekit.rubric.schema import Accept, ScoreMode, ScoreRubric
 
 _RECORD = "--judge-record"
 _REPLAY = "--judge-replay"
@@ -73,35 +73,54 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
     Any other verdict fails the test. If no model could judge the text, the test is skipped.
     """
 
-    def check(text: str, *, rubric: str | None = None, **options: Any) -> Verdict:  # noqa: ANN401 - handed on
+    def judge_for_test(text: str, *, rubric: str | None = None, **options: Any) -> Verdict:  # noqa: ANN401 - handed on
         __tracebackhide__ = True
-        from judgekit.errors import JudgekitError
-        from judgekit.text import escape_ci_commands
-
-        properties = request.node.user_properties
         _check_text(text)
-        try:
-            loaded = _load_rubric(rubric, options)
-            verdict = _judge_or_replay(request, text, rubric, options)
-        except JudgekitError as error:
-            raise error.with_traceback(None) from None
-
-        has_recordings = request.config.stash[_FOLDER] is not None
-        is_replayed = has_recordings and not request.config.getoption(_RECORD)
-        if not is_replayed:
-            properties += _list_cost_properties(verdict)
-
+        loaded, verdict = _load_and_judge(request, text, rubric, options)
+        _report_cost(request, verdict)
         if verdict.verdict == "undetermined":
-            reason = (verdict.degraded or "").removeprefix("not judged: ")
-            properties.append((_UNJUDGED, reason))
-            pytest.skip(escape_ci_commands(f"not judged: {reason}"))
+            _skip_unjudged(request, verdict)
 
-        properties.append((_VERDICT, verdict.verdict))
+        request.node.user_properties.append((_VERDICT, verdict.verdict))
         if verdict.verdict != "accept":
             raise AssertionError(_describe_failure(verdict, text, loaded))
         return verdict
 
-    return check
+    return judge_for_test
+
+
+def _load_and_judge(
+    request: pytest.FixtureRequest, text: str, rubric: str | None, options: Mapping[str, Any]
+) -> tuple[ScoreRubric, Verdict]:
+    """Load the rubric, and judge the text by it or replay its recording."""
+    __tracebackhide__ = True
+    from judgekit.errors import JudgekitError
+
+    try:
+        loaded = _load_rubric(rubric, options)
+        verdict = _judge_or_replay(request, text, rubric, options)
+    except JudgekitError as error:
+        # Its message is enough, so leave out the way through judgekit.
+        raise error.with_traceback(None) from None
+    return loaded, verdict
+
+
+def _report_cost(request: pytest.FixtureRequest, verdict: Verdict) -> None:
+    """Add a verdict's cost to the test's report, unless the verdict was replayed."""
+    has_recordings = request.config.stash[_FOLDER] is not None
+    is_replayed = has_recordings and not request.config.getoption(_RECORD)
+    if not is_replayed:
+        request.node.user_properties += _list_cost_properties(verdict)
+
+
+def _skip_unjudged(request: pytest.FixtureRequest, verdict: Verdict) -> NoReturn:
+    """Skip the test, and add the reason to its report."""
+    __tracebackhide__ = True
+    from judgekit.text import escape_ci_commands
+
+    reason = (verdict.degraded or "").removeprefix("not judged: ")
+    request.node.user_properties.append((_UNJUDGED, reason))
+    pytest.skip(escape_ci_commands(f"not judged: {reason}"))
 
 
 def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
@@ -113,7 +132,7 @@ def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
 
 
 def _check_text(text: object) -> None:
-    """Raise `UsageError` for blank text or a value of another type, which can't have a recording."""
+    """Raise `UsageError` for a blank text, or a value that isn't a text; neither can be recorded."""
     __tracebackhide__ = True
     from judgekit.errors import UsageError
     from judgekit.text import is_blank
@@ -127,22 +146,29 @@ def _check_text(text: object) -> None:
 
 
 def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
-    """Load the rubric to judge by; raises `UsageError` if the test lacks something that it needs."""
+    """Load the rubric to judge by; raises `UsageError` if `options` lack an input that it needs."""
     from judgekit import environment
     from judgekit.config import check_arguments, settings
-    from judgekit.errors import UsageError
     from judgekit.judging import service
     from judgekit.judging.request import JudgeRequest
 
     project = Path(environment.project_root())
     check_arguments("assert_accepted", rubric=name)
-    loaded = service.rubric(settings.load(project), project, JudgeRequest(rubric=name))
-    rubric = cast("ScoreRubric", loaded.rubric)
+    request = JudgeRequest(rubric=name)
+    loaded = service.rubric(settings.load(project), project, request)
+    rubric = cast("ScoreRubric", loaded.rubric)  # requests to judge a text have no other kind
+    _check_needs(rubric, options)
+    return rubric
+
+
+def _check_needs(rubric: ScoreRubric, options: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if an input is missing that the rubric needs, such as a reference."""
+    from judgekit.errors import UsageError
+
     missing = [need for need in rubric.given.needs if not options.get(need)]
     if missing:
         needs = " and ".join(missing)
         raise UsageError(f"assert_accepted: {rubric.ref} needs {needs}; pass {missing[0]}=")
-    return rubric
 
 
 def _judge_or_replay(
@@ -150,8 +176,6 @@ def _judge_or_replay(
 ) -> Verdict:
     """Judge text by models, or replay a recording. A missing recording fails the test."""
     __tracebackhide__ = True
-    from judgekit.text import short_line
-
     judge = partial(_judge, text, rubric, options)
     folder = request.config.stash[_FOLDER]
     if folder is None:
@@ -160,25 +184,22 @@ def _judge_or_replay(
     file = folder / _name_recording(request.node.name, text, rubric, options)
     if request.config.getoption(_RECORD):
         return _record(file, judge)
-
-    # Replay: fail if the file, or a reply in it, is missing.
-    if file.is_file():
-        verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
-        unrecorded = _find_unrecorded(verdict)
-        if unrecorded is None:
-            return verdict
-        missing = unrecorded.message
-    else:
+    if not file.is_file():
         missing = f"{_get_relative_folder(request.config) / file.name} is missing"
+        _fail_unrecorded(request, text, missing)
 
-    remedy = f"run pytest {_RECORD} {_get_relative_folder(request.config)} where a model is set up"
-    pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
+    # If JUDGEKIT_RECORD is set outside, don't record what's replayed.
+    verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
+    unrecorded = _find_unrecorded(verdict)
+    if unrecorded is not None:
+        _fail_unrecorded(request, text, unrecorded.message)
+    return verdict
 
 
 def _name_recording(
     test_name: str, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> str:
-    """Return the name of a recording's file, with a hash of everything that's judged.
+    """Name a recording's file by its test, with a hash of everything that's judged.
 
     When the text or question changes, the old recording no longer matches.
     """
@@ -186,8 +207,13 @@ def _name_recording(
 
     question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
     digest = environment.digest(repr((text, rubric, question)))
-    test = re.sub(r"[^a-zA-Z0-9]+", "-", test_name)[:60].strip("-")
-    return f"{test}-{digest}.jsonl"
+    return f"{_make_file_name(test_name)}-{digest}.jsonl"
+
+
+def _make_file_name(test_name: str) -> str:
+    """Make a short file name of a test's name: `test_a[b c]` becomes `test-a-b-c`."""
+    words = re.sub(r"[^a-zA-Z0-9]+", "-", test_name)
+    return words[:60].strip("-")
 
 
 def _find_unrecorded(verdict: Verdict) -> Failure | None:
@@ -199,16 +225,30 @@ def _find_unrecorded(verdict: Verdict) -> Failure | None:
 
 
 def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
-    """Judge by models, and store their replies in a file."""
+    """Judge by models, and store their replies in a file.
+
+    If they couldn't judge, an earlier recording is kept.
+    """
     __tracebackhide__ = True
+    # Only this process writes the file with its number.
     unfinished_file = file.with_suffix(f".{os.getpid()}")
     try:
+        # If JUDGEKIT_REPLAY is set outside, still ask models.
         verdict = judge(JUDGEKIT_RECORD=str(unfinished_file), JUDGEKIT_REPLAY="")
-        if verdict.verdict != "undetermined":  # otherwise, keep any earlier recording
+        if verdict.verdict != "undetermined":
             unfinished_file.replace(file)
     finally:
         unfinished_file.unlink(missing_ok=True)
     return verdict
+
+
+def _fail_unrecorded(request: pytest.FixtureRequest, text: str, missing: str) -> NoReturn:
+    """Fail the test, and say how to record what's missing."""
+    __tracebackhide__ = True
+    from judgekit.text import short_line
+
+    remedy = f"run pytest {_RECORD} {_get_relative_folder(request.config)} where a model is set up"
+    pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
 
 def _get_relative_folder(config: pytest.Config) -> Path:
@@ -217,39 +257,55 @@ def _get_relative_folder(config: pytest.Config) -> Path:
 
 
 def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variables: str) -> Verdict:
-    """Judge text with some environment variables set."""
+    """Judge a text while environment variables are overridden by `variables`."""
     __tracebackhide__ = True
     from judgekit import api, environment
 
-    text_options = {}
-    request_options = {}
-    for name, value in options.items():
-        if name in api.Text.__dataclass_fields__:
-            text_options[name] = value
-        else:
-            request_options[name] = value
-
+    text_options, request_options = _split_options(options)
     with environment.OverrideEnviron({**os.environ, **variables}):
         texts = {"text": api.Text(text, **text_options)}
         (verdict,) = api.judge_texts(texts, rubric=rubric, **request_options)
         return verdict
 
 
+def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split options into those of the text, such as its reference, and those of the request."""
+    from judgekit import api
+
+    text_options = {}
+    request_options = {}
+    for name, value in options.items():
+        is_of_text = name in api.Text.__dataclass_fields__
+        if is_of_text:
+            text_options[name] = value
+        else:
+            request_options[name] = value
+    return text_options, request_options
+
+
 def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
-    """Describe the condition, the verdict and the text, for a failed test's report."""
+    """Describe what the scores must be, what they are, and the text, for a failed test's report."""
     from judgekit.cli import output
     from judgekit.cli.formats.table import render_verdict
     from judgekit.text import short_line
 
-    accept = getattr(rubric.modes, verdict.mode).accept
+    mode: ScoreMode = getattr(rubric.modes, verdict.mode)
+    condition = _describe_condition(mode.accept)
+    details = render_verdict(verdict.record(), headed=False)
+    lines = [
+        f"{verdict.verdict}; to be accepted, {condition}",
+        f"    {details}",
+        f"    text: {short_line(text, 200)}",
+    ]
+    return output.make_printable("\n".join(lines))
+
+
+def _describe_condition(accept: Accept) -> str:
+    """Describe the scores that a text needs to be accepted."""
     condition = f"each score must be at least {accept.each:g}"
     if accept.mean is not None:
         condition = f"{condition}, and their mean {accept.mean:g}"
-    return output.make_printable(
-        f"{verdict.verdict}; to be accepted, {condition}\n"
-        f"    {render_verdict(verdict.record(), headed=False)}\n"
-        f"    text: {short_line(text, 200)}"
-    )
+    return condition
 
 
 def pytest_terminal_summary(
@@ -259,21 +315,17 @@ def pytest_terminal_summary(
     from judgekit.text import counted
 
     properties = _collect_properties(terminalreporter)
-    verdicts = sum(name == _VERDICT for name, _ in properties)
+    verdicts = [value for name, value in properties if name == _VERDICT]
     cost = sum(value for name, value in properties if name == _COST)
     if verdicts or cost:
-        count = counted(verdicts, "verdict", "verdicts")
-        terminalreporter.write_line(
-            f"judgekit: {count}, {_describe_cost(properties, cost, config)}"
-        )
+        count = counted(len(verdicts), "verdict", "verdicts")
+        cost_text = _describe_cost(properties, cost, config)
+        terminalreporter.write_line(f"judgekit: {count}, {cost_text}")
 
-    reasons = Counter(value for name, value in properties if name == _UNJUDGED)
+    reasons = [value for name, value in properties if name == _UNJUDGED]
     if reasons:
-        texts = list(reasons)
-        if len(reasons) > 1:
-            texts = [f"{reason} ({count})" for reason, count in reasons.items()]
-        tests = counted(reasons.total(), "test", "tests")
-        terminalreporter.write_line(f"judgekit: {tests} not judged: {'; '.join(texts)}")
+        tests = counted(len(reasons), "test", "tests")
+        terminalreporter.write_line(f"judgekit: {tests} not judged: {_list_reasons(reasons)}")
 
 
 def _collect_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
@@ -291,8 +343,18 @@ def _describe_cost(
 ) -> str:
     """Describe the cost of all verdicts, or the folder they were replayed from."""
     names = {name for name, _ in properties}
-    if _COST not in names:
+    were_models_asked = _COST in names
+    if not were_models_asked:
         return f"replayed from {_get_relative_folder(config)}"
-    if _UNPRICED not in names:
-        return f"{cost:.4f} USD"
-    return f"at least {cost:.4f} USD" if cost else "cost unknown"
+    is_incomplete = _UNPRICED in names
+    if is_incomplete:
+        return f"at least {cost:.4f} USD" if cost else "cost unknown"
+    return f"{cost:.4f} USD"
+
+
+def _list_reasons(reasons: Sequence[str]) -> str:
+    """List the different reasons, each with its number of tests if there are several."""
+    counts = Counter(reasons)
+    if len(counts) == 1:
+        return reasons[0]
+    return "; ".join(f"{reason} ({count})" for reason, count in counts.items())

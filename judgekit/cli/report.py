@@ -23,9 +23,19 @@ if TYPE_CHECKING:
 
     from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
     from judgekit.data.page_rows import PageRows
-    from judgekit.data.report import Group, Labelled, ResultsReport, Shown, Unmatched, WinRate
+    from judgekit.data.report import (
+        CorrectedRate,
+        Difference,
+        Group,
+        Labelled,
+        ResultsReport,
+        Shown,
+        Unmatched,
+        WinRate,
+    )
     from judgekit.data.rows import Rows
     from judgekit.evaluation.conditions import Condition, Operator
+    from judgekit.evaluation.page import Part
 
 _TIER_COLUMNS = [
     "tier",
@@ -155,7 +165,7 @@ def report(
     about = _describe_results(summary)
     sections = _build_sections(summary)
     if html is not None and page_rows is not None:
-        page_sections = _choose_page_sections(summary, sections)
+        page_sections = _adapt_sections_to_page(summary, sections)
         notes = _write_notes(summary)
         page = report_page.write_page(summary, about, page_sections, page_rows.finish(), notes)
         write_file(html, page)
@@ -202,41 +212,44 @@ class _Limits(NamedTuple):
     fail_if_worse: str | None
 
     def check(self, file: str, sample: int | None) -> None:
-        """Raise `UsageError` for limits on results that aren't read, or would have to be read twice."""
+        """Raise `UsageError` for limits on a sample, or on standard input if it would be read twice."""
         from judgekit.judging.documents import STDIN
 
-        if sample is not None and self != _NO_LIMITS:
+        has_limits = self != _NO_LIMITS
+        if sample is not None and has_limits:
             raise UsageError("--sample draws rows to label; give limits without it")
-        if self.fail_if_worse is not None and file == STDIN:
+        reads_standard_input = file == STDIN
+        if self.fail_if_worse is not None and reads_standard_input:
             raise UsageError("--fail-if-worse: standard input is read once; name the file")
 
     def find_missed(self, summary: ResultsReport, file: str, columns: NamedColumns) -> list[str]:
-        """Describe each missed limit in a line; raises `UsageError` for limits that don't apply.
+        """Describe each missed limit in a line; `file` has the results of the summary.
 
-        `--fail-if-worse` reads the results in `file` again.
+        Raises `UsageError` if a limit is for accepted documents, but texts were compared.
         """
-        from judgekit.data.limits import describe_missed, describe_worse, read_base
+        from judgekit.data.limits import describe_missed
 
+        if summary.task == "compare":
+            self._refuse_limits_on_documents()
+
+        missed = describe_missed(self._build_conditions(), summary.verdicts, summary.file)
+        if self.fail_if_worse is not None:
+            worse = _describe_worsening(self.fail_if_worse, summary.file, file, columns)
+            if worse is not None:
+                missed.append(worse)
+        return missed
+
+    def _refuse_limits_on_documents(self) -> None:
+        """Raise `UsageError` for the first given limit that's about accepted or rejected documents."""
         limits_on_documents = {
             "--min-accept": self.min_accept,
             "--max-reject": self.max_reject,
             "--fail-if-worse": self.fail_if_worse,
         }
         for option, limit in limits_on_documents.items():
-            if limit is not None and summary.task == "compare":
+            if limit is not None:
                 problem = "in these results texts were compared, and none is accepted"
                 raise UsageError(f"{option}: {problem}; leave it out")
-
-        missed = describe_missed(self._build_conditions(), summary.verdicts, summary.file)
-        if self.fail_if_worse is not None:
-            base = read_base(self.fail_if_worse)
-            words = _read_words(file, columns)
-            base_words = _read_words(base.path, columns)
-            worse = describe_worse(words, base_words, summary.file, base)
-            if worse is not None:
-                missed.append(worse)
-
-        return missed
 
     def _build_conditions(self) -> list[Condition]:
         """Build a condition for each given limit."""
@@ -249,8 +262,10 @@ class _Limits(NamedTuple):
         ]
         conditions = []
         for word, operator, limit in limits:
-            if limit is not None:
-                conditions.append(Condition(word, operator, read_share(str(limit), word)))
+            if limit is None:
+                continue
+            exact_share = read_share(str(limit), word)  # 0.9 as 9/10, which the float isn't quite
+            conditions.append(Condition(word, operator, exact_share))
         return conditions
 
 
@@ -260,17 +275,27 @@ _NO_LIMITS = _Limits(None, None, None, None)
 def _open_rows(path: str) -> Rows:
     """Open a file of results or labels, with a note if it's read in an unusual way.
 
-    For a table without complete verdicts, open the lines that it was made from.
+    A table may lack parts of the verdicts. The lines that it was made from are opened instead.
     """
     from judgekit.data.results import find_complete_results
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import Reading
 
-    lines = find_complete_results(path)
-    rows = open_rows(lines, sys.stdin.buffer, Reading(listener=note))
-    if lines != path:
-        rows.name = encodable(path)
+    complete_path = find_complete_results(path)
+    rows = open_rows(complete_path, sys.stdin.buffer, Reading(listener=note))
+    if complete_path != path:
+        rows.name = encodable(path)  # messages name the given file
     return rows
+
+
+def _describe_worsening(base_file: str, name: str, file: str, columns: NamedColumns) -> str | None:
+    """Describe how the results in `file`, called `name`, are worse than the base's; None if they aren't."""
+    from judgekit.data.limits import describe_worse, read_base
+
+    base = read_base(base_file)
+    words = _read_words(file, columns)
+    base_words = _read_words(base.path, columns)
+    return describe_worse(words, base_words, name, base)
 
 
 def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
@@ -299,15 +324,24 @@ def _read_second(
 def _draw_sample(
     file: str, results: ResultFile, labels: str | None, count: int, columns: NamedColumns
 ) -> None:
-    """Add rows to a label sheet, by default the one next to the results, and print the next steps."""
+    """Draw rows to label into a label sheet, and print the next steps.
+
+    Without `labels`, the sheet of results.jsonl is results.labels.csv.
+    """
     from judgekit.data.labels import add_sample
 
-    sheet = labels or f"{Path(results.name).with_suffix('')}.labels.csv"
+    sheet = labels or _name_label_sheet(results.name)
     refuse_read_file(Path(sheet))
     added, total = add_sample(results, sheet, count, columns)
     say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
     say("Write accept, improve or reject into the column label of each row. Then run:")
     say(escaped(f"  judgekit report {file} --labels {sheet}"))
+
+
+def _name_label_sheet(results_name: str) -> str:
+    """Name the label sheet next to a file of results."""
+    path_without_ending = Path(results_name).with_suffix("")
+    return f"{path_without_ending}.labels.csv"
 
 
 def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -> LabelSheet | None:
@@ -317,14 +351,10 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
     if path is None:
         return None
 
-    sheet = read_labels(
-        _open_rows(path),
-        results.task,
-        columns,
-        results.texts,
-    )
-
-    if not sheet.words and not sheet.left_out.unknown:
+    sheet = read_labels(_open_rows(path), results.task, columns, results.texts)
+    not_understood = sheet.left_out.unknown
+    has_labels = bool(sheet.words or not_understood)
+    if not has_labels:
         raise InputError(
             f"{path}: no row has a label; write accept, improve or reject into the column"
         )
@@ -339,32 +369,34 @@ def _describe_results(results: ResultsReport) -> str:
         count = counted(results.undetermined, "without a verdict is", "without a verdict are")
         parts.append(f"{count} left out of all rates")
 
+    has_calls = bool(results.tiers)
     if results.cost_usd is not None:
         at_least = "" if results.cost_complete else "at least "
         parts.append(f"{at_least}{results.cost_usd:.4f} USD")
-    elif results.tiers:
+    elif has_calls:
         parts.append("cost unknown")
-
     return "; ".join(parts)
 
 
-def _choose_page_sections(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
-    """Choose a page's sections, without lists of rows, which the page shows in another way."""
-    chosen = []
+def _adapt_sections_to_page(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
+    """Adapt sections to the page, without lists of rows, which it shows in another way."""
+    adapted = []
     for section in sections:
         if section.title in _LISTS:
             continue
+        parts = _adapt_parts_to_page(results, section)
+        adapted.append(section._replace(parts=parts))
+    return adapted
 
-        parts = list(section.parts)
-        if section.title == _RATES:
-            figures, *_ = parts  # the notes go into the foot
-            parts = [figures]
-        elif section.title == f"By {results.column}":
-            parts = [_build_group_figures(results.groups), *parts]
 
-        chosen.append(section._replace(parts=parts))
-
-    return chosen
+def _adapt_parts_to_page(results: ResultsReport, section: Section) -> list[Part]:
+    """Choose a section's parts for the page: rates without notes, and groups with figures."""
+    if section.title == _RATES:
+        figures, *_notes = section.parts  # the notes go into the foot
+        return [figures]
+    if section.title == f"By {results.column}":
+        return [_build_group_figures(results.groups), *section.parts]
+    return list(section.parts)
 
 
 def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
@@ -386,7 +418,7 @@ def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
 
 
 def _build_sections(results: ResultsReport) -> list[Section]:
-    """Build the sections of a report, starting with the rates."""
+    """Build the sections of a report, starting with the rates; those without content are omitted."""
     sections = [Section(_RATES, [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
@@ -394,32 +426,13 @@ def _build_sections(results: ResultsReport) -> list[Section]:
     if results.matrix:
         title = "How often the text of the row is better than that of the column"
         sections.append(Section(title, [_build_win_table(results)]))
-
     if results.groups:
-        columns = [results.column or "", "rows", "as judged", "corrected", *results.verdicts]
-        group_rows = [_build_group_row(group, results.verdicts) for group in results.groups]
-        group_table = Table(columns, group_rows, total=results.values)
-        sections.append(Section(f"By {results.column}", [group_table]))
-
+        sections.append(Section(f"By {results.column}", [_build_group_table(results)]))
     if results.dimensions:
         sections.append(Section("Scores", [shares("dimension", results.dimensions)]))
     if results.tiers:
-        tier_rows: list[Row] = [[name, *tier.values()] for name, tier in results.tiers.items()]
-        sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tier_rows)]))
-
-    if labelled and labelled.wrong:
-        wrong_rows = _build_row_table(labelled.wrong, labelled.differing)
-        sections.append(Section(_WRONG, [wrong_rows]))
-
-    difference = results.difference
-    if difference and difference.rows_that_differ:
-        changed_rows = _build_row_table(difference.rows_that_differ, difference.differing)
-        sections.append(Section(_CHANGED, [changed_rows]))
-
-    if results.worst:
-        worst_rows = _build_row_table(results.worst, results.not_accepted)
-        sections.append(Section(WORST_ROWS, [worst_rows]))
-    return sections
+        sections.append(Section("Tiers", [_build_tier_table(results)]))
+    return sections + _build_row_sections(results)
 
 
 def _build_win_table(results: ResultsReport) -> Table:
@@ -435,25 +448,23 @@ def _build_win_table(results: ResultsReport) -> Table:
 def _build_figures(results: ResultsReport) -> list[Figure]:
     """Build the figures for rates, including those from labels and second results."""
     figures = []
-    rate = results.accept_rate
-    if rate:
-        figures.append(Figure("accept rate, as judged", rate.judged, rate.judged_interval))
-        if rate.corrected is not None:
-            note = f"with {counted(rate.labels, 'label', 'labels')}"
-            figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
-
+    if results.accept_rate:
+        figures += _build_accept_figures(results.accept_rate)
     for letter, win in results.win_rates.items():
         figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_count_wins(win)))
     if results.labelled:
         figures += _build_agreement_figures(results.labelled)
-    difference = results.difference
-    if results.labelled_second and difference:
-        _, second_name = report_page.shorten_names(results.file, difference.file)
-        figures += _build_agreement_figures(results.labelled_second, f"{second_name}: ")
+    if results.difference:
+        figures += _build_second_figures(results, results.difference)
+    return figures
 
-    if difference and difference.interval:
-        note = f"of {counted(difference.rows, 'row', 'rows')} in both"
-        figures.append(report_page.build_difference(results.file, difference, note))
+
+def _build_accept_figures(rate: CorrectedRate) -> list[Figure]:
+    """Build the figures of the accept rate: as judged, and corrected by labels if there are any."""
+    figures = [Figure("accept rate, as judged", rate.judged, rate.judged_interval)]
+    if rate.corrected is not None:
+        note = f"with {counted(rate.labels, 'label', 'labels')}"
+        figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
     return figures
 
 
@@ -474,6 +485,18 @@ def _count_wins(win: WinRate) -> str:
     return f"{win.wins} won, {win.ties} tied, {win.losses} lost"
 
 
+def _build_second_figures(results: ResultsReport, difference: Difference) -> list[Figure]:
+    """Build the figures about second results: their agreement with labels, and the difference."""
+    figures = []
+    if results.labelled_second:
+        _, second_name = report_page.shorten_names(results.file, difference.file)
+        figures += _build_agreement_figures(results.labelled_second, f"{second_name}: ")
+    if difference.interval:
+        note = f"of {counted(difference.rows, 'row', 'rows')} in both"
+        figures.append(report_page.build_difference(results.file, difference, note))
+    return figures
+
+
 def _write_notes(results: ResultsReport) -> list[str]:
     """Write the notes below the rates: about omitted rows and labels, and about the judges."""
     notes = []
@@ -481,32 +504,32 @@ def _write_notes(results: ResultsReport) -> list[str]:
         notes += [f"{line}." for line in results.agreement.describe()]
     if results.needs:
         notes.append(f"No corrected rate: {results.needs}.")
-
-    labelled = results.labelled
-    if labelled and labelled.is_binary:
-        notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
-    if labelled and labelled.not_compared.describe():
-        notes.append(f"Labels left out: {labelled.not_compared.describe()}.")
-    if labelled and labelled.unmatched:
-        notes.append(_describe_mismatch(labelled.unmatched, "labels"))
-    elif labelled and labelled.left_out:
-        left_out = counted(labelled.left_out, "label", "labels")
-        notes.append(f"{left_out} left out: no row with this id has a verdict.")
-
-    difference = results.difference
-    if difference and difference.unmatched:
-        notes.append(_describe_mismatch(difference.unmatched, "second results"))
-    elif difference and (difference.only_first or difference.only_second):
-        rows = counted(difference.only_first, "row", "rows")
-        only_first = f"{rows} that only the first results have"
-        notes.append(
-            f"Left out of the difference: {only_first}, {difference.only_second} of the second."
-        )
+    if results.labelled:
+        notes += _write_label_notes(results.labelled)
+    if results.difference:
+        notes += _write_difference_notes(results.difference)
 
     for judge, count in results.judged_by.items():
         notes.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
     for error, count in results.errors.items():
         notes.append(f"No verdict for {counted(count, 'row', 'rows')}: {error}.")
+    return notes
+
+
+def _write_label_notes(labelled: Labelled) -> list[str]:
+    """Write the notes about labels: how they're counted, and how many are omitted."""
+    notes = []
+    if labelled.is_binary:
+        notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
+    not_compared = labelled.not_compared.describe()
+    if not_compared:
+        notes.append(f"Labels left out: {not_compared}.")
+
+    if labelled.unmatched:
+        notes.append(_describe_mismatch(labelled.unmatched, "labels"))
+    elif labelled.left_out:
+        left_out = counted(labelled.left_out, "label", "labels")
+        notes.append(f"{left_out} left out: no row with this id has a verdict.")
     return notes
 
 
@@ -521,10 +544,30 @@ def _describe_mismatch(unmatched: Unmatched, other: str) -> str:
     return f"No id of the {other} is in the results: {ids}. {remedy}"
 
 
+def _write_difference_notes(difference: Difference) -> list[str]:
+    """Write a note about the rows that only one of two results has, if there are any."""
+    if difference.unmatched:
+        return [_describe_mismatch(difference.unmatched, "second results")]
+
+    has_unpaired_rows = bool(difference.only_first or difference.only_second)
+    if not has_unpaired_rows:
+        return []
+    rows = counted(difference.only_first, "row", "rows")
+    only_first = f"{rows} that only the first results have"
+    return [f"Left out of the difference: {only_first}, {difference.only_second} of the second."]
+
+
 def _build_win_cell(win: WinRate | None) -> Cell | None:
     if win:
         return Cell(win.interval.text, below=_count_wins(win), share=win.rate)
     return None
+
+
+def _build_group_table(results: ResultsReport) -> Table:
+    """Build a table of the groups, one for each value of the column given by `--by`."""
+    columns = [results.column or "", "rows", "as judged", "corrected", *results.verdicts]
+    rows = [_build_group_row(group, results.verdicts) for group in results.groups]
+    return Table(columns, rows, total=results.values)
 
 
 def _build_group_row(group: Group, words: Iterable[str]) -> Row:
@@ -543,26 +586,51 @@ def _build_group_row(group: Group, words: Iterable[str]) -> Row:
     ]
 
 
+def _build_tier_table(results: ResultsReport) -> Table:
+    """Build a table of each tier's decisions, calls, time and cost."""
+    rows: list[Row] = [[name, *tier.values()] for name, tier in results.tiers.items()]
+    return Table(_TIER_COLUMNS, rows)
+
+
+def _build_row_sections(results: ResultsReport) -> list[Section]:
+    """Build the sections that list rows: those with wrong or different verdicts, and the worst."""
+    sections = []
+    labelled = results.labelled
+    if labelled and labelled.wrong:
+        wrong_rows = _build_row_table(labelled.wrong, labelled.differing)
+        sections.append(Section(_WRONG, [wrong_rows]))
+
+    difference = results.difference
+    if difference and difference.rows_that_differ:
+        changed_rows = _build_row_table(difference.rows_that_differ, difference.differing)
+        sections.append(Section(_CHANGED, [changed_rows]))
+
+    if results.worst:
+        worst_rows = _build_row_table(results.worst, results.not_accepted)
+        sections.append(Section(WORST_ROWS, [worst_rows]))
+    return sections
+
+
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
     """Build a table of rows, with only the columns that aren't empty.
 
     `total` is the number of all such rows, of which the table may show only some.
     """
-    scores: list[str | float | None] = []
-    for row in rows:
-        scores_of_row = [f"{name} {score:g}" for name, score in row.scores.items()]
-        scores.append(", ".join(scores_of_row))
-
     columns: dict[str, list[str | float | None]] = {
         "id": [row.id for row in rows],
         "label": [row.label for row in rows],
         "verdict": [row.verdict for row in rows],
         "second verdict": [row.second for row in rows],
-        "scores": scores,
+        "scores": [_list_scores(row) for row in rows],
         "reasoning": [row.reasoning for row in rows],
         "text": [row.text for row in rows],
     }
-
     filled_columns = {name: cells for name, cells in columns.items() if any(cells)}
     table_rows = list(zip(*filled_columns.values(), strict=True))
+    # A page has all these rows in its own list.
     return Table(list(filled_columns), table_rows, total=total, is_in_list=True)
+
+
+def _list_scores(row: Shown) -> str:
+    """List a row's scores, such as `clarity 4, accuracy 3.5`."""
+    return ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
