@@ -20,7 +20,7 @@ import re
 from collections import defaultdict
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,9 @@ from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, 
 from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request
 from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
@@ -86,28 +89,43 @@ class RecordedLine(Strict):
 
 def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier in a recording. Raises `ConfigError` if it's empty or damaged."""
-    # Find the models whose replies were recorded with tokens.
     profile = registry.find("replay")
     lines = read_lines(path, RecordedLine)
-    models_with_tokens = set()
-    for line in lines:
-        if line.reply and line.reply.tokens and not line.pointwise:
-            models_with_tokens.add(line.model)
+    models_with_tokens = _find_models_with_tokens(lines)
 
-    # Other models may have judged later subjects, so only use those that judged each tier's first one.
-    endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
-    first_subjects: dict[TierName, tuple[str, str]] = {}
-    for line in lines:
-        subject = line.subject, line.rubric
-        first_subject = first_subjects.setdefault(line.tier, subject)
-        jury = endpoints[line.tier]
-        if subject == first_subject and line.model not in jury:
+    juries: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
+    for line in _list_first_lines(lines):
+        jury = juries[line.tier]
+        if line.model not in jury:
             has_tokens = line.model in models_with_tokens
             jury[line.model] = _make_endpoint(line, profile, path, logprobs=has_tokens)
 
-    if not endpoints:
+    if not juries:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
-    return {tier: tuple(jury.values()) for tier, jury in endpoints.items()}
+    return {tier: tuple(jury.values()) for tier, jury in juries.items()}
+
+
+def _find_models_with_tokens(lines: Sequence[RecordedLine]) -> set[str]:
+    """Find the models whose replies were recorded with tokens, except the answers of pointwise models."""
+    models = set()
+    for line in lines:
+        has_tokens = line.reply is not None and len(line.reply.tokens) > 0
+        if has_tokens and not line.pointwise:
+            models.add(line.model)
+    return models
+
+
+def _list_first_lines(lines: Sequence[RecordedLine]) -> list[RecordedLine]:
+    """List the lines about each tier's first subject, because other models may have judged later ones."""
+    first_subjects: dict[TierName, tuple[str, str]] = {}
+    first_lines = []
+    for line in lines:
+        subject = (line.subject, line.rubric)
+        if line.tier not in first_subjects:
+            first_subjects[line.tier] = subject
+        if subject == first_subjects[line.tier]:
+            first_lines.append(line)
+    return first_lines
 
 
 def _make_endpoint(
@@ -242,15 +260,18 @@ class Recorder:
         await self._inner.aclose()
 
     def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
-        """Append a call and its outcome (`reply` or `failure`) to the recording; raises `ConfigError`."""
+        """Append a call and its outcome (`reply` or `failure`) to the recording.
+
+        Raises `ConfigError` if the file can't be written.
+        """
         labels = {label: encodable(name) for label, name in request.labels.items()}
         line = RecordedLine(
-            replay=1,
+            replay=1,  # the version of the format
             **request.call_key._asdict(),
             model=endpoint.model,
             family=endpoint.family,
             pointwise=endpoint.pointwise,
-            decides=endpoint.decides or None,
+            decides=endpoint.decides or None,  # None isn't written
             labels=labels,
             **outcome,
         )

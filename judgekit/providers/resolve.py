@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, cycle
 from pathlib import Path
@@ -83,15 +82,11 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
     The choice depends on the user's request, and on the keys and addresses in `environ`. If no model is
     usable, the panel is empty, and its reason tells the user what to do. Raises `ConfigError` if a profile or
-    a recording is invalid.
+    a recording is invalid, and `UsageError` if a recording lacks the requested model.
     """
-    # If the user replays a recording, use the recorded models.
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
-        endpoints: Tiers = replay.load_recorded_models(Path(recording))
-        if wanted.by:
-            endpoints = _pick_recorded_model(endpoints, wanted, recording)
-        return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
+        return _make_replayed_panel(recording, wanted)
 
     profiles = registry.profiles()
     allowed_profiles = _list_allowed(profiles, wanted)
@@ -102,12 +97,8 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    # If the user has named models in the configuration, or otherwise in environment variables, use those.
-    if not any(wanted.models.values()) and not _list_addressed(allowed_profiles, environ):
-        variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
-        models = _read_models(variables, environ)
-        wanted = replace(wanted, models=models, listed_only=frozenset())
-    if any(wanted.models.values()):
+    wanted = _add_models_from_variables(wanted, allowed_profiles, environ)
+    if _names_models(wanted):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
 
     # Otherwise, use the first available provider.
@@ -120,12 +111,48 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     return replace(panel, others=list_others)
 
 
+def _make_replayed_panel(recording: str, wanted: PanelRequest) -> Panel:
+    """Build a panel of the models in a recording, or only of the one that the user named with --model.
+
+    Raises `ConfigError` if the recording is empty or damaged, and `UsageError` if it lacks that model.
+    """
+    endpoints: Tiers = replay.load_recorded_models(Path(recording))
+    is_model_named = bool(wanted.by)  # "" if the models are from the configuration
+    if is_model_named:
+        endpoints = _pick_recorded_model(endpoints, wanted, recording)
+    return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
+
+
+def _add_models_from_variables(
+    wanted: PanelRequest, allowed_profiles: Sequence[Profile], environ: Mapping[str, str]
+) -> PanelRequest:
+    """Add the models that the user names in variables (`JUDGEKIT_QUICK_MODEL`), if none are named yet."""
+    if _names_models(wanted):
+        return wanted
+    if _list_addressed(
+        allowed_profiles, environ
+    ):  # these variables name models of the user's own server
+        return wanted
+
+    variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
+    models = _read_models(variables, environ)
+    return replace(wanted, models=models, listed_only=frozenset())
+
+
+def _names_models(wanted: PanelRequest) -> bool:
+    """Whether a request names a model for any tier."""
+    return any(wanted.models.values())
+
+
 def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Profile]:
     """List the allowed profiles, starting with those in the user's preferred order."""
-    profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
-    preferred_names = map(registry.unaliased, wanted.order or ())
-    ordered_names = dict.fromkeys((*preferred_names, *profile_by_name))  # without duplicates
-    return [profile_by_name[name] for name in ordered_names if name in profile_by_name]
+    remaining = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
+    preferred = []
+    for name in wanted.order or ():
+        provider = registry.unaliased(name)
+        if provider in remaining:
+            preferred.append(remaining.pop(provider))
+    return [*preferred, *remaining.values()]
 
 
 def _explain_no_model(
@@ -155,25 +182,34 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
 
     A family is a line of models of the same maker, such as Claude.
     """
-    # Find a panel for each tier, with a family that no earlier tier uses.
-    panel_by_family: dict[str, Panel] = {}
-    for panel in chain([first], others):
-        if panel.endpoints:
-            next_tier = TIERS[len(panel_by_family)]
-            model = panel.endpoints[next_tier][0]
-            family = proxies.fill_in_family(model).family
-            if family not in panel_by_family:
-                panel_by_family[family] = panel
-        if len(panel_by_family) == len(TIERS):
-            break
-
-    # If there are fewer families than tiers, use the families in turn.
-    panels = list(panel_by_family.values())
+    panels = _select_by_family(chain([first], others))
     endpoints = {}
-    for tier, panel in zip(TIERS, cycle(panels), strict=False):
+    panels_in_turn = cycle(panels)  # in case there are fewer families than tiers
+    for tier, panel in zip(TIERS, panels_in_turn, strict=False):
         endpoints[tier] = panel.endpoints[tier]
     reason = "; ".join(panel.reason for panel in panels)
     return replace(first, endpoints=endpoints, reason=reason)
+
+
+def _select_by_family(panels: Iterable[Panel]) -> list[Panel]:
+    """Select a panel for each tier, with a family that no earlier tier uses.
+
+    If there aren't enough families, only the first tiers get a panel.
+    """
+    panel_by_family: dict[str, Panel] = {}
+    for panel in panels:
+        if not panel.endpoints:
+            continue
+
+        tiers_with_panel = len(panel_by_family)
+        next_tier = TIERS[tiers_with_panel]
+        first_model = panel.endpoints[next_tier][0]
+        family = proxies.fill_in_family(first_model).family
+        if family not in panel_by_family:
+            panel_by_family[family] = panel
+        if len(panel_by_family) == len(TIERS):
+            break
+    return list(panel_by_family.values())
 
 
 def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
@@ -181,23 +217,36 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
 
     Raises `UsageError` if there are none.
     """
-    # --model sets the same name for every tier.
+    # --model sets the same name for every tier, so read any of them.
     (name,) = wanted.models["quick"] or ("",)
+
     endpoints = {}
-    known_models = set[str]()
     for tier, jury in recorded.items():
-        known_models.update(model.model for model in jury)
-        # The provider's prefix can be omitted: `gpt-4o` for `openai/gpt-4o`.
-        matching_models = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
-        if matching_models:
-            endpoints[tier] = matching_models
+        matching = tuple(
+            recorded_model for recorded_model in jury if _has_name(recorded_model, name)
+        )
+        if matching:
+            endpoints[tier] = matching
 
     if not endpoints:
-        known_names = ", ".join(sorted(known_models))
+        known_names = ", ".join(_list_model_names(recorded))
         raise UsageError(
             f"--model {name}: {recording} has no replies of this model; it has {known_names}"
         )
     return endpoints
+
+
+def _has_name(endpoint: Endpoint, name: str) -> bool:
+    """Whether an endpoint's model has a name. Prefixes can be omitted: `gpt-4o` for `openai/gpt-4o`."""
+    return endpoint.model == name or endpoint.model.endswith(f"/{name}")
+
+
+def _list_model_names(recorded: Tiers) -> list[str]:
+    """List the names of all recorded models, sorted."""
+    model_names = set[str]()
+    for jury in recorded.values():
+        model_names.update(recorded_model.model for recorded_model in jury)
+    return sorted(model_names)
 
 
 def _detect_panels(
@@ -207,50 +256,68 @@ def _detect_panels(
 
     A misconfigured provider has a panel without models, with the problem as its reason.
     """
-    # First come servers at an address that the user has set.
-    last_panels = []  # panels without models, for providers with a problem
+    # Prefer servers at an address that the user has set.
+    postponed_panels = []
     for profile in _list_addressed(known, environ):
         models, problem = _find_models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
-        elif profile.provider == CUSTOM:
-            # The user certainly wants this server, so report its problem rather than use another provider.
-            yield Panel({}, None, problem)
-        else:
-            last_panels.append(Panel({}, None, problem))
+            continue
 
-    # Then come providers with an API key, local servers and commands.
+        panel_with_problem = Panel({}, None, problem)
+        if profile.provider == CUSTOM:
+            # The user certainly wants this server, so report its problem rather than use another provider.
+            yield panel_with_problem
+        else:
+            postponed_panels.append(panel_with_problem)
+
+    yield from _make_detected_panels(known, wanted, environ)
+    yield from postponed_panels
+
+
+def _make_detected_panels(
+    known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
+) -> Iterator[Panel]:
+    """Yield panels for the providers with an API key, then for local servers, and then for commands."""
     usable: list[Profile] = []
-    for candidate in known:
-        if detect(candidate, environ, named=wanted.asks_for(candidate)) is None:
-            usable.append(candidate)
+    for profile in known:
+        problem = detect(profile, environ, named=wanted.asks_for(profile))
+        if problem is None:
+            usable.append(profile)
+
     chat_profiles = [profile for profile in usable if isinstance(profile, LitellmProfile)]
     yield from _make_panels_with_keys(usable, chat_profiles, environ)
     yield from _make_local_panels(chat_profiles, environ)
-    for command in usable:
-        if isinstance(command, CommandProfile):
-            yield _make_panel(command, command.models.by_tier, environ)
-    yield from last_panels
+    for profile in usable:
+        if isinstance(profile, CommandProfile):
+            yield _make_panel(profile, profile.models.by_tier, environ)
 
 
 def _make_panels_with_keys(
     usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
-    """Yield a panel for each provider whose profile lists models. Most of these need an API key."""
+    """Yield a panel for each provider whose profile lists models. Most of these need an API key.
+
+    Decision models give no reasons, so they only judge alone if there's no such provider.
+    """
     profiles_with_models = [profile for profile in chat_profiles if profile.models.by_tier]
+    if not profiles_with_models:
+        yield from _make_decider_panels(usable, environ)
+        return
+
     for profile in profiles_with_models:
         # If the user has set a wrong address for the provider, report that first.
         problem = _explain_wrong_address(profile, environ)
         if problem:
-            yield Panel({}, None, problem)
+            yield Panel(endpoints={}, provider=None, reason=problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
-    if profiles_with_models:
-        return
 
-    # Decision models give no reasons, so they only judge alone if there's no other key.
-    for decider in usable:
-        if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
-            yield _make_panel(decider, decider.models.by_tier, environ)
+
+def _make_decider_panels(usable: Sequence[Profile], environ: Variables) -> Iterator[Panel]:
+    """Yield a panel for each provider of decision models whose profile lists models."""
+    for profile in usable:
+        if isinstance(profile, DecisionsProfile) and profile.models.by_tier:
+            yield _make_panel(profile, profile.models.by_tier, environ)
 
 
 def _make_local_panels(
@@ -261,12 +328,21 @@ def _make_local_panels(
     for profile in chat_profiles:
         server_models = models_by_server.get(profile.provider)
         if server_models:
-            yield _make_panel(profile, dict.fromkeys(TIERS, server_models[:1]), environ)
+            # Use the server's first model for all tiers.
+            models_by_tier = dict.fromkeys(TIERS, server_models[:1])
+            yield _make_panel(profile, models_by_tier, environ)
+
     for profile in chat_profiles:
-        if profile.embedded:
-            models = _read_models(profile.models_env.by_tier, environ, "")
-            if models:
-                yield _make_panel(profile, models, environ)
+        embedded_models = _read_embedded_models(profile, environ)
+        if embedded_models:
+            yield _make_panel(profile, embedded_models, environ)
+
+
+def _read_embedded_models(profile: LitellmProfile, environ: Variables) -> Named:
+    """Read the embedded models that variables name, by tier; {} if the profile isn't for embedded ones."""
+    if not profile.embedded:
+        return {}
+    return _read_models(profile.models_env.by_tier, environ, default_variable=None)
 
 
 def _make_named_panel(
@@ -276,20 +352,15 @@ def _make_named_panel(
 
     If one of them can't be used, the panel is empty, and its reason explains why.
     """
-    # Find the provider of each model. A model with an unknown prefix is on the user's own server.
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used_profiles = []
     for tier, models in wanted.models.items():
         for name in names(models or ()):
-            profile, model = find_profile(name, known)
-            if profile is None:
-                profile = next(iter(_list_addressed(known, environ)), None)
-            problem: str | None = "no allowed provider serves it"
-            if profile is not None:
-                problem = _explain_unusable(profile, tier, wanted, environ)
-            if profile is None or problem:
+            found = _find_usable_profile(name, tier, wanted, known, environ)
+            if isinstance(found, str):  # the problem
                 how_named = wanted.by or f"configured ({tier})"
-                return Panel({}, None, f"the model {name} is {how_named}, but {problem}")
+                return Panel({}, None, f"the model {name} is {how_named}, but {found}")
+            profile, model = found
             used_profiles.append(profile)
             endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
 
@@ -297,20 +368,56 @@ def _make_named_panel(
     first_profile = used_profiles[0]
     is_only_provider = all(profile == first_profile for profile in used_profiles)
     if is_only_provider:
-        filling_profile = _find_writers(first_profile, known, environ) or first_profile
-        for tier, model in filling_profile.models.by_tier.items():
-            if tier not in endpoints:
-                endpoints[tier] = (endpoint(filling_profile, model, environ),)
+        _fill_other_tiers(endpoints, first_profile, known, environ)
 
     named_tiers = [tier for tier, models in wanted.models.items() if models]
     named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
     panel = Panel(fill(endpoints), first_profile.provider, f"named by the {named_by}")
-    # Other providers can replace failing models, but not if the user only uses their own servers. (Unless
-    # `allow` lists other providers.)
-    only_uses_own_servers = all(map(_is_own_server, used_profiles)) and wanted.allow is None
-    if only_uses_own_servers:
+    if _must_stay_on_own_servers(used_profiles, wanted):
         return panel
-    return replace(panel, others=others)
+    return replace(panel, others=others)  # other providers can replace failing models
+
+
+def _find_usable_profile(
+    name: str,
+    tier: TierName,
+    wanted: PanelRequest,
+    known: Sequence[Profile],
+    environ: Variables,
+) -> tuple[Profile, str] | str:
+    """Find the profile for a named model, and the model's name in calls. If it can't be used, say why."""
+    profile, model = find_profile(name, known)
+    if profile is None:
+        # A model with an unknown prefix is on the user's own server.
+        own_servers = _list_addressed(known, environ)
+        if not own_servers:
+            return "no allowed provider serves it"
+        profile = own_servers[0]
+
+    problem = _explain_unusable(profile, tier, wanted, environ)
+    return problem or (profile, model)
+
+
+def _fill_other_tiers(
+    endpoints: dict[TierName, tuple[Endpoint, ...]],
+    profile: Profile,
+    known: Sequence[Profile],
+    environ: Variables,
+) -> None:
+    """Add a provider's models to `endpoints`, for the tiers without models.
+
+    For a provider of decision models, use the provider that writes its texts, if there's one.
+    """
+    filling_profile = _find_writers(profile, known, environ) or profile
+    for tier, model in filling_profile.models.by_tier.items():
+        if tier not in endpoints:
+            endpoints[tier] = (endpoint(filling_profile, model, environ),)
+
+
+def _must_stay_on_own_servers(profiles: Sequence[Profile], wanted: PanelRequest) -> bool:
+    """Whether the user only uses their own servers, and hasn't listed any providers to allow."""
+    are_all_own = all(_is_own_server(profile) for profile in profiles)
+    return are_all_own and wanted.allow is None
 
 
 def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
@@ -335,22 +442,34 @@ def _is_own_server(profile: Profile) -> bool:
         return True
     if isinstance(profile, DecisionsProfile) and profile.own_server:
         return True
-    return bool(profile.detect.port or profile.models_env.by_tier)
+
+    has_local_port = profile.detect.port is not None
+    return has_local_port or _is_for_any_server(profile)
+
+
+def _is_for_any_server(profile: ApiProfile) -> bool:
+    """Whether a profile is for servers at any address, whose models only variables can name."""
+    return len(profile.models_env.by_tier) > 0
 
 
 def _explain_unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
     """Explain why a provider can't be used for a tier, or return None if it can."""
-    # Some credentials usually have other purposes, so they only count if the user has named the provider. A
-    # project alone must not spend them.
-    is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
-    problem = detect(profile, environ, named=is_named) or _explain_wrong_address(profile, environ)
-    if problem is None or is_named:
+    # Some credentials usually have other purposes, and a project alone must not spend them. So for a tier
+    # that only the project has set, they only count if the user has named the provider.
+    is_set_by_user = tier not in wanted.listed_only
+    may_spend = is_set_by_user or wanted.asks_for(profile)
+
+    problem = detect(profile, environ, named=may_spend) or _explain_wrong_address(profile, environ)
+    if problem is None or may_spend:
         return problem
-    lacks_only_permission = detect(profile, environ, named=True) is None
-    if not lacks_only_permission:
+
+    problem_if_named = detect(profile, environ, named=True)
+    if problem_if_named is not None:
         return problem
+
+    # The provider lacks nothing but the user's permission.
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
 
@@ -437,13 +556,15 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_models(
-    variables: Mapping[TierName, str], environ: Variables, default_variable: str = "JUDGEKIT_MODEL"
+    variables: Mapping[TierName, str],
+    environ: Variables,
+    default_variable: str | None = "JUDGEKIT_MODEL",
 ) -> Named:
     """Read each tier's models from its environment variable. Tiers without models are omitted.
 
-    If a tier's variable isn't set, use the default variable.
+    If a tier's variable isn't set, use the default variable, if there's one.
     """
-    default_models = names(environ.get(default_variable, ""))
+    default_models = names(environ.get(default_variable, "")) if default_variable else ()
     models_by_tier = {}
     for tier, variable in variables.items():
         models = names(environ.get(variable, "")) or default_models
@@ -454,13 +575,13 @@ def _read_models(
 
 def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
     """List the profiles for arbitrary servers whose address the user has set in a variable."""
-    addressed: list[AnyApi] = []
+    addressed_profiles: list[AnyApi] = []
     for profile in known:
         if not isinstance(profile, ApiProfile):
             continue
-        if profile.models_env.by_tier and profile.address_in(environ):
-            addressed.append(profile)
-    return addressed
+        if _is_for_any_server(profile) and profile.address_in(environ):
+            addressed_profiles.append(profile)
+    return addressed_profiles
 
 
 def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
@@ -468,16 +589,27 @@ def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named,
     problem = _explain_wrong_address(profile, environ)
     if problem:
         return {}, problem
+
     base = profile.address_in(environ) or ""
     models: Named = _read_models(profile.models_env.by_tier, environ)
-    if not models and profile.provider == CUSTOM:  # ask the server, if it's on this machine
-        (server_models,) = servers.models([base])
-        if server_models:
-            models = dict.fromkeys(TIERS, server_models[:1])
+    if not models and profile.provider == CUSTOM:
+        models = _ask_for_models(base)
     if models:
         return models, None
+
     variable = _find_address_variable(profile, environ)
     return {}, f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
+
+
+def _ask_for_models(base: str) -> Named:
+    """Ask a server for its models, and use the first one for all tiers.
+
+    Returns {} if the server isn't on this machine or lists no models.
+    """
+    (server_models,) = servers.models([base])  # one list for one address
+    if not server_models:
+        return {}
+    return dict.fromkeys(TIERS, server_models[:1])
 
 
 def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> str:
@@ -499,19 +631,30 @@ def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str 
     if base is None or base.startswith(("http://", "https://")):
         return None
 
-    # Suggest http for this machine, https for others, and the usual path `/v1` if the address has no path.
-    _, _, after_scheme = base.partition("://")
-    host_and_path = (after_scheme or base).rstrip("/")
-    scheme = "https"
-    with suppress(ValueError):  # the address has no host at all
-        if is_loopback(f"http://{host_and_path}"):
-            scheme = "http"
-    suggestion = f"{scheme}://{host_and_path}"
-    if "/" not in host_and_path:
-        suggestion += "/v1"
+    suggestion = _suggest_address(base)
     expected = f"expected an address with http:// or https://, such as {suggestion}"
     variable = _find_address_variable(profile, environ)
     return f"the address of {profile.provider} ({variable}) is {base!r}: {expected}"
+
+
+def _suggest_address(base: str) -> str:
+    """Correct an address: `localhost:8000` becomes `http://localhost:8000/v1`.
+
+    Suggests https for other machines, and keeps a path.
+    """
+    _, _, after_scheme = base.partition("://")
+    host_and_path = (after_scheme or base).rstrip("/")
+    path = "" if "/" in host_and_path else "/v1"
+    scheme = "http" if _is_on_this_machine(host_and_path) else "https"
+    return f"{scheme}://{host_and_path}{path}"
+
+
+def _is_on_this_machine(host_and_path: str) -> bool:
+    """Whether an address without a scheme is on this machine; False if it has no valid host."""
+    try:
+        return is_loopback(f"http://{host_and_path}")
+    except ValueError:
+        return False
 
 
 def _list_local_models(
@@ -553,13 +696,23 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
 def _explain_missing_variables(
     signs: registry.Detect, environ: Mapping[str, str], *, named: bool
 ) -> str | None:
-    """Explain which variables must be set for a provider, or return None if one group is set."""
-    groups = [*signs.env, *signs.named] if named else signs.env
+    """Explain which variables must be set for a provider, or return None if one group is set.
+
+    The groups in `signs.named` serve other purposes, too. They only count if the provider is `named`.
+    """
+    groups = list(signs.env)
+    if named:
+        groups += signs.named
     if _first_set_group(groups, environ) is not None:
         return None
-    if not groups and _first_set_group(signs.named, environ) is not None:
-        return "used only where one of its models is named: in judge.tiers, or by --model"
-    alternatives = [" with ".join(group) for group in groups or signs.named]
+
+    if not groups:
+        is_usable_if_named = _first_set_group(signs.named, environ) is not None
+        if is_usable_if_named:
+            return "used only where one of its models is named: in judge.tiers, or by --model"
+        groups = signs.named
+
+    alternatives = [" with ".join(group) for group in groups]
     return f"set {' or '.join(alternatives)}"
 
 
@@ -610,16 +763,16 @@ def provider_report(
     wanted = wanted or PanelRequest()
     all_profiles = registry.profiles()
     models_by_server = _list_local_models(all_profiles, environ)
-    addressed = _list_addressed(all_profiles, environ)
+    addressed_profiles = _list_addressed(all_profiles, environ)
     # For the tiers in `listed_only`, the project named the models, not the user.
     tiers_named_by_user = wanted.models.keys() - wanted.listed_only
-    named_providers = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
+    providers_named_by_anyone = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
     providers_named_by_user = _list_named_providers(wanted, tiers_named_by_user, all_profiles)
 
     states = []
     for profile in all_profiles:
-        is_named = wanted.asks_for(profile) or profile.provider in providers_named_by_user
-        problem = detect(profile, environ, named=is_named)
+        is_named_by_user = wanted.asks_for(profile) or profile.provider in providers_named_by_user
+        problem = detect(profile, environ, named=is_named_by_user)
         models = profile.models.by_tier
 
         # A server can tell its models, or be unusable for lack of any.
@@ -627,22 +780,49 @@ def provider_report(
         if server_models:
             models = dict.fromkeys(TIERS, server_models[0])
         elif problem is None and profile.detect.port:
-            problem = "it has no chat model"
-            if server_models is None:
-                problem = f"no server responds on port {profile.detect.port}"
-        elif problem is None and profile.provider not in named_providers:
-            for addressed_profile in addressed:
-                if addressed_profile == profile:
-                    _, problem = _find_models_at(addressed_profile, environ)
+            problem = _explain_no_server_models(profile, server_models)
+        elif problem is None and profile.provider not in providers_named_by_anyone:
+            problem = _explain_no_models_at_address(profile, addressed_profiles, environ)
 
-        if wanted.allows(profile):
-            reason = problem or _describe_evidence(profile, environ)
-            is_usable = problem is None
-        else:
-            reason = _explain_not_allowed(profile, problem)
-            is_usable = False
-        states.append(ProviderState(profile.provider, is_usable, reason, models))
+        states.append(_build_state(profile, problem, models, wanted, environ))
     return states
+
+
+def _explain_no_server_models(profile: Profile, server_models: list[str] | None) -> str:
+    """Explain why a local server has no models. `server_models` is None if it didn't answer."""
+    if server_models is None:
+        return f"no server responds on port {profile.detect.port}"
+    return "it has no chat model"
+
+
+def _explain_no_models_at_address(
+    profile: Profile, addressed_profiles: Sequence[AnyApi], environ: Mapping[str, str]
+) -> str | None:
+    """Explain why there are no models at the user's address for a provider.
+
+    Returns None if there are some, or if the user hasn't set an address.
+    """
+    for addressed_profile in addressed_profiles:
+        if addressed_profile == profile:
+            _, problem = _find_models_at(addressed_profile, environ)
+            return problem
+    return None
+
+
+def _build_state(
+    profile: Profile,
+    problem: str | None,
+    models: dict[TierName, str],
+    wanted: PanelRequest,
+    environ: Mapping[str, str],
+) -> ProviderState:
+    """Build a provider's state. It's usable if it has no problem, and if the user allows it."""
+    if not wanted.allows(profile):
+        reason = _explain_not_allowed(profile, problem)
+        return ProviderState(profile.provider, usable=False, why=reason, models=models)
+
+    reason = problem or _describe_evidence(profile, environ)
+    return ProviderState(profile.provider, usable=problem is None, why=reason, models=models)
 
 
 def _list_named_providers(
@@ -670,16 +850,26 @@ def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
 
 def _describe_evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     """Describe the signs that a provider can be used, such as `OPENAI_API_KEY set`, without any values."""
-    group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
+    groups = (*profile.detect.env, *profile.detect.named)
+    group = _first_set_group(groups, environ)
     if group is not None:
-        evidence = f"{' and '.join(group)} set"
-        if isinstance(profile, ApiProfile):
-            for name in profile.address_variables:
-                if environ.get(name, "").strip() and name not in group:
-                    return f"{evidence}, asked at the address in {name}"
-        return evidence
+        return _describe_variables(group, profile, environ)
     if isinstance(profile, ApiProfile) and profile.detect.port:
-        return f"answers at {profile.address_in(environ) or profile.base}"
+        address = profile.address_in(environ) or profile.base
+        return f"answers at {address}"
     if isinstance(profile, CommandProfile):
         return f"{profile.detect.command} is on PATH"
     return "there"
+
+
+def _describe_variables(group: Sequence[str], profile: Profile, environ: Mapping[str, str]) -> str:
+    """Describe a group of variables that are set, and a further variable with the provider's address."""
+    evidence = f"{' and '.join(group)} set"
+    if not isinstance(profile, ApiProfile):
+        return evidence
+
+    for name in profile.address_variables:
+        is_set = environ.get(name, "").strip() != ""
+        if is_set and name not in group:
+            return f"{evidence}, asked at the address in {name}"
+    return evidence

@@ -54,21 +54,22 @@ async def call(
     """
     started = time.monotonic()
     # Most calls succeed immediately, so make the first call without tenacity, which is a fifth faster.
-    first_failure: list[Exception] = []
     try:
         return await work()
     except Exception as failure:  # noqa: BLE001 - raised again by the first attempt below
-        first_failure.append(failure)
+        failures_to_repeat = [failure]
+
     from tenacity import AsyncRetrying  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     async def attempt() -> Value:
-        # Present the call above to tenacity as the first attempt.
-        if first_failure:
-            raise first_failure.pop()
+        # The call above was the first attempt, so tenacity's first attempt only repeats its failure.
+        if failures_to_repeat:
+            raise failures_to_repeat.pop()
         return await work()
 
     seconds_left = seconds - (time.monotonic() - started)
-    retrying = AsyncRetrying(sleep=asyncio.sleep, **_build_rules(tries, should_retry, seconds_left))
+    rules = _build_rules(tries, should_retry, seconds_left)
+    retrying = AsyncRetrying(sleep=asyncio.sleep, **rules)
     return await retrying(attempt)
 
 
@@ -78,12 +79,18 @@ async def call_until(
     """Repeat `work` until its result is final or there are no tries left, and return the last result."""
     from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
-    async def attempt() -> Value:
-        return await work()
+    def is_not_final(value: Value) -> bool:
+        return not is_final(value)
 
-    rules = _build_rules(tries, lambda *_: False, inf)
-    rules["retry"] = retry_if_result(lambda value: not is_final(value))
-    return await AsyncRetrying(sleep=asyncio.sleep, **rules)(attempt)
+    # Retry because of a result that isn't final, and never because of a failure.
+    rules = _build_rules(tries, _never_retry, seconds=inf)
+    rules["retry"] = retry_if_result(is_not_final)
+    retrying = AsyncRetrying(sleep=asyncio.sleep, **rules)
+    return await retrying(work)
+
+
+def _never_retry(_failure: Exception, _number: int) -> bool:
+    return False
 
 
 def call_in_thread(
@@ -98,9 +105,11 @@ def call_in_thread(
     from tenacity import Retrying  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     def pause(pause_seconds: float) -> None:
-        sleep(pause_seconds)
+        sleep(pause_seconds)  # its result is dropped, because tenacity's types allow none
 
-    return Retrying(sleep=pause, **_build_rules(tries, should_retry, seconds))(work)
+    rules = _build_rules(tries, should_retry, seconds)
+    retrying = Retrying(sleep=pause, **rules)
+    return retrying(work)
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:

@@ -42,7 +42,7 @@ class _Process:
     def __init__(self) -> None:
         self.gateways: dict[str, Any] = {}
         # The job queues of idle threads. Changes to a list are atomic.
-        self.idle: list[Jobs] = []
+        self.idle_queues: list[Jobs] = []
         self._home: _Home | None = None
         self._lock = threading.Lock()
 
@@ -110,35 +110,46 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
     def job() -> Callable[[], None]:
         """Do the work, and return a function that delivers the outcome to the caller."""
         try:
-            return partial(future.set_result, context.run(work))
+            result = context.run(work)
         except BaseException as error:  # noqa: BLE001 - raised again for the caller
             return partial(future.set_exception, error)
+        return partial(future.set_result, result)
 
-    # Each thread takes jobs from a queue. Use the queue of an idle thread, or start a new thread.
-    idle_threads = _process.get().idle
-    try:
-        jobs = idle_threads.pop()
-    except IndexError:
-        jobs = SimpleQueue()
-        threading.Thread(
-            target=_do_jobs, args=(jobs, idle_threads), name="judgekit-worker", daemon=True
-        ).start()
+    jobs = _take_queue(_process.get().idle_queues)
     jobs.put(job)
     return await asyncio.wrap_future(future)
 
 
-def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
-    """Do the jobs in a worker thread's queue, until there are enough other idle threads."""
+def _take_queue(idle_queues: list[Jobs]) -> Jobs:
+    """Take the job queue of an idle thread. If no thread is idle, start one."""
+    try:
+        return idle_queues.pop()
+    except IndexError:
+        jobs: Jobs = SimpleQueue()
+
+    thread = threading.Thread(
+        target=_do_jobs, args=(jobs, idle_queues), name="judgekit-worker", daemon=True
+    )
+    thread.start()
+    return jobs
+
+
+def _do_jobs(jobs: Jobs, idle_queues: list[Jobs]) -> None:
+    """Do the jobs in a worker thread's queue, until enough other threads are idle.
+
+    A job does its work, and returns a function that delivers the outcome. `idle_queues` are the queues of
+    the idle threads.
+    """
     is_needed = True
     while is_needed:
-        job = jobs.get()
-        deliver = job()
-        # Mark this thread as idle before delivering the result, so that the caller's next job can use it.
-        is_needed = len(idle_threads) < _MAX_IDLE
+        do_work = jobs.get()
+        deliver_outcome = do_work()
+        # Mark this thread as idle before delivering the outcome, so that the caller's next job can use it.
+        is_needed = len(idle_queues) < _MAX_IDLE
         if is_needed:
-            idle_threads.append(jobs)
-        deliver()
-        del job, deliver  # free their memory while waiting for the next job
+            idle_queues.append(jobs)
+        deliver_outcome()
+        del do_work, deliver_outcome  # free their memory while waiting for the next job
 
 
 async def run_in_home_loop(

@@ -11,7 +11,7 @@ import difflib
 import functools
 import json
 import re
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from judgekit.providers.base import NO_KEY, Endpoint, is_loopback
 from judgekit.providers.registry import ApiProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     import httpx
 
@@ -50,8 +50,8 @@ _edit_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=
 def bounded(max_bytes: int = MAX_REPLY_BYTES) -> Iterator[None]:
     """Limit the size of replies to this task's requests to `max_bytes`, inside the `with` block.
 
-    Requests are limited if they use httpx or a transport passed to `bound`. By default, a long reply must
-    also be a JSON object.
+    Requests are limited if they use httpx or a transport passed to `bound`. A long reply must also be a JSON
+    object, unless the limit is above the default, as for a download.
     """
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
@@ -97,24 +97,31 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
     A task does so with the context managers `bounded`, `collected_bodies` and `intercepted`.
     """
-    unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
+    send_unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
         """Intercept a request or send it, with a bounded reply if the task has a limit."""
-        intercept = _intercept.get()
-        if intercept is not None:
-            await request.aread()
-            own_response = intercept(request)
-            if own_response is not None:
-                return _normalise_chat(own_response)
+        own_response = await _intercept_request(request)
+        if own_response is not None:
+            return _normalise_chat(own_response)
 
-        most_bytes = _max_bytes.get()
-        send = functools.partial(unbounded, self)
-        if most_bytes is None:
-            return await send(request)
-        return _normalise_chat(await _send_bounded(send, request, most_bytes))
+        max_bytes = _max_bytes.get()
+        if max_bytes is None:  # the task has no limit
+            return await send_unbounded(self, request)
+        send = functools.partial(send_unbounded, self)
+        response = await _send_bounded(send, request, max_bytes)
+        return _normalise_chat(response)
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
+
+
+async def _intercept_request(request: httpx.Request) -> httpx.Response | None:
+    """Let the task change or answer its request. Returns None if the request should be sent."""
+    intercept = _intercept.get()
+    if intercept is None:
+        return None
+    await request.aread()  # so that `intercept` can read the body
+    return intercept(request)
 
 
 async def _send_bounded(
@@ -122,13 +129,11 @@ async def _send_bounded(
     request: httpx.Request,
     max_bytes: int,
 ) -> httpx.Response:
-    """Send a request, and return the response with its complete body.
+    """Send a request, and return the response with its complete body, which the task may edit.
 
     Raises `GatewayError` for a redirect to another address, or for a body that is larger than `max_bytes` or
     otherwise refused by `_read_body`.
     """
-    import httpx  # noqa: PLC0415 - imported lazily because it's slow
-
     # Don't accept compressed replies, because a few bytes could expand to gigabytes.
     request.headers["accept-encoding"] = "identity"
     response = await send(request)
@@ -139,14 +144,20 @@ async def _send_bounded(
     finally:
         await response.aclose()
 
-    # An error is only quoted in a message, so its beginning suffices.
     if response.is_error:
-        body = body[:_MAX_UNCHECKED]
+        body = body[:_MAX_UNCHECKED]  # it's only quoted in a message, so its beginning suffices
     else:
-        edit_body = _edit_body.get()
+        edit_body = _edit_body.get()  # by default, it changes nothing
         body = edit_body(body)
+    return _rebuild_response(response, request, body)
 
-    # Build a new response, because the original's stream is consumed.
+
+def _rebuild_response(
+    response: httpx.Response, request: httpx.Request, body: bytes
+) -> httpx.Response:
+    """Build a new response with a body, because the original's stream is consumed."""
+    import httpx  # noqa: PLC0415 - imported lazily because it's slow
+
     return httpx.Response(
         response.status_code,
         headers=_list_lasting_headers(response),
@@ -188,22 +199,29 @@ def _check_redirect(origin: httpx.URL, location: str) -> None:
     """Raise `GatewayError` for a redirect to another address, so that no key is sent there."""
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
-    target = "not an address"
-    with suppress(httpx.InvalidURL, ValueError):
+    try:
         url = origin.join(location)
-        if (url.scheme, url.host, url.port) == (origin.scheme, origin.host, origin.port):
+        if _has_same_address(url, origin):
             return
         target = f"{url.scheme}://{url.netloc.decode()}"
+    except (httpx.InvalidURL, ValueError):
+        target = "not an address"
+
     problem = f"it redirects to another address ({target}), which is not followed"
     remedy = "configure that address if it is right"
     raise GatewayError(FailureKind.BAD_REQUEST, f"{problem}; {remedy}")
 
 
+def _has_same_address(url: httpx.URL, other: httpx.URL) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    return (url.scheme, url.host, url.port) == (other.scheme, other.host, other.port)
+
+
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """Read a response's body.
 
-    Raises `GatewayError` if the body is compressed or larger than `max_bytes`, or if a long body isn't a JSON
-    object.
+    Raises `GatewayError` if the body is compressed or larger than `max_bytes`, or if a long reply isn't a
+    JSON object.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -217,13 +235,19 @@ async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
             problem = f"the reply is larger than {max_bytes / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
 
-    # Check long replies before they're parsed. A download has a higher limit than replies, and isn't JSON.
-    may_be_file = max_bytes > MAX_REPLY_BYTES
-    must_be_object = response.is_success and len(body) > _MAX_UNCHECKED and not may_be_file
-    if must_be_object and not _is_json_object(body):
+    # Only downloads may be larger than a reply, and they needn't be JSON.
+    is_reply = max_bytes <= MAX_REPLY_BYTES
+    if is_reply and response.is_success:
+        _check_long_reply(body)
+    return bytes(body)
+
+
+def _check_long_reply(body: bytearray) -> None:
+    """Check a long reply before the client parses it; raises `GatewayError` if it isn't a JSON object."""
+    is_long = len(body) > _MAX_UNCHECKED
+    if is_long and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
         raise GatewayError(FailureKind.INVALID_REPLY, problem)
-    return bytes(body)
 
 
 def _is_json_object(body: bytes | bytearray) -> bool:
@@ -243,24 +267,33 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
     doesn't list its models.
     """
 
-    async def list_models(base: str) -> list[str] | None:
-        """List the chat models at one address, or return None."""
-        if urlsplit(base).scheme != "http" or not is_loopback(base):
-            return None
-        try:
-            models = await fetch_list(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
-            names = []
-            for model in models:
-                if isinstance(model, dict) and model.get("id"):
-                    names.append(str(model["id"]))
-        except Exception:  # noqa: BLE001 - any server can be at this address
-            return None
-        return [name for name in names if not _NO_CHAT.search(name)]
-
     async def list_all() -> list[list[str] | None]:
-        return await asyncio.gather(*map(list_models, bases))
+        return await asyncio.gather(*[_list_chat_models(base, seconds) for base in bases])
 
     return running.run(list_all())
+
+
+async def _list_chat_models(base: str, seconds: float) -> list[str] | None:
+    """List the chat models at one address, or return None."""
+    if urlsplit(base).scheme != "http" or not is_loopback(base):
+        return None
+
+    url = f"{base.rstrip('/')}/models"
+    try:
+        listed = await fetch_list(url, key=None, seconds=seconds, max_bytes=LIST_BYTES)
+        names = _read_names(listed)
+    except Exception:  # noqa: BLE001 - any server can be at this address
+        return None
+    return [name for name in names if not _NO_CHAT.search(name)]
+
+
+def _read_names(listed: Iterable[Any]) -> list[str]:
+    """Read the ids of the models that a server lists, without malformed entries."""
+    names = []
+    for model in listed:
+        if isinstance(model, dict) and model.get("id"):
+            names.append(str(model["id"]))
+    return names
 
 
 async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:

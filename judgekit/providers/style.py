@@ -47,8 +47,10 @@ class CallStyle(NamedTuple):
         profile = endpoint.profile
         if profile.limits.thinking_tokens is not None:
             return profile.limits.thinking_tokens
-        table: dict[str, int] = getattr(profile, "thinking", {})
-        return profile.of_model(table, endpoint.model, self.thinking)
+
+        learned_tokens = self.thinking
+        tokens_by_model: dict[str, int] = getattr(profile, "thinking", {})  # some profiles lack it
+        return profile.of_model(tokens_by_model, endpoint.model, default=learned_tokens)
 
     def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
         """Return a reply's token limit, including thinking."""
@@ -63,30 +65,35 @@ class CallStyle(NamedTuple):
         `failure.objections` are the parts of the request that the provider objects to.
         """
         objections = failure.objections
-        is_refused = failure.kind is FailureKind.BAD_REQUEST
-
-        # Drop log probabilities if the provider objects to them, or if litellm can't read them in the reply.
-        # Keep them in a request without a schema, because they are its answer.
-        if is_refused:
-            is_about_logprobs = "logprobs" in objections
-        else:
-            is_about_logprobs = "Invalid response object" in failure.message
-        can_drop_logprobs = self.logprobs and request.top_logprobs and request.schema
-        if can_drop_logprobs and is_about_logprobs:
+        if self._can_drop_logprobs(request) and _is_about_logprobs(failure):
             return self._replace(logprobs=False)
 
-        # Allow more tokens for thinking, or limit the reply to the number of tokens that the failure names.
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
-        if failure.max_reply_tokens is not None and failure.kind in _REFUSING:
+
+        names_token_limit = failure.max_reply_tokens is not None
+        if names_token_limit and failure.kind in _REFUSING:
             return self._limit_reply(failure, endpoint, request)
 
-        # Enforce the schema less strictly, or drop the part of the request that was refused.
-        if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
+        # "unfit" means that the model's reply didn't have the format, or didn't fit the schema.
+        if "unfit" in objections and self._can_weaken_mode(request):
             return self._replace(mode=WEAKER[self.mode])
-        if is_refused:
+
+        if failure.kind is FailureKind.BAD_REQUEST:
             return self._drop_refused_part(objections, request)
         return None
+
+    def _can_drop_logprobs(self, request: Request) -> bool:
+        """Whether a request asks for log probabilities that it can do without.
+
+        Without a schema, they are its answer.
+        """
+        asks_for_logprobs = self.logprobs and request.top_logprobs
+        return bool(asks_for_logprobs and request.schema)
+
+    def _can_weaken_mode(self, request: Request) -> bool:
+        """Whether a request has a schema, which a weaker mode enforces less strictly."""
+        return request.schema is not None and self.mode in WEAKER
 
     def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
         """Return a style without the first feature that the provider refused, or None if none is left."""
@@ -96,7 +103,7 @@ class CallStyle(NamedTuple):
             return self._replace(temperature=False)
         if self.system and "system" in objections:
             return self._replace(system=False)
-        if request.schema is not None and self.mode in WEAKER and "format" in objections:
+        if "format" in objections and self._can_weaken_mode(request):
             return self._replace(mode=WEAKER[self.mode])
         return None
 
@@ -127,27 +134,40 @@ class CallStyle(NamedTuple):
 
         Returns None if that wouldn't help.
         """
-        room = failure.max_reply_tokens or 0  # callers have checked that the failure names a number
-        is_too_small = room < min(_MIN_ROOM_TOKENS, request.max_tokens)
-        is_not_lower = room >= self.reply_tokens(endpoint, request)
+        max_tokens = failure.max_reply_tokens or 0  # callers have checked that there's a number
+        is_too_small = max_tokens < min(_MIN_ROOM_TOKENS, request.max_tokens)
+        is_not_lower = max_tokens >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:
             return None
 
-        # The limit is either the model's, or depends on this prompt's length. If the style already has a
-        # limit of that kind, which the provider also refused, another one wouldn't help.
-        is_model_limit = "cap" in failure.objections
-        if is_model_limit and self.most_tokens is None:
-            return self._replace(most_tokens=room)
-        if not is_model_limit and self.room is None:
-            return self._replace(room=room)
-        return None
+        # If the style already has a limit of the same kind, the provider has refused that one, too. Another
+        # one wouldn't help.
+        is_limit_of_model = "cap" in failure.objections
+        if is_limit_of_model:
+            return self._replace(most_tokens=max_tokens) if self.most_tokens is None else None
+        # Otherwise, it's what this prompt leaves of the context.
+        return self._replace(room=max_tokens) if self.room is None else None
+
+
+def _is_about_logprobs(failure: GatewayError) -> bool:
+    """Whether the provider objects to log probabilities, or litellm can't read them in the reply."""
+    if failure.kind is FailureKind.BAD_REQUEST:
+        return "logprobs" in failure.objections
+    return "Invalid response object" in failure.message
 
 
 def merge_system_messages(messages: Sequence[Message]) -> Messages:
     """Merge the system messages into the user's first message, if that comes right after them."""
     instructions = [message for message in messages if message.role == "system"]
     other_messages = [message for message in messages if message.role != "system"]
-    if not instructions or not other_messages or other_messages[0].role != "user":
+    if not instructions or not other_messages:
         return tuple(messages)
-    text = "\n\n".join(message.content for message in (*instructions, other_messages[0]))
-    return (Message("user", text, instructions[0].stable), *other_messages[1:])
+
+    first_message = other_messages[0]
+    if first_message.role != "user":
+        return tuple(messages)
+
+    text = "\n\n".join(message.content for message in [*instructions, first_message])
+    # The new text starts with the first instructions, so it has the same stable start.
+    merged_message = Message("user", text, stable=instructions[0].stable)
+    return (merged_message, *other_messages[1:])
