@@ -210,10 +210,10 @@ def _try_to_hold(lock_path: Path) -> int | None:
     descriptor, is_new = outputs.open_or_make(str(lock_path))
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)  # close it after a failure
-        kind = _lock_or_lease(descriptor)
+        lock_or_lease = _take_lock_or_lease(descriptor)
 
         holder = _Holder.read(descriptor)
-        if _is_lease_of_other(holder, kind, is_new=is_new):
+        if _is_lease_of_other(holder, lock_or_lease, is_new=is_new):
             _refuse_live_holder(holder, lock_path)
             # The other process has ended, so its lease can go.
             _remove_if_at(lock_path, descriptor)
@@ -224,18 +224,22 @@ def _try_to_hold(lock_path: Path) -> int | None:
         if not _is_at(lock_path, descriptor):
             return None
 
-        _Holder.here(kind).write(descriptor)
+        _Holder.here(lock_or_lease).write(descriptor)
         stack.pop_all()  # don't close the descriptor
 
     return descriptor
 
 
-def _is_lease_of_other(holder: _Holder | None, kind: str, *, is_new: bool) -> bool:
-    """Whether a lock file is another process's lease. `kind` is what this process could get for itself."""
+def _is_lease_of_other(holder: _Holder | None, lock_or_lease: str, *, is_new: bool) -> bool:
+    """Whether a lock file is another process's lease.
+
+    `lock_or_lease` says which of these this process can have: a lease if the file system has no locks.
+    """
     if holder is not None and holder.kind == _LEASE:
         return True
     # Without locks, a file that was already there is another process's, even if it's still empty.
-    return kind == _LEASE and not is_new
+    has_no_locks = lock_or_lease == _LEASE
+    return has_no_locks and not is_new
 
 
 def _refuse_live_holder(holder: _Holder | None, path: Path) -> None:
@@ -253,7 +257,7 @@ def _remove_if_at(path: Path, descriptor: int) -> None:
         path.unlink()
 
 
-def _lock_or_lease(descriptor: int) -> str:
+def _take_lock_or_lease(descriptor: int) -> str:
     """Lock a file and return "lock", or return "lease" if its file system has no locks.
 
     Raises `HeldError` if another process holds the lock.

@@ -108,7 +108,9 @@ def _choose_end(pattern: Pattern) -> str:
     if pattern.folders_only:
         return _BELOW_FOLDER
     if pattern.parts[-1] == _DOUBLE_STAR:
-        return "/"  # `docs/**` matches the files below the folder themselves, so there's no group
+        # The group in `_BELOW_FOLDER` marks files that match because a folder above them does. But `docs/**`
+        # matches the files themselves.
+        return "/"
     return rf"(?:{_BELOW_FOLDER}|\Z)"
 
 
@@ -288,10 +290,10 @@ def _split_at_double_stars(parts: Sequence[str]) -> list[str]:
 
 
 def _match_first_place(run: str, folders_before: str) -> str:
-    """Return a regex that matches a run after as few folders as possible, and never tries again with more.
+    """Return a regex that matches a run (the parts between two `**`) at its first place in the path.
 
-    A later place would match no other paths, because the next `**` can match the folders between. Trying it
-    would only make the regex slow.
+    It never tries a later place. That would match no other paths, because the next `**` can match the folders
+    between, and would only make the regex slow.
     """
-    fewest_folders = f"{folders_before}?" if folders_before else ""
-    return f"(?>{fewest_folders}{run}/)"
+    fewest_folders = f"{folders_before}?" if folders_before else ""  # `?` skips as few as possible
+    return f"(?>{fewest_folders}{run}/)"  # `(?>` keeps the first match

@@ -351,14 +351,15 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     exceed the user's limits. Raises `ConfigError` with the invalid key, and its file or variable.
     """
     variables = _read_variables(environ)
-    user = _merge(_read(user_file()), variables)
+    user = _merge(_read(user_file()), variables)  # includes the user's limits
     if project is None:
         return Config.model_validate(user)
 
-    # The variables set the user's limits, and also override what the project sets within these.
     limited_project = _apply_limits(_read_project(project), user)
+    user_and_project = _merge(user, limited_project)
+    # The variables also override what the project sets within the limits.
     _drop_combined_settings(variables)
-    merged = _merge(_merge(user, limited_project), variables)
+    merged = _merge(user_and_project, variables)
     config = Config.model_validate(merged)
 
     # The user can also switch the prompt hook off for certain folders.
@@ -368,9 +369,9 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
 
 
 def _drop_combined_settings(variables: Layer) -> None:
-    """Remove the settings from `variables` that `_apply_limits` combines, such as the consents.
+    """Remove the settings from `variables` that `_apply_limits` has combined with the project's.
 
-    The combined value already contains the variable's, which must not override it.
+    The consents are among them. A variable that's left in would replace the combined value.
     """
     for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
         variables.get(section, {}).pop(key, None)
@@ -397,8 +398,8 @@ def describe_disabling_setting(project: Path) -> str:
     if config.retrieval.enabled:
         return ""
 
-    # If a folder in `disabled_in` switches the hook off, `enabled` has that setting's source here.
     sources_by_key = {setting.key: setting.where for setting in list_settings(project)}
+    # If `disabled_in` switches the hook off, `list_settings` gives the source of `disabled_in` here.
     file_or_variable = sources_by_key["retrieval.enabled"]
 
     disabling_folder = find_disabling_folder(config, project)
@@ -423,8 +424,8 @@ def list_settings(project: Path) -> list[Setting]:
     """List all effective settings in `project`; raises `ConfigError` like `load`."""
     layers = _read_layers(project)
     config = load(project)
-    # The full dump adds defaults to the objects in lists, which layers don't have. So compare layers with
-    # the values that were set.
+    # A layer has only the values that were set, also in a list of objects. So to find a value in the layers,
+    # look for it as it was set, without the defaults that `config` adds to such objects.
     set_values = _flatten(config.model_dump(exclude_unset=True))
 
     settings = {}
@@ -726,14 +727,21 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
 
 
 def _find_limit(section: str, key: str, user: Layer) -> float | None:
-    """Return the user's limit for a number, or None if there's none."""
-    default_limit = None
-    # A higher number takes more time or sends more text. So without a limit by the user, the default is it.
-    takes_or_sends_more = key in _read_project_rules()["sending"]
-    if takes_or_sends_more:
-        default_limit = getattr(getattr(Config(), section), key)
-    limit: float | None = user.get(section, {}).get(key, default_limit)
-    return limit
+    """Return the user's limit for a number, or None if there's none.
+
+    If the user hasn't set a number that takes time or sends text, its default is the limit.
+    """
+    user_settings = user.get(section, {})
+    if key in user_settings:
+        limit: float | None = user_settings[key]
+        return limit
+
+    takes_time_or_sends_text = key in _read_project_rules()["sending"]
+    if not takes_time_or_sends_text:
+        return None
+    default_settings = getattr(Config(), section)
+    default_limit: float | None = getattr(default_settings, key)
+    return default_limit
 
 
 def _lower_to_limit(number: float | None, limit: float | None) -> float | None:
@@ -746,9 +754,9 @@ def _lower_to_limit(number: float | None, limit: float | None) -> float | None:
 
 
 def _limit_consents(project_layer: Layer, user: Layer) -> None:
-    """Replace the project's values for features that need consent by the user's, "off" by default.
+    """Set the features that need the user's consent to the user's values, whatever the project says.
 
-    Only if the user's value is "project", the project decides.
+    The project only decides if the user's value is "project". Without a value, a feature is "off".
     """
     for section, key in CONSENTS:
         consent = user.get(section, {}).get(key, "off")
@@ -797,9 +805,9 @@ def _limit_models(judge: Layer, user: Layer) -> None:
 
 
 def _keep_author_families(judge: Layer, user: Layer) -> None:
-    """Put the user's families, those of the models that wrote the files, before the project's.
+    """Put the user's `author_family` before the project's, so that a project can't remove any family.
 
-    So a project can add families, but never remove any.
+    The setting lists the families of the models that wrote the files.
     """
     user_families = user.get("author_family")
     if not user_families or "author_family" not in judge:

@@ -193,10 +193,15 @@ def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
 
     # If `edit` removed a key, the parser drops the comments after it. Append these at the end.
-    lost_comments = _count_comments(lines) - _count_comments(changed_lines)
-    changed_lines += lost_comments.elements()
+    changed_lines += _list_lost_comments(lines, changed_lines)
     line_end = "\r\n" if "\r\n" in text else "\n"
     return line_end.join(changed_lines) + line_end
+
+
+def _list_lost_comments(lines: Sequence[str], changed_lines: Sequence[str]) -> list[str]:
+    """List the comments in `lines` that are missing in `changed_lines`."""
+    lost_counts = _count_comments(lines) - _count_comments(changed_lines)  # a `Counter`
+    return list(lost_counts.elements())
 
 
 def _make_preserving_parser(text: str, lines: Sequence[str]) -> YAML:

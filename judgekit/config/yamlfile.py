@@ -244,21 +244,21 @@ def check_project_file(path: Path, project: Path) -> bool:
 
     Raises `ConfigError` if the file or one of its folders is a link, or if it isn't a regular file.
     """
-    mode = 0  # not a regular file's mode, so `path` is refused if it's the project itself
+    mode: int | None = None
     # Check each folder on the way from the project to the file, and finally the file.
     current_path = project
     for part in path.relative_to(project).parts:
         current_path /= part
-        found_mode = _find_mode(current_path)
-        if found_mode is None:
+        mode = _find_mode(current_path)
+        if mode is None:
             return False
-        mode = found_mode
         if stat.S_ISLNK(mode):
             problem = "a link, and links of a project are not followed; replace it with the file"
             raise ConfigError(problem, path=current_path)
 
-    # The mode is now that of the file, which is the last part of the path.
-    if not stat.S_ISREG(mode):
+    # The mode is now that of the file, or None if `path` is the project itself.
+    is_regular_file = mode is not None and stat.S_ISREG(mode)
+    if not is_regular_file:
         raise ConfigError("not a regular file; replace it with a file, or remove it", path=path)
     return True
 
@@ -321,27 +321,34 @@ def problems(
     """
     # Unknown keys come first, because a misspelt key explains a missing one.
     sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
-    explained_locations = set[Location]()  # the correct locations of misspelt keys
+    misspelt_locations = set[Location]()  # with the correct spelling
 
     for alternatives in _group_by_value(sorted_errors, data):
         likely_errors = _choose_likely_errors(alternatives)
         error = likely_errors[0].error
         location = _find_location(likely_errors[0])
 
-        # Our own validators already yield problems.
         inner_error = error.get("ctx", {}).get("error")
-        if isinstance(inner_error, WrongValuesError):
-            for problem in inner_error.args:
-                yield Problem((*location, *problem.location), problem.text)
+        if isinstance(inner_error, WrongValuesError):  # our own validators already yield problems
+            yield from _locate_inner_problems(inner_error, location)
             continue
 
         similar_key = _find_similar_key(error, location, model)
-        is_explained = error["type"] == "missing" and location in explained_locations
         if similar_key:
-            explained_locations.add((*location[:-1], similar_key))
+            misspelt_locations.add((*location[:-1], similar_key))
             yield Problem(location, f"unknown key; did you mean {similar_key}?")
-        elif not is_explained:
-            yield Problem(location, _describe_wrong_value(likely_errors))
+            continue
+
+        is_missing = error["type"] == "missing"
+        if is_missing and location in misspelt_locations:  # its misspelt key was reported already
+            continue
+        yield Problem(location, _describe_wrong_value(likely_errors))
+
+
+def _locate_inner_problems(error: WrongValuesError, location: Location) -> Iterator[Problem]:
+    """Yield the problems inside a value, with locations from the top of the data."""
+    for problem in error.args:
+        yield Problem((*location, *problem.location), problem.text)
 
 
 class _LocatedError(NamedTuple):
@@ -371,11 +378,12 @@ def _choose_likely_errors(alternatives: Sequence[_LocatedError]) -> list[_Locate
 def _find_location(located: _LocatedError) -> Location:
     """Return the keys and indexes that lead to the wrong value."""
     error = located.error
-    location = tuple(error["loc"][part] for part in located.data_parts)
+    location = tuple(error["loc"][position] for position in located.data_parts)
     if error["type"] != "union_tag_invalid":
         return location
 
-    # The wrong value is that of the discriminator, a key such as 'task'.
+    # Pydantic locates this error at the object. But the wrong value is that of the key which tells the
+    # object's type. Pydantic names this key in quotes: 'task'.
     quoted_keys = _QUOTED.findall(error["ctx"]["discriminator"])
     return (*location, *quoted_keys[-1:])
 
@@ -388,12 +396,15 @@ def _find_similar_key(error: ErrorDetails, location: Location, model: object) ->
 
 
 def _describe_wrong_value(likely_errors: Sequence[_LocatedError]) -> str:
-    """Describe what was expected instead of a value, the kind it has, and a similar word if there's one."""
+    """Describe what was expected, what was found instead, and a similar expected word if there's one."""
     error = likely_errors[0].error
     expected = _join_expectations([located.error for located in likely_errors])
     text = expected + _describe_actual(error)
 
-    actual_word = error.get("ctx", {}).get("tag", error["input"])
+    context = error.get("ctx", {})
+    actual_word = context.get(
+        "tag", error["input"]
+    )  # the tag is the word that tells an object's type
     similar_word = _find_similar(actual_word, _QUOTED.findall(expected))
     if similar_word:
         text += f"; did you mean {similar_word}?"
@@ -422,10 +433,11 @@ def _is_kind_redundant(error: ErrorDetails) -> bool:
     """Whether the kind of the actual value would add nothing to the error's message."""
     error_type = error["type"]
     value = error["input"]
-    table = _read_wordings()["got"]
+    types_by_rule = _read_wordings()["got"]
 
     has_our_wording = error["msg"].startswith(_VALUE_ERROR)
-    if has_our_wording or error_type in table["never"]:
+    is_always_redundant = error_type in types_by_rule["never"]
+    if has_our_wording or is_always_redundant:
         return True
     if isinstance(value, bytes):  # a request's whole body, which wasn't sent as JSON
         return True
@@ -434,8 +446,9 @@ def _is_kind_redundant(error: ErrorDetails) -> bool:
     is_true_false_or_null = isinstance(value, bool | None)
     if is_true_false_or_null:
         return False
-    # "got a number" doesn't help if a number was expected but it's too large.
-    return error_type in table["of_another_kind"]
+    # For these types of errors, the kind only matters if it's another than expected. "got a number" doesn't
+    # help if a number was expected but it's too large.
+    return error_type in types_by_rule["of_another_kind"]
 
 
 def _find_similar(value: object, words: Sequence[str]) -> str | None:
@@ -463,9 +476,10 @@ def _list_keys(model: object, location: Location) -> list[str]:
 
 
 def _list_models_at(part: int | str, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
-    """List the models that the field `part` of any of the models can contain.
+    """List the models that a value at `part` can have, if its container has one of `models`.
 
-    If `part` is a list index or a mapping key, return `models`, because they're already those of the items.
+    `part` is a field's name, a list index or a mapping key. For an index or key, `models` are already those
+    of the items, so they're returned.
     """
     fields = [model.model_fields[part] for model in models if part in model.model_fields]
     is_index_or_key = not fields
@@ -532,16 +546,16 @@ def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
     """Return the indexes of all errors about the same value as the first error.
 
     If a value can have multiple types, pydantic reports an error for each type, with the type's name in the
-    location: `("paths", "list[str]", 0)`. There, `data_parts` is `[0, 2]`, which leaves the name out.
+    location: `("paths", "list[str]", 0)`. `data_parts` are the positions of the other parts, here `[0, 2]`.
     """
     first_location = errors[0]["loc"]
-    for position in range(len(first_location)):
-        is_type_name = position not in data_parts
-        if not is_type_name:
-            continue
-        # Errors about the same value have equal locations up to the type's name.
+    positions = range(len(first_location))
+    type_name_positions = [position for position in positions if position not in data_parts]
+    for position in type_name_positions:
+        # Errors about the same value have equal locations up to the type's name, and then differ.
         indexes = _find_with_prefix(errors, first_location[:position])
-        if _differ_at(position, [errors[index] for index in indexes]):
+        errors_with_prefix = [errors[index] for index in indexes]
+        if _differ_at(position, errors_with_prefix):
             return indexes
 
     return [0]  # only the first error is about this value
