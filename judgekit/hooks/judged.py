@@ -60,7 +60,9 @@ def choose_by_judge(
     kept, undecided, why_undecided, probabilities, only_drops = decisions
     not_dropped = [*kept, *undecided]
     ranked.judged = len(candidates)
-    ranked.dropped = len(candidates) - len(kept) - len(undecided)
+    # Undecided memories that are injected are in both lists.
+    ids_not_dropped = {id(hit) for hit in not_dropped}
+    ranked.dropped = len(candidates) - len(ids_not_dropped)
     if why_undecided is not None:
         notes.append(why_undecided)
 

@@ -37,7 +37,7 @@ from scripted import (
 
 from judgekit.config.settings import user_file
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.hooks import claude_code, entries, judged
+from judgekit.hooks import claude_code, entries, explain, judged
 from judgekit.hooks.context import READ_SECONDS
 from judgekit.judging import fence, search
 from judgekit.judging.verdict import Decision, RubricRef, Selection, SelectOpinion
@@ -482,6 +482,16 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
     assert out.count("<result") == 1
     assert err.startswith("judgekit: quick: ")
     assert err.count("\n") == 1
+
+
+def test_a_memory_that_a_failing_judge_left_undecided_is_not_logged_as_dropped(
+    hook: Callable[..., tuple[str, str]], project: Path
+) -> None:
+    with Loopback(fails(500)) as server:
+        hook(PROMPT, server, "judge: 'on', timeout: 60, deadline: 60, log: true")
+    (line,) = explain.read_log(str(project))
+    assert line["judged"] > 0
+    assert line["dropped"] == 0
 
 
 def test_importing_litellm_costs_no_call_its_time_but_the_deadlines(
