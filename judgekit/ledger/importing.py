@@ -245,6 +245,7 @@ def _read_override(older: Fields) -> Fields | None:
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
     """Translate an older line's verdict word; raises `ValueError` if `words` lacks it."""
     if not isinstance(word, str) or word not in words:
+        # Quote the verdict as it's written in the line. `word` can be in other letters.
         got = short_line(repr(older.get("verdict")), _MAX_VALUE_CHARS)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]

@@ -196,9 +196,7 @@ class Evidence(NamedTuple):
         """
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
-            # If other people disagree with the override, the verdict counts as one without a label.
-            is_overridden = verdict.id in self.decided and self.has_clear_label(verdict)
-            groups[verdict.word, is_overridden].append(verdict)
+            groups[verdict.word, self._is_clearly_overridden(verdict)].append(verdict)
 
         strata = []
         for (word, is_overridden), verdicts in sorted(groups.items()):
@@ -207,6 +205,14 @@ class Evidence(NamedTuple):
             labels = good + counts["no-go"]
             strata.append(Stratum(word, len(verdicts), labels, good, decided=is_overridden))
         return strata
+
+    def _is_clearly_overridden(self, verdict: VerdictLine) -> bool:
+        """Whether a person has overridden a verdict, and other people's labels don't contradict that.
+
+        A contradicted override is ignored, as if the verdict had no label.
+        """
+        has_override = verdict.id in self.decided
+        return has_override and self.has_clear_label(verdict)
 
 
 def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
@@ -345,7 +351,7 @@ def _join_hashes(hashes: Sequence[str]) -> str:
 def find_majority_labels(labels: Iterable[Label]) -> dict[str, LabelWord]:
     """Return the majority label of each labelled verdict, by verdict id; `unsure` on a tie.
 
-    Each person's last label counts. If the labels are `of` contents instead of verdicts, so is the result.
+    Each person's last label counts. Labels can also be `of` contents. Then the result is by content.
     """
     labels_of_people: dict[str, dict[str, LabelWord]] = defaultdict(dict)
     for label in sorted(labels, key=lambda label: label.timestamp):
@@ -353,8 +359,8 @@ def find_majority_labels(labels: Iterable[Label]) -> dict[str, LabelWord]:
         label_by_person[label.who] = label.label  # replaces the person's earlier label
 
     return {
-        verdict_id: _choose_majority(label_by_person.values())
-        for verdict_id, label_by_person in labels_of_people.items()
+        labelled_id: _choose_majority(label_by_person.values())
+        for labelled_id, label_by_person in labels_of_people.items()
     }
 
 
@@ -555,14 +561,15 @@ def _collect_candidates(verdicts: Iterable[VerdictLine]) -> dict[str, set[str]]:
 
 
 def _collect_configured_names(verdicts: Iterable[VerdictLine]) -> set[str]:
-    """Collect all names that lines show to be configured."""
+    """Collect the configured names of models, as far as verdicts show them."""
     configured_names: set[str] = set()
     for verdict in verdicts:
         configured_names.update(verdict.configured.values())
         for round_ in verdict.rounds:
             # A failed call has no reply, so its round has the configured name.
             is_failure = round_.opinion is None
-            if is_failure and round_.model not in verdict.configured:
+            is_reply_name = round_.model in verdict.configured
+            if is_failure and not is_reply_name:
                 configured_names.add(round_.model)
     return configured_names
 
@@ -647,7 +654,7 @@ def assess_readiness(
     needed_labels: dict[GateWord, int] = {}
     kpis = measure_kpis(evidence)
     for kpi in kpis:
-        if kpi.limit.rate:
+        if kpi.limit.rate:  # an error rate, such as the share of bad content that got GO
             word, quality = kpi.limit.rate
             wanted = rates.count_wanted_labels(strata, word, quality, bar=kpi.limit.high or 0)
             _raise_counts(needed_labels, wanted or {})

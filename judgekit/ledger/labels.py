@@ -48,24 +48,37 @@ def list_waiting(
     """
     # Shuffle the verdicts in a repeatable way, so that the first ones with a word are a fair sample.
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
-    needed_counts = lacking.labels if lacking else {}
-    unclear_ids = _find_unclear_ids(lacking.evidence) if lacking else set()
+    needed = _choose_needed(unlabelled, lacking) if lacking else []
+    needed_ids = {verdict.id for verdict in needed}
+    others = [verdict for verdict in unlabelled if verdict.id not in needed_ids]
 
     needed_queue: list[_PlacedVerdict] = []
     other_queue: list[_PlacedVerdict] = []
     for word in _WORDS:
-        verdicts = [verdict for verdict in unlabelled if verdict.word == word]
-        unclear = [verdict for verdict in verdicts if verdict.id in unclear_ids]
-        needed = unclear[: needed_counts.get(word, 0)]
-        needed_queue += _spread_evenly(needed)
-
+        needed_queue += _spread_evenly(_select_word(needed, word))
         # Labels for UNDETERMINED verdicts help only if the gate needs them.
         if word != "UNDETERMINED":
-            needed_ids = {verdict.id for verdict in needed}
-            others = [verdict for verdict in verdicts if verdict.id not in needed_ids]
-            other_queue += _place_by_rank(others)
+            other_queue += _place_by_rank(_select_word(others, word))
 
     return [*_sort_by_position(needed_queue), *_sort_by_position(other_queue)]
+
+
+def _choose_needed(unlabelled: Sequence[VerdictLine], lacking: kpi.Readiness) -> list[VerdictLine]:
+    """Choose as many verdicts with each word as the gate needs labels for.
+
+    Verdicts whose labels by other people agree aren't chosen, because another label would add nothing.
+    """
+    unclear_ids = _find_unclear_ids(lacking.evidence)
+    unclear = [verdict for verdict in unlabelled if verdict.id in unclear_ids]
+    needed: list[VerdictLine] = []
+    for word, count in lacking.labels.items():
+        needed += _select_word(unclear, word)[:count]
+    return needed
+
+
+def _select_word(verdicts: Iterable[VerdictLine], word: GateWord) -> list[VerdictLine]:
+    """Select the verdicts with this word."""
+    return [verdict for verdict in verdicts if verdict.word == word]
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
@@ -127,9 +140,9 @@ def _spread_evenly(verdicts: Sequence[VerdictLine]) -> list[_PlacedVerdict]:
 
 
 def _place_by_rank(verdicts: Sequence[VerdictLine]) -> list[_PlacedVerdict]:
-    """Place a word's verdicts: the first between 0 and 1, the second between 1 and 2, and so on.
+    """Give verdicts positions in a queue: the first gets one from 0 to 1, the second from 1 to 2, and so on.
 
-    Two words that are placed like this alternate if they're sorted by position.
+    If GO and NO-GO verdicts get such positions and share a queue, they alternate in it.
     """
     return [(rank + _draw_fraction(verdict), verdict) for rank, verdict in enumerate(verdicts)]
 

@@ -177,7 +177,8 @@ class Stratum:
             return None
         hits = self.good if quality == "good" else self.labels - self.good
 
-        # People chose which verdicts to override, so these are no random sample, with a margin of error.
+        # Overridden verdicts all have a label, so their share is exact. They aren't a sample of the others,
+        # because people chose them.
         if self.decided:
             share = hits / self.labels
             return Interval(share, low=share, high=share)
@@ -209,14 +210,16 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
     labels = sum(stratum.labels for stratum in strata)
     nothing_known = Rate(None, None, labels)
 
-    # All amounts are of content with this quality, per verdict with the word.
+    # Compare two amounts of content with this quality: under the word, and under the other words. The unit
+    # of both is the number of verdicts with the word.
     under_word = _estimate_same_word(same_word, quality)
     if under_word is None:
         return nothing_known
+
     share_of_word = exact_interval(_count_verdicts(same_word), _count_verdicts(strata))
-    odds = _convert_to_odds(share_of_word)  # other verdicts per verdict with the word
-    least_elsewhere = _estimate_others(others, quality, odds, unlabelled=_NOTHING)
-    most_elsewhere = _estimate_others(others, quality, odds, unlabelled=_EVERYTHING)
+    others_per_verdict = _convert_to_odds(share_of_word)  # other verdicts per verdict with the word
+    least_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
+    most_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_EVERYTHING)
 
     total = under_word.value + least_elsewhere.value
     if total == 0:
@@ -327,9 +330,9 @@ def count_wanted_labels(
 
 
 def _measure_gap_to(bar: float, measured: Rate) -> float:
-    """Measure how far a rate's interval is from showing whether the rate is below the bar.
+    """Measure by how much a rate's interval is too wide to show that the rate is below (or above) the bar.
 
-    0 or less means that it does show it, and `inf` that the labels are too few.
+    If it's 0 or less, the interval shows it. If there are too few labels, it's `inf`.
     """
     interval = measured.interval
     if interval is None or measured.labels < MIN_COUNT:
@@ -342,7 +345,11 @@ def _measure_gap_to(bar: float, measured: Rate) -> float:
 
     seems_below_bar = measured.estimate < bar
     if seems_below_bar:
-        return interval.high - 2 * bar  # the interval may extend to twice the bar
+        highest_allowed = (
+            2 * bar
+        )  # an estimate below the bar counts, even if the interval goes up to this
+        return interval.high - highest_allowed
+    # To be above the bar, the whole interval must be.
     return bar - interval.low
 
 
@@ -378,8 +385,9 @@ def _find_best_stratum(
 
 def _can_get_labels(stratum: Stratum) -> bool:
     """Whether a stratum has verdicts that people can still label."""
-    # Overrides count as labels, so an overridden verdict has one already.
-    if stratum.decided:
+    # A decided stratum consists of overridden verdicts, and an override counts as a label.
+    are_all_labelled = stratum.decided
+    if are_all_labelled:
         return False
     return stratum.labels != stratum.verdicts
 

@@ -346,6 +346,6 @@ def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[st
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # Without file hashes, only ids with enough digits of a git blob's hash show that the content is the same.
-    # Another id can stay when the content changes, and a short hash can match another file.
+    # Without file hashes, the ids must identify the content, as a git blob's hash does. It must have enough
+    # digits, because a short one can also match another file.
     return is_blob(override.task_id, digits=DIGITS) and is_blob(task_id, digits=DIGITS)

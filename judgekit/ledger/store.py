@@ -427,11 +427,12 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
 
 
 def _ends_within_line(descriptor: int, end: int) -> bool:
-    """Whether the last byte of a file, before its `end`, is there and isn't a newline."""
+    """Whether a file's last line is incomplete, without a newline. `end` is the file's size."""
     last_position = max(end - 1, 0)
     os.lseek(descriptor, last_position, os.SEEK_SET)
     last_byte = os.read(descriptor, 1)
-    return last_byte not in (b"", b"\n")
+    is_empty_file = last_byte == b""
+    return not is_empty_file and last_byte != b"\n"
 
 
 def _write_all(descriptor: int, raw: bytes) -> None:
@@ -545,9 +546,10 @@ def _find_main_checkout(checkout: Path) -> Path:
         key, _, git_path = _read_line(git_file).partition(": ")
         if key != "gitdir":
             return checkout
-        # PATH/commondir leads to the main .git. That of a submodule or a bare repository has another name.
+        # The file PATH/commondir contains the path of the main checkout's .git folder, relative to PATH.
         common_path = _read_line(checkout / git_path / "commondir")
         main_git = Path(os.path.realpath(checkout / git_path / common_path))
+        # In a submodule or a bare repository, the folder has another name and isn't inside a checkout.
         if main_git.name == ".git":
             return main_git.parent
     return checkout
