@@ -121,20 +121,16 @@ class _Examination:
         if not can_have_changes:
             return
 
-        is_needed = self._choose_needed_paths(covered_paths, has_gap=has_gap)
-        tree = self._read_tree(self.tip, is_needed)
-        if tree is None:
+        path_filter = self._choose_path_filter(covered_paths, has_gap=has_gap)
+        tree = self._read_tree(self.tip, path_filter)
+        if tree is None:  # it's missing from this partial clone
             self._add_omission(PARTIAL)
             return
+        old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, path_filter)
 
-        old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
-        changes = origins.take_changes(self.wanted)
-
-        # After a gap, or if the tree contains the same path twice, the steps don't explain all files.
-        if has_gap or tree.list_repeated_paths():
-            changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
+        changes = self._take_all_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
 
         changed_paths = {change.path for change in changes}
@@ -145,12 +141,12 @@ class _Examination:
         name = self.update.remote_ref or self.update.local_ref
         self.pushed.unexamined.append(Omission(name=name, reason=reason))
 
-    def _choose_needed_paths(
+    def _choose_path_filter(
         self, covered_paths: set[str], *, has_gap: bool
     ) -> Callable[[str], bool]:
-        """Choose the paths to read from trees: those that changed and that a rule covers.
+        """Choose the test for the paths to read from trees: they changed, and a rule covers them.
 
-        Any file can have changed in a gap, so then all paths that a rule covers are needed.
+        Any file can have changed in a gap, so then all paths that a rule covers are read.
         """
         if has_gap:
             return self.wanted.covers
@@ -175,6 +171,17 @@ class _Examination:
             else:
                 self.pushed.skipped.add(NOT_SELECTED, path)
         return covered_paths
+
+    def _take_all_changes(
+        self, pushed_history: History, tree: Tree, old_tree: Tree | None, origins: _Origins
+    ) -> list[ChangedFile]:
+        """Take the changes that the history's steps explain, and find those that they don't."""
+        changes = origins.take_changes(self.wanted)
+        # In a gap, steps are missing. If the tree contains a path twice, they may not explain both files.
+        has_gap = bool(pushed_history.gap)
+        if has_gap or tree.list_repeated_paths():
+            changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
+        return changes
 
     def _add_changes(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
         """Add the wanted new changes to `pushed`, and record the others as skipped."""
@@ -223,28 +230,34 @@ class _Examination:
         """
         base_trees = self._read_base_trees()
         other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
-        if pushed_history.gap:
-            if not other_side_trees:  # nothing to compare with, so all files would seem new
-                self._add_omission(pushed_history.gap)
-                return []
-            if not base_trees:
-                self._note_missing_history(pushed_history.gap)
+        has_gap = bool(pushed_history.gap)
+        if has_gap and not other_side_trees:  # nothing to compare with, so all files would seem new
+            self._add_omission(pushed_history.gap)
+            return []
+        if has_gap and not base_trees:
+            self._note_missing_history(pushed_history.gap)
 
-        moved_blobs = _find_moved_blobs(other_side_trees, tree)
+        files = _list_unexplained_files(pushed_history, tree, other_side_trees, origins)
         commit_finder = _CommitFinder(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
-        for path, blob in _list_unexplained_files(pushed_history, tree, other_side_trees, origins):
+        for path, blob in self._select_new_files(files, tree, other_side_trees):
+            commit = commit_finder.find_commit(path, blob)
+            changes.append(ChangedFile(commit, path, blob, attributed=False))
+        return changes
+
+    def _select_new_files(
+        self, files: Iterable[_File], tree: Tree, other_side_trees: Sequence[Tree]
+    ) -> Iterator[_File]:
+        """Yield the files that the other side doesn't have. Record those that were only moved as skipped."""
+        moved_blobs = _find_moved_blobs(other_side_trees, tree)
+        for path, blob in files:
             is_old = any(other_tree.has(path, blob) for other_tree in other_side_trees)
             if is_old:
                 continue
             if blob in moved_blobs:
                 self.pushed.skipped.add(MOVED, path)
                 continue
-
-            commit = commit_finder.find_commit(path, blob)
-            changes.append(ChangedFile(commit, path, blob, attributed=False))
-
-        return changes
+            yield path, blob
 
     def _note_missing_history(self, reason: str) -> None:
         """Add a note that files are only compared with the remote's newest state, for `reason`."""
@@ -287,16 +300,18 @@ def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
 def _list_unexplained_files(
     pushed_history: History, tree: Tree, other_side_trees: Sequence[Tree], origins: _Origins
 ) -> Iterator[_File]:
-    """Yield the path and blob of each file at the tip that no step explains."""
+    """Yield the path and blob of each file at the tip that no step explains.
+
+    With a complete history, only paths that the tree contains twice can have such files.
+    """
     paths: Iterable[str]
     sources: Sequence[Tree] | None
     if pushed_history.gap:
         paths = tree.blobs
-        sources = other_side_trees
+        sources = other_side_trees  # a file may have been moved from a path in these
     else:
-        # For a repeated path, a step gives the path, but not which of its blobs.
         paths = tree.list_repeated_paths()
-        sources = None  # a complete history shows where a moved file comes from
+        sources = None  # the steps show where each moved file comes from
 
     for path in paths:
         for blob in tree.blobs[path]:
@@ -342,37 +357,50 @@ class _Origins:
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def _follow_step(self, step: Step) -> None:
-        """Follow a step to the files that come from it, or to their earlier path if it only moved them."""
+        """Credit a step's commit with the files that come from it. If it only moved them, search on."""
         self._open_commit_list(step.path)
         current_files = self._take_current_files(step)
 
         if step.moved_from is None:  # the step created or edited the file
-            for commits in self._lists_by_path[step.path]:
-                commits.append(step.commit)
-            for file in current_files:
-                change = self.change_by_file[file]
-                self.change_by_file[file] = change._replace(commit=step.commit)
-        else:  # an older step wrote the content, so look for it at the earlier path
-            self._lists_by_path[step.moved_from] += self._lists_by_path[step.path]
-            self._files_moved_from[step.moved_from, step.blob] += current_files
+            self._credit_commit(step, current_files)
+            return
+
+        # An older step at the earlier path wrote the content. So what waits for steps at this path must also
+        # wait there.
+        self._lists_by_path[step.moved_from] += self._lists_by_path[step.path]
+        self._files_moved_from[step.moved_from, step.blob] += current_files
 
     def _open_commit_list(self, path: str) -> None:
         """Start the list of a path's commits, if this is its newest step."""
         if path not in self.commits_by_path:
             commits: list[Commit] = []
             self.commits_by_path[path] = commits
+            # Older steps add their commits through these lists, which follow a file to its earlier path.
             self._lists_by_path[path].append(commits)
 
     def _take_current_files(self, step: Step) -> list[_File]:
-        """Take the tip's files that this step put in place, at their path or before a later move."""
+        """Take the tip's files that have their content from this step.
+
+        These are the step's own file, if the tip has it, and files that later steps moved away from its path.
+        """
         file = (step.path, step.blob)
         current_files = self._files_moved_from.pop(file, [])
 
+        # The newest step comes first. An older one with the same file doesn't count.
         is_newest_step = file not in self.change_by_file
         if is_newest_step and self.tree.has(step.path, step.blob):
             self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
             current_files.append(file)
         return current_files
+
+    def _credit_commit(self, step: Step, current_files: Iterable[_File]) -> None:
+        """Record a step's commit as the one that wrote these files, and add it to its path's lists."""
+        # There are multiple lists if files were moved from this path: its own, and those of their new paths.
+        for commits in self._lists_by_path[step.path]:
+            commits.append(step.commit)
+        for file in current_files:
+            change = self.change_by_file[file]
+            self.change_by_file[file] = change._replace(commit=step.commit)
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
         """Return the changes to judge, without moved files that were judged at their earlier path.
@@ -405,8 +433,8 @@ class _Origins:
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
         """Whether the known steps explain how a blob got to its path.
 
-        A file that was only moved also has to be in one of the `sources`, at its earlier path. Pass None if
-        the history is complete: then any step that put the blob at its path is enough.
+        If a part of the history is missing, `sources` are the trees that a file can have been moved from. If
+        it's complete, pass None.
         """
         file = (path, blob)
         is_put_by_step = file in self.change_by_file
@@ -414,8 +442,9 @@ class _Origins:
             return is_put_by_step
 
         earlier_path = self.moved_from.get(file)
-        if earlier_path is None:  # it was edited, or is already judged at its new path
+        if earlier_path is None:
             return is_put_by_step
+        # The steps only moved the file. Its content can come from the missing part, unless a source has it.
         return any(tree.has(earlier_path, blob) for tree in sources)
 
 

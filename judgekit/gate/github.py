@@ -298,12 +298,13 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
     if program is None:
         return "not found; name a program on PATH, or its absolute path"
 
-    run_program = partial(_run_program, [program, *command[1:]], environ, deadline)
+    argv = [program, *command[1:]]
     try:
         environment.make_private_folder(str(folder))
         for verdict in verdicts:
             notice_key = _make_notice_key(verdict, project)
-            failure = _send_once(folder, notice_key, partial(run_program, verdict))
+            send = partial(_run_program, argv, environ, deadline, verdict)
+            failure = _send_once(folder, notice_key, send)
             if failure is not None:
                 return failure
     except programs.Unfinished:
@@ -387,10 +388,10 @@ def _end_claim(folder: Path, notice_key: str, *, is_sent: bool) -> None:
 
 @contextmanager
 def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Lock the file of notices, and yield the time of each notice's claim, by its key; None if it was sent.
+    """Lock the file of notices, and yield a dict: for each notice's key, the time when a process claimed it.
 
-    The caller's changes to the dict are saved. Don't run the user's program under this lock, since it can
-    take long.
+    The time is None if the notice was sent. The caller's changes to the dict are saved. Don't run the user's
+    program under this lock, since it can take long.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):

@@ -100,17 +100,19 @@ def _read_history_of_tip(
 def _read_histories_of_tips(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, History]:
-    """Read the histories of multiple tips, from one log of all new commits, however many tips there are."""
-    oids_by_tip: dict[str, list[str]] = {}
+    """Read the histories of multiple tips, with a single `git log` of all their new commits."""
+    tips_to_read = tips
     try:
         oids_by_tip = _list_new_commits(repository, tips, remote_commits)
         distinct_oids = list(dict.fromkeys(chain.from_iterable(oids_by_tip.values())))
         if not distinct_oids:
             return {}
+        tips_to_read = list(oids_by_tip)  # only these have new commits
+        # Without `--no-walk`, git would go on to the parents of these commits, and so through all history.
         raw = _run_log(repository, (*_LOG, "--no-walk=unsorted"), distinct_oids)
     except GitError:
         if is_partial(repository):
-            return _make_partial_histories(repository, oids_by_tip or tips)
+            return _make_partial_histories(repository, tips_to_read)
         raise
 
     shallow_oids = _read_shallow_oids(repository)
@@ -137,21 +139,22 @@ def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict
     """Make histories without steps, for a partial clone in which git can't list changes."""
     histories = {}
     for tip in tips:
-        # Files are looked for in the commits at the edges, and the tip surely has them.
-        edge = read_commit(repository, tip)
-        histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
+        # Without steps, each file's commit is searched for among the edges. The tip has all files.
+        tip_commit = read_commit(repository, tip)
+        histories[tip] = History(steps=[], edges=[tip_commit], gap=PARTIAL)
     return histories
 
 
 def _list_new_commits(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, list[str]]:
-    """List each tip's commits that no remote commit reaches, newest first.
+    """List each tip's commits that the remote doesn't have, newest first.
 
-    Tips without new commits are omitted. A list stops after `MAX_COMMITS` + 1 commits.
+    Tips without new commits are omitted. A list stops after `MAX_COMMITS` + 1 commits, enough to see that
+    there are too many.
     """
     parents_by_oid = _read_new_parents(repository, tips, remote_commits)
-    # The rank is a commit's position in git's order.
+    # The walk below goes by rank, the position in git's order, so that a commit comes before its parents.
     rank_by_oid = {oid: rank for rank, oid in enumerate(parents_by_oid)}
 
     oids_by_tip: dict[str, list[str]] = {}
@@ -214,8 +217,15 @@ def _make_history(
         else:
             steps += commit_steps
 
-    gap = f"{counted(len(edges), 'commit is', 'commits are')} {SHALLOW}" if edges else ""
-    return History(steps=steps, edges=edges, gap=gap, is_long=is_long)
+    return History(steps=steps, edges=edges, gap=_describe_gap(edges), is_long=is_long)
+
+
+def _describe_gap(edges: Sequence[Commit]) -> str:
+    """Say how many commits are at the edge of the clone; "" if none is."""
+    if not edges:
+        return ""
+    subject = counted(len(edges), "commit is", "commits are")
+    return f"{subject} {SHALLOW}"
 
 
 def is_partial(repository: Repository) -> bool:
@@ -251,18 +261,20 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
     steps: list[Step] = []
 
     for field in fields:
-        parent_count, entry = _split_off_colons(field)
+        colon_count, entry = _split_off_colons(field)
         if not entry:
             continue
 
-        is_commit = parent_count == 0
+        # A changed path's entry has a colon for each parent of its commit. A commit's entry has none.
+        is_commit = colon_count == 0
         if is_commit:
             if commit is not None:  # the previous commit is complete
                 yield commit, steps
             commit = _parse_commit(entry, fields)
             steps = []
         elif commit is not None:
-            step = _parse_step(commit, entry.split(" "), parent_count, fields)
+            columns = entry.split(" ")
+            step = _parse_step(commit, columns, fields, parent_count=colon_count)
             if step is not None:
                 steps.append(step)
 
@@ -271,10 +283,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
 
 def _split_off_colons(field: str) -> tuple[int, str]:
-    r"""Split a field such as "\n::100644 100644 ..." into its number of colons (here 2) and the rest.
-
-    A changed path's entry starts with a colon for each parent. A commit's entry has none.
-    """
+    r"""Split a field such as "\n::100644 100644 ..." into its number of colons (here 2) and the rest."""
     entry = field.lstrip("\n:")
     prefix = field.removesuffix(entry)
     return prefix.count(":"), entry
@@ -294,18 +303,16 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 
 
 def _parse_step(
-    commit: Commit, columns: Sequence[str], parent_count: int, fields: Iterator[str]
+    commit: Commit, columns: Sequence[str], fields: Iterator[str], *, parent_count: int
 ) -> Step | None:
     """Parse a changed path's entry. Returns None if the file is unchanged from one of the commit's parents.
 
     `columns` are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has multiple parents, and an OLD_MODE and
     an OLD_BLOB for each of them. The paths are taken from `fields`.
     """
-    modes = columns[: parent_count + 1]
-    blobs = columns[parent_count + 1 : -1]
+    *old_modes, mode = columns[: parent_count + 1]
+    *old_blobs, blob = columns[parent_count + 1 : -1]
     status = columns[-1]
-    *old_modes, mode = modes
-    *old_blobs, blob = blobs
     old_paths, path = _take_paths(status, parent_count, fields)
 
     if mode == _MODE_OF_NOTHING:
@@ -313,15 +320,13 @@ def _parse_step(
     if not mode.startswith(FILE):
         return Step(commit, path, "not regular")
 
-    same_content_paths = []
-    for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
-        was_file = old_mode.startswith(FILE)
-        if was_file and old_blob == blob:
-            same_content_paths.append(old_path)
+    old_files = zip(old_modes, old_blobs, old_paths, strict=True)
+    same_content_paths = _list_paths_with_blob(blob, old_files)
     if path in same_content_paths:
         return None
 
-    # If a parent has the same content at another path, this commit only moved the file.
+    # If parents have the same content at other paths, this commit only moved the file. A step gives a single
+    # earlier path: that in the last of these parents.
     moved_from = same_content_paths[-1] if same_content_paths else None
     return Step(commit, path, "file", blob=blob, moved_from=moved_from)
 
@@ -334,3 +339,13 @@ def _take_paths(status: str, parent_count: int, fields: Iterator[str]) -> tuple[
     has_current_path = is_merge or status.startswith(("R", "C"))
     path = next(fields) if has_current_path else old_paths[0]
     return old_paths, path
+
+
+def _list_paths_with_blob(blob: str, old_files: Iterable[tuple[str, str, str]]) -> list[str]:
+    """List the paths of the regular files with this content. `old_files` are (mode, blob, path) by parent."""
+    paths = []
+    for old_mode, old_blob, old_path in old_files:
+        was_file = old_mode.startswith(FILE)
+        if was_file and old_blob == blob:
+            paths.append(old_path)
+    return paths

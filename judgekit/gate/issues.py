@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_BODY_CHARS = 40_000  # characters; GitHub allows 65,536
 _MAX_FINDINGS_CHARS = 12_000  # characters in total
 _MAX_TEXT_CHARS = 600  # characters of one text in a finding
+_MAX_REASONING_CHARS = 2_400
 _MAX_ROWS = 20
 _MAX_TASK_CHARS = 300  # characters of a task's name that fit into a command
 _TEXT = Path(__file__).with_name("issue.md.jinja")
@@ -91,13 +92,14 @@ def _write_body(verdict: Verdict, name: str, token: str, *, with_text: bool) -> 
     """Write the issue's body from the template, with quotes and reasoning only if `with_text`."""
     ledger_line = make_verdict_line(verdict, text=with_text)
     rubric = ledger_line.rubric
+    versioned_id = f"{rubric.id}@{rubric.version}"
     return page.plain(
         _TEXT,
         verdict=ledger_line,
         name=name,
         token=token,
-        rubric=rubric_name(f"{rubric.id}@{rubric.version}", rubric.source),
-        reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT_CHARS),
+        rubric=rubric_name(versioned_id, rubric.source),
+        reasoning=wrap(ledger_line.reasoning, _MAX_REASONING_CHARS),
         findings=_format_findings(ledger_line),
         command=_write_override_command(verdict),
         inline=format_inline,

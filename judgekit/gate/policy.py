@@ -21,7 +21,7 @@ from judgekit.gate.history import FILE
 from judgekit.git import GitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from judgekit.gate.commits import PushedChanges, Updates
     from judgekit.gate.remotes import Remotes
@@ -49,15 +49,14 @@ def find_rule_commits(
 
     1. The remote's default branch, whatever branch is pushed.
     2. Every known ref of the remote.
-    3. The default branches of all other remotes (or all their refs), this clone's branches, and every change
-       of the rules in the pushed history.
+    3. Everything else that this clone knows, including the pushed commits.
     """
-    # Prefer the default branch to the pushed one: otherwise a push could relax the rules for the next push.
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
-    # 1. A remote can have multiple names in this clone, each with its default branch.
-    defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
+    # 1. Not the pushed branch: otherwise a push could relax the rules for the next push. A remote can have
+    # multiple names in this clone, each with its default branch.
+    defaults = [clone_remotes.find_default_tip(name, remote_oids) for name in clone_remotes.names]
     commits = _select_different_rules(repository, defaults)
     if commits:
         return commits
@@ -68,22 +67,33 @@ def find_rule_commits(
     if commits:
         return commits
 
-    # 3. Everything else that this clone knows.
+    # 3. This clone knows no commit of the remote.
+    candidates = _list_other_commits(repository, updates, clone_remotes)
+    return _select_different_rules(repository, candidates)
+
+
+def _list_other_commits(
+    repository: Repository, updates: Updates, clone_remotes: Remotes
+) -> list[str | None]:
+    """List this clone's commits other than the remote's: those whose rules could apply.
+
+    They come from the other remotes, from the push (its tips, and each change of the rules in its history),
+    and from this clone's branches.
+    """
     pushed = [update.local_oid for update in updates if not update.deletes]
-    candidates = [
+    return [
         *_list_commits_of_other_remotes(clone_remotes),
         *pushed,
         *_list_rule_changes(repository, pushed),
         *_list_own_branches(repository),
     ]
-    return _select_different_rules(repository, candidates)
 
 
 def _list_commits_of_other_remotes(clone_remotes: Remotes) -> list[str | None]:
     """List the default branches of the remotes not pushed to, or all their refs if no default is known."""
     other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
     # The push doesn't ask the other remotes for their refs, so `remote_oids` is empty.
-    defaults = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
+    defaults = [clone_remotes.find_default_tip(name, remote_oids={}) for name in other_names]
     is_any_known = any(oid is not None for oid in defaults)
     if is_any_known:
         return defaults
@@ -96,15 +106,12 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
     Unknown commits (None) and ids missing from this clone are skipped.
     """
     distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
-    names = []
-    for oid in distinct_oids:
-        names += [_name_commit(oid), *_name_rule_files(oid)]
-    oid_by_name = _find_objects(repository, names)
+    oid_by_name = _find_commits_and_rule_files(repository, distinct_oids)
 
     commit_by_rules: dict[tuple[str, ...], str] = {}
     for oid in distinct_oids:
-        commit = oid_by_name[_name_commit(oid)]
-        if not commit:
+        commit = oid_by_name[_name_commit(oid)]  # if `oid` is a tag's id, this is the tagged commit
+        if not commit:  # missing from this clone
             continue
         # Files with equal content have equal object ids, so the ids show which rules are different.
         rules = tuple(oid_by_name[name] for name in _name_rule_files(oid))
@@ -112,6 +119,15 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
 
     commits = list(commit_by_rules.values())
     return commits[:_MAX_RULES]
+
+
+def _find_commits_and_rule_files(repository: Repository, oids: Iterable[str]) -> dict[str, str]:
+    """Return the object ids of these commits and of their rules, by their names in git's syntax."""
+    object_names = []
+    for oid in oids:
+        object_names.append(_name_commit(oid))
+        object_names += _name_rule_files(oid)
+    return _find_objects(repository, object_names)
 
 
 def _name_commit(oid: str) -> str:

@@ -164,11 +164,14 @@ def _explain_unread_content(change: ChangedFile, *, is_here: bool) -> str:
 
 
 def _name_store(data: bytes) -> str:
-    """Return the program (such as Git LFS) that stores the content `data` points to; "" for normal files."""
+    """Name the program that stores a file's real content, such as Git LFS, if `data` only points to it.
+
+    Returns "" for normal files.
+    """
     if len(data) >= _POINTER_BYTES:  # pointers are small
         return ""
-    for store, pointer in _POINTERS.items():
-        if pointer.match(data):
+    for store, pointer_pattern in _POINTERS.items():
+        if pointer_pattern.match(data):
             return store
     return ""
 
@@ -191,10 +194,10 @@ def judge_push(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Judge the changes since `base`, or if that's None, those in a push to `remote`. Returns the report.
+    """Judge the changes in a push to `remote`, or if `base` is given, those since `base`.
 
-    Errors about the commits are raised as they are. Other errors become `PushBlocked` if undetermined files
-    block the push.
+    If undetermined files block the push, errors in judging become `PushBlocked`. Errors about the commits are
+    raised as they are.
     """
     if base is None:
         scope = _make_scope_of_push(repository, updates, remote, url)
@@ -202,13 +205,14 @@ def judge_push(
         scope = _make_scope_since(repository, base)
     in_ci = base is not None and reviewers.is_ci()
 
-    gate: GateConfig | None = None
+    gate: GateConfig | None = None  # it stays None if the rules can't be read
     try:
         # Closing the stack replaces temporary paths in errors with the paths in the commit.
         with ExitStack() as stack:
             all_rules = _load_rules(repository, scope.rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
+            # With the stored selection, a later push can be found to need no judging without reading rules.
             policy.store_selection(repository, scope.rule_commits, gate.paths, gate.authors)
             return _judge_scope(repository, scope, all_rules, strictest, run, in_ci=in_ci)
     except Exception as error:
@@ -368,7 +372,7 @@ def _judge_changes(
 
     ledger = Ledger.of(repository.folder)
     loaded = loader.load_configured_rubric("gate", settings.gate.rubric, rules.folder)
-    notes = list(pushed.notes)  # the steps below add to these
+    notes = list(pushed.notes)  # the steps below and the gatekeeper add to these
     mode = report.mode
     if mode == "blocking":
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
@@ -396,13 +400,8 @@ def _judge_changes(
 
     if settings.server.url is not None:
         notes += send_to_team(settings, ledger)
-    reviewer_names: list[str] | None = None
-    if reviewed is not None:
-        notes += reviewed.notes
-        reviewer_names = [reviewer.token for reviewer in reviewed.reviewers]
-
-    distinct_notes = list(dict.fromkeys(notes))
-    return report._replace(rows=rows, mode=mode, notes=distinct_notes, reviewers=reviewer_names)
+    judged_report = report._replace(rows=rows, mode=mode)
+    return _complete_report(judged_report, notes, reviewed)
 
 
 def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
@@ -443,6 +442,19 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
     return "advisory"
 
 
+def _complete_report(
+    report: Report, notes: Sequence[str], reviewed: reviewers.ReviewedOverrides | None
+) -> Report:
+    """Add the notes to a report, each once. In CI, also add the reviewers, and the notes on overrides."""
+    all_notes = list(notes)
+    reviewer_names: list[str] | None = None
+    if reviewed is not None:
+        all_notes += reviewed.notes
+        reviewer_names = [reviewer.token for reviewer in reviewed.reviewers]
+    distinct_notes = list(dict.fromkeys(all_notes))
+    return report._replace(notes=distinct_notes, reviewers=reviewer_names)
+
+
 def _judge_within_budget(
     repository: Repository,
     gatekeeper: _Gatekeeper,
@@ -465,23 +477,34 @@ def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[
     """Read each changed file, and build its document. A file that can't be judged gets a reason."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.read_blobs(oids, MAX_BLOB_BYTES)]
-
-    unread_blobs = []
-    for change, data in zip(changes, contents, strict=True):
-        if data is None:  # too large, or missing from this clone
-            unread_blobs.append(change.blob)
-    large_blobs = _find_existing_blobs(repository, unread_blobs)
+    blobs_here = _find_blobs_here(repository, changes, contents)
 
     files = []
     for change, data in zip(changes, contents, strict=True):
-        is_here = data is not None or change.blob in large_blobs
+        is_here = change.blob in blobs_here
         document, reason = read_changed_file(change, data, is_here=is_here)
         files.append(_FileToJudge(change, document, reason))
     return files
 
 
+def _find_blobs_here(
+    repository: Repository, changes: Sequence[ChangedFile], contents: Sequence[bytes | None]
+) -> set[str]:
+    """Find the blobs that this clone has, including those that are too large to read."""
+    blobs_here: set[str] = set()
+    unread_blobs: list[str] = []
+    for change, data in zip(changes, contents, strict=True):
+        if data is None:  # too large, or missing from this clone
+            unread_blobs.append(change.blob)
+        else:
+            blobs_here.add(change.blob)
+
+    blobs_here.update(_find_existing_blobs(repository, unread_blobs))
+    return blobs_here
+
+
 def _find_existing_blobs(repository: Repository, blobs: list[str]) -> set[str]:
-    """Find the blobs that this clone has."""
+    """Ask git which of these blobs this clone has."""
     existing_blobs = set()
     for line in repository.describe_objects(blobs):  # OID KIND SIZE, or OID missing
         oid, _, description = line.partition(" ")
@@ -604,14 +627,22 @@ class _Gatekeeper:
         seconds_left = deadline - time.monotonic()
         timeout = min(judge.settings.timeout, seconds_left)
         file_judge = judge.with_settings(timeout=timeout)
+        file_judge = self._set_depth_for_file(file_judge, change, document)
 
-        has_server = bool(self.settings.server.url)  # then the shared judge chooses the depth
-        if self.choose_depth and not has_server:
-            file_judge = _set_depth(file_judge, self.choose_depth(change, document))
-
-        verdict = tasks.require_findings(await file_judge.judge(document))
+        verdict = await file_judge.judge(document)
+        # Without findings, a rejection doesn't say what to change.
+        verdict = tasks.require_findings(verdict)
         verdict = self._mark_noise(judge, document, verdict)
         return self._set_stable_id(verdict, change)
+
+    def _set_depth_for_file(
+        self, judge: DocumentJudge, change: ChangedFile, document: Document
+    ) -> DocumentJudge:
+        """Set how thoroughly a file is judged, if that's configured. A shared judge chooses it itself."""
+        has_server = bool(self.settings.server.url)
+        if has_server or self.choose_depth is None:
+            return judge
+        return _set_depth(judge, self.choose_depth(change, document))
 
     def _mark_noise(self, judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
         """Mark a verdict as noise if another run could well decide differently.
@@ -680,7 +711,11 @@ def _set_depth(judge: DocumentJudge, depth: Depth) -> DocumentJudge:
     """Return a judge that judges each document at this depth."""
     from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
 
-    judge_at_depth = partial(review.judge_at_depth, lambda _document: depth)
+    def choose_depth(_document: Document) -> Depth:
+        """Choose the same depth for every document."""
+        return depth
+
+    judge_at_depth = partial(review.judge_at_depth, choose_depth)
     return replace(judge, instead=judge_at_depth)  # instead of the usual judging
 
 

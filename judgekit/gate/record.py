@@ -55,14 +55,15 @@ class GateRecord(_Record):
 def build_gate_record(report: Report) -> dict[str, Any]:
     """Build the JSON record of a run: its verdict, the number of judged files by verdict, and other files."""
     words = [row["word"] for row in report.judged]  # such as GO or NO-GO
+    # `report.holds` is only the setting `gate.undetermined`. In advisory mode, nothing stops a push.
     is_blocking = report.mode == "blocking"
+    holds = is_blocking and report.holds
 
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,
         blocked=report.blocked,
-        # In advisory mode nothing stops a push, whatever `gate.undetermined` says.
-        holds=is_blocking and report.holds,
+        holds=holds,
         fault=report.fault,
         judged={word: words.count(word) for word in WORDS},
         skipped=[SkipGroupRecord(**group) for group in report.skipped],

@@ -87,7 +87,7 @@ class Remotes(NamedTuple):
                 others += refs
         return others
 
-    def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
+    def find_default_tip(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
         """Return the newest known commit of a remote's default branch. None if it's unknown.
 
         `remote_oids` are the commits of the remote's refs during the push, by ref. They are newer than the
@@ -98,12 +98,7 @@ class Remotes(NamedTuple):
         if head is not None and not head.target:  # HEAD points to a commit instead of a branch
             return head.oid
 
-        branch = None
-        if head is not None:
-            ref_by_name = {ref.name: ref for ref in refs}
-            branch = ref_by_name.get(head.target)
-        if branch is None:
-            branch = _guess_default_branch(refs)
+        branch = _find_head_branch(refs, head) or _guess_default_branch(refs)
         if branch is None:
             return None
         return remote_oids.get(branch.source) or branch.oid
@@ -116,6 +111,14 @@ def _find_head(refs: Sequence[TrackedRef], name: str) -> TrackedRef | None:
     return ref_by_name.get(f"{_REMOTES}{name}/HEAD") or ref_by_source.get("HEAD")
 
 
+def _find_head_branch(refs: Sequence[TrackedRef], head: TrackedRef | None) -> TrackedRef | None:
+    """Find the branch that a remote's HEAD points to. None without a HEAD, or without this branch."""
+    if head is None:
+        return None
+    ref_by_name = {ref.name: ref for ref in refs}
+    return ref_by_name.get(head.target)
+
+
 def _guess_default_branch(refs: Sequence[TrackedRef]) -> TrackedRef | None:
     """Find the branch with one of the common names, `main` or else `master`."""
     ref_by_source = {ref.source: ref for ref in refs}
@@ -123,23 +126,25 @@ def _guess_default_branch(refs: Sequence[TrackedRef]) -> TrackedRef | None:
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Read this clone's remotes and their refs, and find those that a push to `remote` or `url` goes to.
+    """Read this clone's remotes with their refs, and the names of the remote that's pushed to.
 
-    A refspec says which refs are fetched from a remote. Refs in refs/remotes/ that belong to no single remote
-    are listed under the name "".
+    Refs in refs/remotes/ that belong to no single remote are listed under the name "".
     """
     addresses = _read_addresses(repository)
     pushed_names = _find_pushed_names(repository, addresses, remote, url)
-    refspecs = _read_refspecs(repository)
-    listed_refs = _list_refs(repository, _list_ref_folders(refspecs))
+    refspecs = _read_refspecs(repository)  # they say which refs are fetched from each remote
+    folders = _list_ref_folders(refspecs)
+    listed_refs = _list_refs(repository, folders)
 
+    names = dict.fromkeys([*pushed_names, *addresses, *refspecs])  # each name once
     refs_by_remote: dict[str, list[TrackedRef]] = {}
-    for name in dict.fromkeys([*pushed_names, *addresses, *refspecs]):
+    for name in names:
         refs_by_remote[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
     own_refs = _drop_shared_refs(refs_by_remote, pushed_names)
 
-    # If `remote` is "", that name can have refs already, so add to them.
-    own_refs[""] = [*own_refs.get("", []), *_list_unowned_refs(listed_refs, own_refs)]
+    unowned_refs = _list_unowned_refs(listed_refs, own_refs)
+    refs_without_name = own_refs.get("", [])  # there can be some if `remote` is ""
+    own_refs[""] = [*refs_without_name, *unowned_refs]
     return Remotes(pushed_names, own_refs)
 
 
@@ -165,8 +170,13 @@ def _drop_shared_refs(
 
     own_refs: dict[str, list[TrackedRef]] = {}
     for name, refs in refs_by_remote.items():
-        same_remote = set(pushed_names) if name in pushed_names else {name}
-        own_refs[name] = [ref for ref in refs if remotes_by_ref[ref.name].issubset(same_remote)]
+        is_pushed_remote = name in pushed_names
+        names_of_same_remote = pushed_names if is_pushed_remote else [name]
+        own_refs[name] = []
+        for ref in refs:
+            other_remotes = remotes_by_ref[ref.name].difference(names_of_same_remote)
+            if not other_remotes:
+                own_refs[name].append(ref)
     return own_refs
 
 
@@ -182,9 +192,9 @@ def _list_unowned_refs(
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """List the commits that the refs of a remote (a name or URL) are known to point to.
+    """List the commits of a remote's refs, as far as this clone knows them.
 
-    If the remote was never fetched, use the refs of all other remotes instead.
+    `remote` is a name or a URL. If it was never fetched, the refs of all other remotes count instead.
     """
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs
@@ -261,11 +271,13 @@ def _find_pushed_names(
 ) -> list[str]:
     """List the names of all remotes with the address that's pushed to, `remote` first."""
     folder = os.path.realpath(repository.folder)
-    # If `remote` isn't a name with addresses, it's an address itself.
-    given_addresses = {url, *addresses.get(remote, [remote])}
-    pushed_addresses = {
-        normalise_address(address, folder) for address in given_addresses if address
-    }
+    is_name = remote in addresses  # otherwise, it's an address itself
+    remote_addresses = addresses[remote] if is_name else [remote]
+
+    pushed_addresses: set[str] = set()
+    for address in (url, *remote_addresses):
+        if address:
+            pushed_addresses.add(normalise_address(address, folder))
 
     names = [remote]
     for name, own_addresses in addresses.items():

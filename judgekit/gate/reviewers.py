@@ -183,7 +183,7 @@ def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
     If this clone lacks that branch, there are no reviewers, and a note says why.
     """
     clone_remotes = remotes.read_remotes(repository, "origin")
-    commit = clone_remotes.default_branch("origin", remote_oids={})
+    commit = clone_remotes.find_default_tip("origin", remote_oids={})
     if commit is None:
         notes.append(
             "no override counts: the default branch of origin is not in this clone, so its gate.reviewers "

@@ -29,7 +29,7 @@ from judgekit.providers import running
 from judgekit.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from judgekit.judging.documents import Document, File
@@ -109,8 +109,10 @@ def require_findings(verdict: Verdict) -> Verdict:
     if not would_block:
         return verdict
 
-    is_explained = bool(verdict.findings) or not is_wordless(verdict.record())
-    if is_explained:
+    if verdict.findings:
+        return verdict
+    only_probabilities = is_wordless(verdict.record())
+    if not only_probabilities:
         return verdict
 
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
@@ -176,24 +178,34 @@ def read_changed_files(
     1970) are skipped.
     """
     repository = Repository(project)
-    recent_files = _list_recent_files(repository, Patterns(paths), since)
-    # By path: the hash of the file's committed content.
+    recent_files = _list_recent_files(repository, Patterns(paths), since)  # pairs of time and path
+    newest_first = sorted(recent_files, reverse=True)
     committed_blobs = _read_committed_blobs(repository) if recent_files else {}
     files: list[File] = []
 
-    for _, path in sorted(recent_files, reverse=True):
+    for _, path in newest_first:
         if len(files) == limit:
             break
-
         # Skip files that aren't text or have been deleted in the meantime.
         with suppress(InputError, OSError):
-            data = (project / path).read_bytes()
-            committed_blob = committed_blobs.get(path, "")  # "" for a new file
-            is_committed = _is_blob(data, committed_blob)
-            if not is_committed:
-                files.append(documents.decode(path, data))
+            file = _read_uncommitted_file(project, path, committed_blobs)
+            if file is not None:
+                files.append(file)
 
     return sorted(files, key=operator.attrgetter("path"))
+
+
+def _read_uncommitted_file(
+    project: Path, path: str, committed_blobs: Mapping[str, str]
+) -> File | None:
+    """Read a file; None if its content is committed. Raises `InputError` if it isn't text.
+
+    `committed_blobs` are the hashes of the committed contents, by path.
+    """
+    data = (project / path).read_bytes()
+    committed_blob = committed_blobs.get(path, "")  # "" for a new file
+    is_committed = _is_blob(data, committed_blob)
+    return None if is_committed else documents.decode(path, data)
 
 
 def _list_recent_files(
@@ -204,23 +216,27 @@ def _list_recent_files(
     Skips links and files in linked folders, files that are too large, and files changed before `since`.
     """
     root = os.path.realpath(repository.folder)
-    command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    output = os.fsdecode(repository.ask(*command, seconds=GIT_SECONDS))
-    # git lists a file with a merge conflict multiple times.
-    names = dict.fromkeys(name for name in output.split("\0") if name)
     recent_files: list[tuple[float, str]] = []
 
-    for name in names:
+    for name in _list_working_files(repository):
         if not wanted.match(name):
             continue
 
-        path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
+        path = os.path.join(root, name)  # noqa: PTH118 - `_is_reached_directly` compares strings
         with suppress(OSError):
             status = os.lstat(path)
             if _is_recent_file(status, since) and _is_reached_directly(path):
                 recent_files.append((status.st_mtime, name))
 
     return recent_files
+
+
+def _list_working_files(repository: Repository) -> list[str]:
+    """List the paths of all files in the working tree, except ignored ones."""
+    command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    output = os.fsdecode(repository.ask(*command, seconds=GIT_SECONDS))
+    # git lists a file with a merge conflict multiple times.
+    return list(dict.fromkeys(name for name in output.split("\0") if name))
 
 
 def _is_recent_file(status: os.stat_result, since: float | None) -> bool:

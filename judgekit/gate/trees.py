@@ -27,11 +27,13 @@ class Tree:
             if not is_needed(entry.path):
                 continue
 
-            if entry.mode.startswith(FILE):
+            is_regular_file = entry.mode.startswith(FILE)
+            if is_regular_file:
+                # A malformed tree can contain a path twice, so each path has a list of blobs.
                 blobs = tree.blobs.setdefault(entry.path, [])
                 if entry.oid not in blobs:
                     blobs.append(entry.oid)
-            else:
+            else:  # a link or a submodule
                 tree.no_files.add(entry.path)
 
         return tree

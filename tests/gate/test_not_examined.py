@@ -266,7 +266,7 @@ def test_refs_of_a_remote_are_where_it_was_fetched_to(world: World, refspecs: li
     world.work("push", "--quiet", "--no-verify", "origin", "main:refs/heads/wip")
     remote_of(world.work, *refspecs)
     found = remotes.read_remotes(Repository(world.work.folder), "origin")
-    assert found.default_branch("origin", {}) == known
+    assert found.find_default_tip("origin", {}) == known
     assert "refs/heads/wip" not in {ref.source for ref in found.pushed_refs} or len(refspecs) == 1
     world.work.commit("mine", b_md=bad("b"))
     world.work("update-ref", "refs/heads/other", "HEAD")
