@@ -283,11 +283,11 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
     own. A row that can't be judged gets an `error`. `max_cost_usd` applies to all rows together: rows that
     remain when it is reached are not yielded.
 
-    `agree` saves calls to `deep`: the first tier judges the rows, and `deep` only as many as needed, so that
-    at least this fraction of the verdicts agrees with those of `deep` alone, with 95 % confidence. Verdicts
-    agree if they are the same or, with `agree_on="accepted"`, if both accept or neither does. With
-    `always_confirm="accept"`, `deep` also judges every row that the first tier accepts. All rows are read
-    first, and yielded once all are judged.
+    `agree` saves calls to `deep`. It is the least fraction of verdicts, such as 0.95, that must agree with
+    those of `deep` alone. The first tier judges every row, and `deep` only as many as it takes to keep that
+    promise with 95 % confidence. Verdicts agree if they are the same or, with `agree_on="accepted"`, if both
+    accept or neither does. With `always_confirm="accept"`, `deep` also judges every row that the first tier
+    accepts. All rows are read first, and yielded once all are judged.
 
     Raises `InputError` if there's no row or one is not a mapping, `ConfigError` and `UsageError`.
     """
@@ -378,13 +378,17 @@ def _iterate_in_thread(
     async def read_next() -> JudgedRow | None:
         return await anext(async_rows, None)  # None at the end
 
+    def wait_for_next() -> JudgedRow | None:
+        """Run the generator up to its next row. Called in the other thread."""
+        return context.run(runner.run, read_next())
+
     async def close() -> None:
         await async_rows.aclose()
 
     with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
         try:
             while True:
-                row = thread.submit(context.run, runner.run, read_next()).result()
+                row = thread.submit(wait_for_next).result()
                 if row is None:
                     break
                 yield row

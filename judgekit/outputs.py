@@ -63,9 +63,10 @@ def _find_topmost_project(path: str) -> str | None:
 
     topmost_project = None
     for folder in environment.walk_up(os.path.dirname(path)):
-        # A home folder often contains a marker of projects, such as .claude, but isn't a project. Projects of
-        # other users count: the owner of `start` is trusted.
-        is_project = folder != home and environment.is_project(folder, start=folder)
+        # A home folder often contains a marker of projects, such as .claude, but isn't a project.
+        is_home = folder == home
+        # `is_project` trusts the owner of `start`. So with `start=folder`, other users' projects count, too.
+        is_project = not is_home and environment.is_project(folder, start=folder)
         if is_project or folder in always_projects:
             topmost_project = folder
     return topmost_project

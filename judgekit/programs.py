@@ -202,9 +202,9 @@ def _find_packages_index() -> int:
 
 
 def _add_own_folder(packages_index: int) -> None:
-    """Add judgekit's folder to the search path, if its dependencies are there too.
+    """Add judgekit's folder to the search path, if it also contains judgekit's dependencies.
 
-    They are after `pip install --target`.
+    For example, `pip install --target` puts them all into one folder.
     """
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
 

@@ -178,21 +178,15 @@ class AdmissionMiddleware:
         return self._describe_own_load(size, holder)
 
     def _describe_own_load(self, size: int, holder: str) -> str | None:
-        """Describe why a client's share is used up, such as "20 of your requests". Returns None if it isn't.
-
-        With this request, the client mustn't use more than remains free for others. Its first request is
-        always admitted.
-        """
+        """Describe why a client's share is used up, such as "20 of your requests"; None if it isn't."""
         own_requests = self.active_requests[holder]
-        own_requests_with_this = own_requests + 1
-        free_requests = self._max_requests - (self.active_requests.total() + 1)
-        if own_requests and own_requests_with_this > free_requests:
+        all_requests = self.active_requests.total()
+        if _exceeds_share(own_requests, all_requests, added=1, limit=self._max_requests):
             return f"{own_requests} of your requests"
 
         own_bytes = self._bytes[holder]
-        own_bytes_with_this = own_bytes + size
-        free_bytes = MAX_BYTES - (self._bytes.total() + size)
-        if own_bytes and own_bytes_with_this > free_bytes:
+        all_bytes = self._bytes.total()
+        if _exceeds_share(own_bytes, all_bytes, added=size, limit=MAX_BYTES):
             return f"{own_bytes // 1_000_000} MB of your requests"
         return None
 
@@ -200,10 +194,7 @@ class AdmissionMiddleware:
     def _count_while_running(
         self, holder: str, body_bytes: int, *, is_counted: bool
     ) -> Iterator[None]:
-        """Count a holder's request until the block ends, unless it's of a path that isn't counted.
-
-        The bytes of the body are always counted.
-        """
+        """Count a request's bytes until the block ends and, if `is_counted`, also the request itself."""
         increment = 1 if is_counted else 0
         self.request_count += increment
         self.active_requests[holder] += increment
@@ -234,6 +225,17 @@ class _RefusedError(Exception):
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers["retry-after"] = f"{self._retry_after:g}"
         return Response(error_body(self._wire_name, str(self)), self._status, headers)
+
+
+def _exceeds_share(own: int, total: int, *, added: int, limit: int) -> bool:
+    """Whether a client would use more than it leaves free for others, if its next request were admitted.
+
+    A client that uses nothing yet never does, so its first request is always admitted.
+    """
+    if own == 0:
+        return False
+    free = limit - (total + added)
+    return own + added > free
 
 
 def _parse_body_size(headers: Mapping[bytes, bytes]) -> int:

@@ -299,7 +299,7 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
     """Build the candidates that a request describes."""
     candidates = []
     for body in bodies:
-        # `Candidate` takes no text, which only a document from a user's program brings along.
+        # Only documents from a user's program have a text, so the constructor doesn't take one.
         fields = body.model_dump(exclude={"text"})
         fields["tags"] = tuple(body.tags)
         # The request doesn't contain the time of the last change, because models aren't shown it.
@@ -512,12 +512,12 @@ def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
 
 
 def _collect_data_by_part(error: RequestValidationError) -> dict[Any, Any]:
-    """Return the invalid data of each part of the request, such as body or query.
+    """Return the data of each part of an invalid request, such as body or query.
 
-    Only the body's data is known here. For another part, it's a dictionary with the reported keys.
+    Only the body's data is known here. For any other part, the reported keys stand in for it.
     """
-    # In an error's location, such as (body, document, files, 0, path), type names can stand among the keys.
-    # `problem` recognises the keys by looking them up in the data.
+    # An error's location, such as (body, document, files, 0, path), can also contain type names. To tell keys
+    # from type names, `problem` looks them up in this data.
     data_by_part: dict[Any, Any] = {}
     for detail in error.errors():
         part, *keys = detail["loc"]

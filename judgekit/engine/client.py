@@ -127,8 +127,8 @@ class EngineAddress:
         # Contains the engine's process id. It's locked as long as the engine accepts requests.
         self.lock = f"{stem}.lock"
         self.log = f"{stem}.log"
-        # Touched by `start_for_later`, and removed once an engine listens. A recent file means that the last
-        # start has failed or isn't finished, so that the hook doesn't start an engine at every prompt.
+        # Touched by `start_for_later`, and removed once an engine listens. If it's recent, the last start has
+        # failed or isn't finished. Then the hook doesn't start another engine at the next prompt.
         self.tried = f"{stem}.tried"
 
 
@@ -146,8 +146,9 @@ def find(*, make: bool = False) -> EngineAddress | None:
         is_too_long = len(os.fsencode(address.socket)) > MAX_PATH
         if is_too_long:
             continue
-        exists = _try_to_make(folder) if make else True  # without `make`, the next check finds out
-        if exists and is_private_folder(folder):
+        if make and not _try_to_make(folder):
+            continue
+        if is_private_folder(folder):
             return address
     return None
 
@@ -370,10 +371,12 @@ class Connection:
         received = b""
         while _END_OF_HEAD not in received:
             chunk = self._receive(deadline, silence_s)
+            is_closed = not chunk
+            if is_closed and not received:
+                raise EngineLost("the engine stopped before it responded")
             is_head_too_long = len(received) > _CHUNK_SIZE
-            if not chunk or is_head_too_long:
-                problem = _NO_HTTP if received else "the engine stopped before it responded"
-                raise EngineLost(problem)
+            if is_closed or is_head_too_long:
+                raise EngineLost(_NO_HTTP)
             received += chunk
 
         # The last chunk can also contain the start of the body.
@@ -543,7 +546,10 @@ def start(address: EngineAddress | None) -> int | None:
 
 
 def _select_variables() -> dict[str, str]:
-    """Select an engine's environment variables. It also serves other calls, so it gets no keys."""
+    """Select the environment variables that an engine is started with.
+
+    API keys aren't among them, because the engine also serves other calls.
+    """
     environ = {}
     for name, value in environment.environ().items():
         if name in (*_INHERITED, *SHARED):
@@ -633,7 +639,7 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     starter = start(address)  # the process id of the program that starts an engine
     while True:
         time.sleep(_POLL)
-        exit_code = 1 if starter is None else _poll_exit_code(starter)
+        exit_code = _poll_starter(starter)
         try:
             return Connection(address)
         except NoEngine as error:
@@ -642,6 +648,13 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
             # Another engine is at the address, but it may be shutting down. Wait, then run a new starter.
             time.sleep(_TAKEN_POLL)
             starter = start(address)
+
+
+def _poll_starter(starter: int | None) -> int | None:
+    """Return the starter's exit code, or None while it's running."""
+    if starter is None:  # it couldn't be started, so it has failed
+        return 1
+    return _poll_exit_code(starter)
 
 
 def _give_up_if_hopeless(error: NoEngine, deadline: float, exit_code: int | None = None) -> None:

@@ -255,10 +255,7 @@ class ThreadGateway:
         self._has_stopped_lending = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request on the event loop that owns the gateway.
-
-        Runs in the event loop of the thread that borrows the gateway.
-        """
+        """Let the gateway's event loop complete a request, and wait for the reply in this thread's loop."""
         call = asyncio.run_coroutine_threadsafe(
             self._gateway.complete(endpoint, request), self._loop
         )

@@ -54,7 +54,9 @@ class EngineLock(NamedTuple):
     def release(self) -> None:
         """Let another engine take this address, while this engine finishes its requests."""
         with suppress(OSError):
-            if not self.is_unreachable():  # otherwise the file may be another engine's
+            # If clients can't reach this engine, the file may be another engine's.
+            owns_listener_file = not self.is_unreachable()
+            if owns_listener_file:
                 os.unlink(self.listener_path)
         with suppress(OSError):
             if _is_still_at(self.address.lock, self.lock):
@@ -202,7 +204,7 @@ def engines(address: EngineAddress) -> list[Running]:
 
 
 def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | None:
-    """Return the engine that has locked a file. If it's dead, remove its files and return None.
+    """Return the engine that has locked a file. If it's dead, clean up after it and return None.
 
     Raises `OSError`.
     """
@@ -216,11 +218,12 @@ def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | Non
         pid = _read_process_id(path)
         return None if pid is None else Running(address, pid, is_shutting_down)
 
+    # The log of an engine that ran this process's own code can be of interest, so its files are kept.
+    ran_other_code = code != own_address.code
     try:
         if is_shutting_down:
             path.unlink()
-        # Of this process's own code, keep the files, because the log can be of interest.
-        elif code != own_address.code:
+        elif ran_other_code:
             _remove_files(address)
     finally:
         os.close(lock)

@@ -302,8 +302,8 @@ class Replica:
 
     def _build_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
         """Build a call that stores an attempt's answer, and the verdict's line in the ledger."""
-        # The gate's figures leave out verdicts on tasks. The server can't know if a gate asked for this one,
-        # so it counts as one on a task. The client may report later that it was the gate's.
+        # The server can't know if a gate asked for this verdict. So record it as one on a task, which the
+        # gate's figures leave out. If a gate asked, its client may report so later.
         task_line = make_verdict_line(verdict, text=self._keeps_quotes, of_task=True)
         ledger_line = task_line.model_copy(update={"project": SERVED})
         answer = verdict.model_dump_json(by_alias=True)

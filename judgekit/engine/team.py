@@ -134,7 +134,8 @@ def create_team_app(
 ) -> Metrics:
     """Build the team server's ASGI application, which admits clients by token and counts requests.
 
-    If the server shares a store with others, pass its `Replica` as `tokens`, because it knows them.
+    `tokens` is the `Replica` if the server shares a store with others, because the replica then looks up the
+    tokens.
     """
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)

@@ -83,6 +83,7 @@ class PatientProtocol(H11Protocol):
         if len(self.connections) <= MAX_CONNECTIONS:
             return
 
+        # Some of them may be about to close, and don't count.
         open_connections = self._list_open_connections()
         if len(open_connections) > MAX_CONNECTIONS:
             _abort_longest_idle(open_connections)
