@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 borrowed_gateway: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
-"""Overrides the gateway that `open_gateway` returns in the current task."""
+"""A gateway that other code has already opened, for `open_gateway` to return in the current task."""
 
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
@@ -83,19 +83,22 @@ class Router:
             return gateway
 
         # Gateways for recordings and embedded models aren't shared with other routers.
+        if kind in ("replay", "embedded"):
+            own_gateway = self._make_own(kind)
+            self._own_gateways[kind] = own_gateway
+            return own_gateway
+        # All others are shared by the process, because they have connections and limit the rate of calls.
+        # `setdefault` is atomic, so all threads get the same gateway.
+        shared_gateway: Gateway = shared.setdefault(kind, _make_shared(kind))
+        return shared_gateway
+
+    def _make_own(self, kind: str) -> Gateway:
+        """Make a gateway that only this router uses."""
         if kind == "replay":
-            gateway = self._own_gateways[kind] = replay.ReplayGateway()
-            return gateway
-        if kind == "embedded":
-            from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - imported lazily because it's optional
+            return replay.ReplayGateway()
+        from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - imported lazily because it's optional
 
-            gateway = self._own_gateways[kind] = LocalGateway(self)
-            return gateway
-
-        # All other gateways are shared by the process, because they have connections and limit the rate of
-        # calls. `setdefault` is atomic, so all threads get the same gateway.
-        opened: Gateway = shared.setdefault(kind, _make_shared(kind))
-        return opened
+        return LocalGateway(self)
 
     async def aclose(self) -> None:
         """Close this router's own gateways; the shared ones stay open until the process ends."""
@@ -136,12 +139,12 @@ def is_replaying(environ: Mapping[str, str]) -> bool:
 
 
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
-    """Open a gateway for every kind of endpoint, or return the one in `borrowed_gateway`.
+    """Open a gateway for every kind of endpoint, or return the one that's already open, `borrowed_gateway`.
 
     If `JUDGEKIT_RECORD` names a file, all replies are recorded there.
     """
-    recording = environ.get(replay.RECORD_VARIABLE, "").strip()
     router = borrowed_gateway.get() or Router()
-    if recording:
-        return replay.Recorder(router, Path(recording))
+    recording_path = environ.get(replay.RECORD_VARIABLE, "").strip()
+    if recording_path:
+        return replay.Recorder(router, Path(recording_path))
     return router

@@ -20,30 +20,40 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
     If the import fails, the modules imported so far are removed, and the import is tried once more. Raises
     the second error.
     """
-    # Ignore warnings, because a filter that turns them into errors would abort the import.
     modules_before = frozenset(sys.modules)
-    with _ignore_own_warnings():
+    with _ignore_own_warnings():  # a filter that turns warnings into errors would abort the import
         try:
             return import_it()
         except Exception:  # noqa: BLE001 - a module can raise anything
             _remove_partial_import(package, modules_before)
-        try:
-            return import_it()
-        except BaseException:
-            _remove_partial_import(package, modules_before)
-            raise
+        # Some failures are temporary, so try again.
+        return _import_or_remove(package, import_it, modules_before)
+
+
+def _import_or_remove(
+    package: str, import_it: Callable[[], Imported], modules_before: Iterable[str]
+) -> Imported:
+    """Run `import_it`. If it fails, remove the modules imported so far, and raise its error."""
+    try:
+        return import_it()
+    except BaseException:
+        _remove_partial_import(package, modules_before)
+        raise
 
 
 @contextmanager
 def _ignore_own_warnings() -> Iterator[None]:
-    """Inside the `with` block, ignore warnings of the current thread.
+    """Inside the `with` block, ignore the warnings of the current thread, but not those of other threads.
 
-    Other threads still warn. They share this thread's warning filters, so replace Python's functions instead.
+    All threads share the warning filters, so this replaces Python's functions `warn` and `warn_explicit`.
     """
     importing_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
     is_importing = True
+
+    def is_ignored() -> bool:
+        return is_importing and threading.get_ident() == importing_thread
 
     def warn(
         message: Warning | str,
@@ -52,24 +62,22 @@ def _ignore_own_warnings() -> Iterator[None]:
         source: object = None,
         **options: Any,  # noqa: ANN401 - newer versions of Python have more of them
     ) -> None:
-        """Pass on warnings of all threads except the importing one."""
-        if is_importing and threading.get_ident() == importing_thread:
-            return
-        stacklevel += 1  # skip this function's own frame
-        original_warn(message, category, stacklevel, source, **options)
+        if not is_ignored():
+            stacklevel += 1  # skip this function's own frame
+            original_warn(message, category, stacklevel, source, **options)
 
     def warn_explicit(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - handed on as they are
-        if is_importing and threading.get_ident() == importing_thread:
-            return
-        original_warn_explicit(*arguments, **options)
+        if not is_ignored():
+            original_warn_explicit(*arguments, **options)
 
     warnings.warn = warn
     warnings.warn_explicit = warn_explicit
     try:
         yield
     finally:
-        # A module may have imported our `warn` and continue to call it. From now on, it ignores nothing.
+        # A module may have imported our `warn` and continue to call it, so from now on it ignores nothing.
         is_importing = False
+        # If other code has replaced our functions meanwhile, its own stay.
         if warnings.warn is warn:
             warnings.warn = original_warn
         if warnings.warn_explicit is warn_explicit:
@@ -77,13 +85,16 @@ def _ignore_own_warnings() -> Iterator[None]:
 
 
 def _remove_partial_import(package: str, modules_before: Iterable[str]) -> None:
-    """Remove all modules of `package`, and new modules without a parent, from `sys.modules`."""
-    # After a failed import, Python only removes the package itself. The next import wouldn't execute the
-    # remaining modules again, so they wouldn't become attributes of the package.
+    """Remove the new modules of `package`, and all others whose parent is missing, from `sys.modules`.
+
+    After a failed import, Python only removes the package itself. If its modules stayed, the next import
+    wouldn't execute them again, and they'd be missing as attributes of the package.
+    """
     new_modules = set(sys.modules).difference(modules_before)
     for name in sorted(new_modules):  # a package sorts before its modules
         parent, _, _ = name.rpartition(".")
         is_part_of_package = name == package or name.startswith(f"{package}.")
-        is_orphan = parent != "" and parent not in sys.modules
-        if is_part_of_package or is_orphan:
+        # The import of another package may have failed inside this one.
+        has_lost_parent = parent != "" and parent not in sys.modules
+        if is_part_of_package or has_lost_parent:
             sys.modules.pop(name, None)

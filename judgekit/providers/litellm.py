@@ -56,7 +56,7 @@ from judgekit.providers.style import (
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from judgekit.providers.base import Endpoint, Message, Request
     from judgekit.providers.registry import OutputMode
@@ -73,9 +73,12 @@ _DENSE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ff
 _REPEATED_CHAR = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
 MAX_REASON = 60  # characters quoted of a provider's finish reason
+_MAX_REFUSAL = 200  # characters quoted of a model's refusal
 _PROXY_TIME_FRACTION = 0.25  # of a call's time, to ask a proxy if its model thinks
 _MAX_ERROR_CHARS = 64_000  # of a litellm error
 _MIN_LOGPROB = -7.0  # 1 in 1,000: less likely alternatives of a whole reply are dropped
+# The objection that makes the next call allow more tokens for thinking
+_NEEDS_MORE_THINKING = frozenset({"thinking"})
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list on import and beta headers on the first Anthropic call, and
     # reads .env files in parent folders.
@@ -123,13 +126,18 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         return state.module
     with state.lock:
         if state.module is None:  # another thread may have imported it meanwhile
-            # The parent process may have imported it before the fork. Its connections must not be shared.
-            if _imported:
-                _replace_connections(_imported[0])
-            else:
-                _imported.append(_import_quietly())
-            state.module = _imported[0]
+            state.module = _import_or_inherit()
         return state.module
+
+
+def _import_or_inherit() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm, unless the parent process had imported it before it forked this one."""
+    if not _imported:
+        _imported.append(_import_quietly())
+        return _imported[0]
+    module = _imported[0]
+    _replace_connections(module)  # the parent's connections must not be shared
+    return module
 
 
 def _replace_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
@@ -142,25 +150,11 @@ def _replace_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that 
 def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm without output and warnings, change its settings, and return the module."""
     _refuse_half_import()
-
-    # Importing is faster without garbage collection.
     os.environ.update(_ENVIRONMENT)
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with _pause_garbage_collection():
         litellm = import_whole("litellm", _import_litellm)
-    finally:
-        gc.freeze()  # the imported objects stay in memory, so the collector needn't visit them
-        if was_collecting:
-            gc.enable()
-
     _change_settings(litellm)
-
-    # When this process ends, close litellm's connections.
-    running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # Functions registered last run first, so register `running.end` again to run before litellm's clean-up.
-    atexit.unregister(running.end)
-    atexit.register(running.end)
+    _close_at_exit(litellm)
     return litellm
 
 
@@ -174,35 +168,68 @@ def _refuse_half_import() -> None:
         )
 
 
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Inside the `with` block, collect no garbage, which makes an import faster."""
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # the imported objects stay in memory, so the collector needn't visit them
+        if was_collecting:
+            gc.enable()
+
+
 def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
     """Change litellm's settings, so that it's quiet, faster, and limits the size of replies."""
-    # Switch off output, logs and telemetry.
+    _silence(litellm)
+    _skip_token_counts_and_prices(litellm)
+    _limit_redacted_text()
+    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - imported lazily because it's slow
+
+    servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
+
+
+def _silence(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
+    """Switch off litellm's output, logs, telemetry and a warning."""
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
-
     # litellm creates a call's coroutine in a thread. If the call is cancelled meanwhile, the coroutine is
     # never awaited, and Python would warn.
     warnings.filterwarnings(
         "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
     )
 
-    # Skip work that isn't needed: counting tokens, and prices in some cases.
+
+def _skip_token_counts_and_prices(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
+    """Let litellm count tokens and compute prices only if that's needed."""
     vars(litellm.main)["encoding"] = _Tokenizer()
     calculate_price = litellm.response_cost_calculator
     vars(litellm)["response_cost_calculator"] = partial(_calculate_price_if_needed, calculate_price)
-    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - imported lazily because it's slow
-    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - imported lazily because it's slow
 
-    # litellm searches error messages for secrets, which takes seconds per megabyte. A message can contain an
-    # entire reply, so shorten the message first.
+
+def _limit_redacted_text() -> None:
+    """Shorten error messages before litellm searches them for secrets.
+
+    A message can contain an entire reply, and the search takes seconds per megabyte.
+    """
+    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - imported lazily because it's slow
+
     redact = secret_redaction.python_redact_string
     secret_redaction.python_redact_string = lambda value: redact(value[:_MAX_ERROR_CHARS])
 
-    servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
+
+def _close_at_exit(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
+    """Close litellm's connections when this process ends."""
+    running.closing.append(vars(litellm)["close_litellm_async_clients"])
+    # Functions registered last run first, so register `running.end` again to run before litellm's clean-up.
+    atexit.unregister(running.end)
+    atexit.register(running.end)
 
 
 def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -225,22 +252,29 @@ def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # no
     """Inside the `with` block, let litellm compute no prices and write no logs, unless they're needed."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - imported lazily because it's slow
 
-    # If the user has set a budget or a callback in litellm, both are needed. litellm's own callback "cache"
-    # doesn't count, because it only reads streams, which we don't request.
-    needs_logs = bool(litellm.max_budget)
-    for name in _CALLBACK_LISTS:
-        callbacks = getattr(litellm, name, None) or ()
-        needs_logs |= any(callback != "cache" for callback in callbacks)
-    needs_price = endpoint.price is None and not endpoint.decides
-
-    price_token = _needs_price.set(needs_price or needs_logs)
+    needs_logs = _has_budget_or_callback(litellm)
+    has_own_price = endpoint.price is not None or endpoint.decides
+    price_token = _needs_price.set(needs_logs or not has_own_price)
     # litellm doesn't log its internal calls, so present ours as internal.
-    log_token = is_internal_call.set(is_internal_call.get() or not needs_logs)
+    is_unlogged = is_internal_call.get() or not needs_logs
+    log_token = is_internal_call.set(is_unlogged)
     try:
         yield
     finally:
         is_internal_call.reset(log_token)
         _needs_price.reset(price_token)
+
+
+def _has_budget_or_callback(litellm: Any) -> bool:  # noqa: ANN401 - a module that is not typed strictly
+    """Whether the user has set a budget or a callback in litellm, which need its prices and logs."""
+    if litellm.max_budget:
+        return True
+    for name in _CALLBACK_LISTS:
+        for callback in getattr(litellm, name, None) or ():
+            # litellm's own callback "cache" only reads streams, which we don't request.
+            if callback != "cache":
+                return True
+    return False
 
 
 class _Tokenizer:
@@ -277,17 +311,28 @@ def compute_cost(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> f
 
 def _find_decisions_price(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
     """Look up a decision model's price per prompt token in litellm's price table, or return None."""
-    bare_name = endpoint.model.removeprefix(profile.prefix)
-    table: dict[str, dict[str, Any]] = load().model_cost
-    entry = table.get(f"{profile.client}/{bare_name}") or table.get(endpoint.model) or {}
-    if not entry and profile.client == "openai":
-        entry = table.get(bare_name, {})
-
-    # The general price doesn't apply to decisions if it's for chat.
-    is_for_chat = entry.get("mode") == "chat"
-    general_price = None if is_for_chat else entry.get("input_cost_per_token")
-    price = entry.get("input_cost_per_token_decisions", general_price)
+    entry = _find_table_entry(endpoint, profile)
+    if "input_cost_per_token_decisions" in entry:
+        price = entry["input_cost_per_token_decisions"]
+    elif entry.get("mode") == "chat":
+        price = None  # a price for chat doesn't apply to decisions
+    else:
+        price = entry.get("input_cost_per_token")
     return None if price is None else float(price)
+
+
+def _find_table_entry(endpoint: Endpoint, profile: DecisionsProfile) -> dict[str, Any]:
+    """Find a model's entry in litellm's price table, under any of its names there, or return {}."""
+    table: dict[str, dict[str, Any]] = load().model_cost
+    bare_name = endpoint.model.removeprefix(profile.prefix)
+    names = [f"{profile.client}/{bare_name}", endpoint.model]
+    if profile.client == "openai":
+        names.append(bare_name)  # the table has OpenAI's models without a prefix
+    for name in names:
+        entry = table.get(name)
+        if entry:
+            return entry
+    return {}
 
 
 @dataclass(eq=False)
@@ -309,10 +354,9 @@ class LitellmGateway:
 
         Changes are remembered for later calls. The usage includes that of the failed calls.
         """
-        if endpoint.decides:  # decision models only have one style
-            return await self._ask_with_retries(
-                endpoint, request, CallStyle(endpoint.output), turn, end
-            )
+        if endpoint.decides:
+            only_style = CallStyle(endpoint.output)  # decision models have no other
+            return await self._ask_with_retries(endpoint, request, only_style, turn, end)
 
         style = await _choose_style(endpoint, end)
         failed_usage = Usage()  # of failed calls
@@ -323,19 +367,14 @@ class LitellmGateway:
                 reply = await self._ask_with_retries(endpoint, request, style, turn, end)
                 break
             except GatewayError as failure:
-                # One reply in a wrong format doesn't prove that the model can't do it, so repeat the call
-                # once. But thinking that used up the reply's tokens would do so again.
-                was_cut = "thinking" in failure.objections
-                is_unfit = "unfit" in failure.objections and not was_cut
-                if is_unfit and not was_repeated:
+                if _may_succeed_unchanged(failure) and not was_repeated:
                     was_repeated = True
                     failed_usage = failed_usage.plus(usage_of_failed_call(failure))
                     continue
 
                 next_style = style.adapt_to_failure(failure, endpoint, request)
                 if next_style is None or changes == MAX_CHANGES:
-                    if failed_usage != Usage():
-                        failure.usage = failed_usage.plus(usage_of_failed_call(failure))
+                    _add_earlier_usage(failure, failed_usage)
                     raise
                 failed_usage = failed_usage.plus(usage_of_failed_call(failure))
 
@@ -345,9 +384,7 @@ class LitellmGateway:
 
         if failed_usage != Usage():
             reply = replace(reply, usage=failed_usage.plus(reply.usage))
-        if request.schema is None:
-            return reply
-        return _check_format(reply, endpoint, style)
+        return reply if request.schema is None else _check_format(reply, endpoint, style)
 
     async def _ask_with_retries(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
@@ -368,28 +405,49 @@ def _is_temporary(failure: Exception, _: int) -> bool:
     return isinstance(failure, GatewayError) and failure.kind.retryable
 
 
+def _may_succeed_unchanged(failure: GatewayError) -> bool:
+    """Whether the same call may succeed. One reply in a wrong format doesn't prove much.
+
+    But if thinking used up the reply's tokens, it would do so again.
+    """
+    is_unfit = "unfit" in failure.objections
+    was_cut = "thinking" in failure.objections
+    return is_unfit and not was_cut
+
+
+def _add_earlier_usage(failure: GatewayError, earlier_usage: Usage) -> None:
+    """Add the usage of earlier calls, if any, to a failure's usage."""
+    if earlier_usage != Usage():
+        failure.usage = earlier_usage.plus(usage_of_failed_call(failure))
+
+
 async def _choose_style(endpoint: Endpoint, end: float) -> CallStyle:
     """Choose the style of a call: the one that worked for the model before, or the default one.
 
     If a proxy reports that the model thinks, the style includes tokens for thinking. `end` is the deadline.
     """
     style = _recall_style(endpoint)
-    # If the number of thinking tokens is known already, there's no need to ask a proxy.
-    is_fixed = endpoint.profile.limits.thinking_tokens is not None
-    is_known = is_fixed or style.thinking_tokens(endpoint) > 0
-    if is_known or not proxies.may_be_proxy(endpoint):
+    if _knows_thinking_tokens(endpoint, style) or not proxies.may_be_proxy(endpoint):
         return style
-
-    # If the proxy hasn't been asked before, ask it, but only spend a small part of the call's time on that.
     thinks = proxies.thinks_if_known(endpoint)
     if thinks is None:
-        seconds = (end - time.monotonic()) * _PROXY_TIME_FRACTION
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                thinks = await running.run_in_thread(partial(proxies.thinks, endpoint))
-    if thinks:
-        return style._replace(thinking=THINKING_TOKENS)
-    return style
+        thinks = await _ask_if_thinking(endpoint, end)
+    return style._replace(thinking=THINKING_TOKENS) if thinks else style
+
+
+def _knows_thinking_tokens(endpoint: Endpoint, style: CallStyle) -> bool:
+    """Whether the profile or an earlier call tells the number of tokens for thinking."""
+    is_fixed = endpoint.profile.limits.thinking_tokens is not None
+    return is_fixed or style.thinking_tokens(endpoint) > 0
+
+
+async def _ask_if_thinking(endpoint: Endpoint, end: float) -> bool | None:
+    """Ask a proxy if its model thinks, but only for a small part of the time until the deadline `end`."""
+    seconds = (end - time.monotonic()) * _PROXY_TIME_FRACTION
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await running.run_in_thread(partial(proxies.thinks, endpoint))
+    return None
 
 
 def _recall_style(endpoint: Endpoint) -> CallStyle:
@@ -399,18 +457,22 @@ def _recall_style(endpoint: Endpoint) -> CallStyle:
 
 def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallStyle) -> None:
     """Remember the changes between two styles for a model."""
-    old_values = old_style._asdict()
-    changes = {}
-    for name, value in new_style.lasting()._asdict().items():
-        if value != old_values[name]:
-            changes[name] = value
-    changes.pop("room", None)  # depends on the prompt's length, so it isn't worth remembering
-
+    changes = _find_lasting_changes(old_style, new_style)
     # Only apply the changes, because other calls may have changed the remembered style meanwhile.
     remembered_style = _recall_style(endpoint)
     merged_style = remembered_style._replace(**changes)
     if merged_style != remembered_style:
         remembered.keep(endpoint, merged_style)
+
+
+def _find_lasting_changes(old_style: CallStyle, new_style: CallStyle) -> dict[str, Any]:
+    """Map the fields that differ to their new values. `room` only applies to one prompt, so it's left out."""
+    old_values = old_style._asdict()
+    changes = {}
+    for name, value in new_style._asdict().items():
+        if name != "room" and value != old_values[name]:
+            changes[name] = value
+    return changes
 
 
 def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
@@ -423,16 +485,17 @@ def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
 
 
 def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
-    """If a reply doesn't have the requested format, use a weaker output mode from now on.
+    """Return the reply. If it doesn't have the requested format, use a weaker output mode from now on.
 
-    Return the reply. If its provider should have enforced the schema, its `distrust` is set to a function
-    that does the same. Readers call it if the reply doesn't fit the schema.
+    Some providers accept a schema but don't enforce it. So `distrust` is set in a reply that should fit the
+    schema, and readers call it if the reply doesn't. It also leads to a weaker output mode.
     """
-    distrust = partial(_remember_weaker_format, endpoint, style)
+    use_weaker_format = partial(_remember_weaker_format, endpoint, style)
     if not _has_format(reply, style.mode):
-        distrust()
-    if reply.schema_enforced and style.mode == "json_schema":
-        return replace(reply, distrust=distrust)
+        use_weaker_format()
+    should_fit_schema = reply.schema_enforced and style.mode == "json_schema"
+    if should_fit_schema:
+        return replace(reply, distrust=use_weaker_format)
     return reply
 
 
@@ -465,22 +528,13 @@ async def call(
     if not isinstance(profile, LitellmProfile | DecisionsProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
     if endpoint.api_key is None and not endpoint.parameters:
-        raise GatewayError(
-            FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}"
-        )
+        variables = " or ".join(profile.key) or "one"
+        raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {variables}")
     _check_key(endpoint)
     litellm = await _load_for_call()
 
     try:
-        os.environ.update(_ENVIRONMENT)  # code that restores the environment may have removed them
-        with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
-            if isinstance(profile, DecisionsProfile):
-                reply = await _decide(litellm, endpoint, profile, request, end)
-            else:
-                arguments = _build_arguments(endpoint, profile, request, style, end)
-                response = await litellm.acompletion(**arguments)
-                reply = read_response(response, endpoint, request, style)
-            _refuse_cut_prompt(reply, request)
+        reply = await _ask(litellm, endpoint, profile, request, style, end)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = classify_exception(error, list_secrets(endpoint))
     else:
@@ -491,10 +545,8 @@ async def call(
         pace.note_refusal(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
-    elif _HTML_REPLY.search(failure.message) and await _find_better_address(endpoint, end):
-        failure.kind = FailureKind.NOT_FOUND  # a web page, while the API is at another address
-    if failure.kind is FailureKind.NOT_FOUND:
-        failure.message = await _explain_missing(endpoint, profile, failure.message, end)
+    else:
+        await _explain_if_missing(failure, endpoint, profile, end)
     raise failure
 
 
@@ -509,17 +561,53 @@ async def _load_for_call() -> Any:  # noqa: ANN401 - a module that is not typed 
         ) from None
 
 
+async def _ask(
+    litellm: Any,  # noqa: ANN401 - a module that is not typed strictly
+    endpoint: Endpoint,
+    profile: LitellmProfile | DecisionsProfile,
+    request: Request,
+    style: CallStyle,
+    end: float,
+) -> Reply:
+    """Send the request to the model with litellm, and read the reply. Can raise any error."""
+    os.environ.update(_ENVIRONMENT)  # code that restores the environment may have removed them
+    with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
+        if isinstance(profile, DecisionsProfile):
+            reply = await _decide(litellm, endpoint, profile, request, end)
+        else:
+            arguments = _build_arguments(endpoint, profile, request, style, end)
+            response = await litellm.acompletion(**arguments)
+            reply = read_response(response, endpoint, request, style)
+        _refuse_cut_prompt(reply, request)
+    return reply
+
+
+async def _explain_if_missing(
+    failure: GatewayError, endpoint: Endpoint, profile: ApiProfile, end: float
+) -> None:
+    """If the address or the model wasn't found, explain that in the failure's message."""
+    is_web_page = _HTML_REPLY.search(failure.message) is not None
+    if is_web_page and await _find_better_address(endpoint, end):
+        failure.kind = FailureKind.NOT_FOUND  # the API is at another address
+    if failure.kind is FailureKind.NOT_FOUND:
+        failure.message = await _explain_missing(endpoint, profile, failure.message, end)
+
+
 def _check_key(endpoint: Endpoint) -> None:
     """Raise `GatewayError` if the API key has a character that can't be in an HTTP header."""
     for position, char in enumerate(endpoint.api_key or "", 1):
         is_visible_ascii = "!" <= char <= "~"
         if not is_visible_ascii:
-            variables = " or ".join(getattr(endpoint.profile, "key", ())) or "its variable"
-            character = f"U+{ord(char):04X} at place {position}"
-            problem = f"the key in {variables} has {character}, which no key has"
-            raise GatewayError(
-                FailureKind.AUTHENTICATION, f"{problem}; copy it again", usage=Usage()
-            )
+            raise _make_key_error(endpoint, char, position)
+
+
+def _make_key_error(endpoint: Endpoint, char: str, position: int) -> GatewayError:
+    """Build the failure for a wrong character in the API key, without quoting the key."""
+    names = getattr(endpoint.profile, "key", ())
+    variables = " or ".join(names) or "its variable"
+    character = f"U+{ord(char):04X} at place {position}"
+    problem = f"the key in {variables} has {character}, which no key has"
+    return GatewayError(FailureKind.AUTHENTICATION, f"{problem}; copy it again", usage=Usage())
 
 
 def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
@@ -527,34 +615,43 @@ def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
 
     That's the case if it reports too few tokens for a prompt of this length.
     """
-    usage = reply.usage
-    cached = usage.cache_read_tokens + usage.cache_write_tokens
-    tokens = usage.input_tokens
-    if cached > tokens:  # the server doesn't include cached tokens in the input tokens
-        tokens += cached
+    tokens = _count_prompt_tokens(reply.usage)
     if tokens < _MIN_COUNT:  # the server may not count cached tokens at all
         return
-
-    # Dense characters, such as Chinese ones, take more tokens. A quick check assumes that all characters are
-    # dense, and suffices for most prompts.
     prompt = "\n".join(message.content for message in request.messages)
-    most_chars = tokens * _MAX_CHARS_PER_TOKEN
-    if len(prompt) * _DENSE_WEIGHT <= most_chars:
+    if _can_fit(prompt, tokens):
         return
-
-    # The exact check also counts a long row of spaces or dashes as a single character.
-    shortened = _REPEATED_CHAR.sub(r"\1", prompt)
-    dense_chars = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
-    weighted_chars = len(shortened) + dense_chars * (_DENSE_WEIGHT - 1)
-    if weighted_chars <= most_chars:
-        return
-
     problem = (
         f"the server read {tokens:,} tokens of {len(prompt):,} characters, so it cut the text: its context "
         f"has about {tokens:,} tokens; give it a larger one (Ollama: num_ctx; llama.cpp: --ctx-size), or set "
         "limits.context_chars in its profile"
     )
-    raise GatewayError(FailureKind.CONTEXT_WINDOW, problem, usage=usage)
+    raise GatewayError(FailureKind.CONTEXT_WINDOW, problem, usage=reply.usage)
+
+
+def _count_prompt_tokens(usage: Usage) -> int:
+    """Return the number of tokens that the server read, including those from its cache."""
+    cached_tokens = usage.cache_read_tokens + usage.cache_write_tokens
+    excludes_cached_tokens = cached_tokens > usage.input_tokens
+    return usage.input_tokens + cached_tokens if excludes_cached_tokens else usage.input_tokens
+
+
+def _can_fit(prompt: str, tokens: int) -> bool:
+    """Whether a prompt can consist of so few tokens. Dense characters, such as Chinese ones, take more."""
+    most_chars = tokens * _MAX_CHARS_PER_TOKEN
+    # Most prompts would fit even if all their characters were dense, so there's no need to count those.
+    fits_if_all_are_dense = len(prompt) * _DENSE_WEIGHT <= most_chars
+    return fits_if_all_are_dense or _weigh_chars(prompt) <= most_chars
+
+
+def _weigh_chars(prompt: str) -> float:
+    """Count characters: a dense one as `_DENSE_WEIGHT`, and a long row of spaces or dashes as one."""
+    shortened = _REPEATED_CHAR.sub(r"\1", prompt)
+    if shortened.isascii():
+        return len(shortened)
+    dense_chars = len(_DENSE.findall(shortened))
+    other_chars = len(shortened) - dense_chars
+    return other_chars + dense_chars * _DENSE_WEIGHT
 
 
 async def _decide(
@@ -568,29 +665,38 @@ async def _decide(
 
     Raises `GatewayError` if the answers can't be read, and any error of litellm.
     """
-    # Read the answers from the raw response body, because litellm ignores their names, assumes that they're
-    # in the order of the questions, and replaces missing ones with zeros.
+    arguments = {
+        **_build_transport_arguments(endpoint, profile, end),
+        "input": "\n\n".join(message.content for message in request.messages),
+        "questions": decisions.build_question_arguments(request.questions),
+    }
+    body = await _fetch_decisions(litellm, arguments)
+    decision_reply = decision_bodies.read_body(body, request.questions)
+    return Reply(
+        text=decisions.write_answers(decision_reply.answers),
+        model=decision_reply.model or endpoint.model,
+        usage=_read_decisions_usage(decision_reply, endpoint, profile),
+    )
+
+
+async def _fetch_decisions(litellm: Any, arguments: dict[str, Any]) -> bytes:  # noqa: ANN401 - a module that is not typed strictly
+    """Call a decision model with litellm, and return the raw body of the response.
+
+    litellm's own result can't be used: it ignores the answers' names, assumes that they're in the order of
+    the questions, and replaces missing ones with zeros. Raises `GatewayError` if there's no body, and any
+    error of litellm.
+    """
     bodies: list[bytes] = []
     try:
         with servers.collected_bodies(bodies):
-            await litellm.adecisions(
-                **_build_transport_arguments(endpoint, profile, end),
-                input="\n\n".join(message.content for message in request.messages),
-                questions=decisions.build_question_arguments(request.questions),
-            )
+            await litellm.adecisions(**arguments)
     except Exception:
         # If litellm can't read a body, we may still be able to.
         if not bodies:
             raise
     if not bodies:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no body", usage=Usage())
-    last_body = bodies[-1]
-    decision_reply = decision_bodies.read_body(last_body, request.questions)
-    return Reply(
-        text=decisions.write_answers(decision_reply.answers),
-        model=decision_reply.model or endpoint.model,
-        usage=_read_decisions_usage(decision_reply, endpoint, profile),
-    )
+    return bodies[-1]
 
 
 def _read_decisions_usage(
@@ -602,13 +708,15 @@ def _read_decisions_usage(
     used.
     """
     tokens = reply.input_tokens
-    if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
+    has_profile_price = endpoint.price is not None
+    has_stated_cost = profile.states_cost and reply.cost_usd is not None
+    if has_stated_cost and not has_profile_price:
         return Usage(tokens, 0, reply.cost_usd, "provider")
-    cost = compute_cost(endpoint, tokens, 0)
-    if cost is None or not tokens:
-        return Usage(tokens, 0).of_call()
-    # `compute_cost` used the profile's price, if it has one, or litellm's table.
-    source: CostSource = "litellm" if endpoint.price is None else "profile"
+
+    cost = compute_cost(endpoint, tokens, 0)  # by the profile's price, or else litellm's table
+    if cost is None or tokens == 0:
+        return Usage(tokens, 0).of_call()  # a call of unknown cost
+    source: CostSource = "profile" if has_profile_price else "litellm"
     return Usage(tokens, 0, cost, source)
 
 
@@ -634,24 +742,38 @@ async def _explain_missing(
     address = endpoint.api_base or profile.title
     bare_name = endpoint.model.removeprefix(profile.prefix)
     seconds = min(_LISTING_SECONDS, end - time.monotonic())
-
-    # If the address lists its models, check that the model is among them.
     offered_names = await servers.list_offered(endpoint, seconds)
     if offered_names and bare_name not in offered_names:
-        shown_names = ", ".join(offered_names[: servers.SHOWN])
-        if len(offered_names) > servers.SHOWN:
-            shown_names += f" and {len(offered_names) - servers.SHOWN} more"
-        return f"{address} has no model {endpoint.model}; it offers {shown_names}"
-    if offered_names or not endpoint.api_base:
-        return f"{address}: {call_message}"
+        return f"{address} has no model {endpoint.model}; it offers {_join_names(offered_names)}"
 
-    # The address doesn't list models, so it may have no API at all. Search for an address that has one.
+    may_lack_api = endpoint.api_base and not offered_names
+    if may_lack_api:
+        return await _explain_missing_api(endpoint, profile, call_message, end)
+    return f"{address}: {call_message}"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    """Join the first names, and add the number of the others, as in "a, b and 7 more"."""
+    shown_names = ", ".join(names[: servers.SHOWN])
+    if len(names) > servers.SHOWN:
+        shown_names += f" and {len(names) - servers.SHOWN} more"
+    return shown_names
+
+
+async def _explain_missing_api(
+    endpoint: Endpoint, profile: ApiProfile, call_message: str, end: float
+) -> str:
+    """Explain a failure at an address that lists no models. Suggest another address if one has an API."""
+    address = endpoint.api_base
     variable = next(iter(profile.address_variables), "the address")
     better_address = await _find_better_address(endpoint, end)
     if better_address:
         remedy = f"{better_address} has: set {variable} to {better_address}"
         return f"{address} has no chat interface ({call_message}), {remedy}"
-    if bare_name in call_message or "model" in call_message.lower():
+
+    bare_name = endpoint.model.removeprefix(profile.prefix)
+    is_about_model = bare_name in call_message or "model" in call_message.lower()
+    if is_about_model:
         remedy = f"name another in the configuration ({call_message})"
         return f"{address} has no model {endpoint.model}; {remedy}"
     hint = f"{variable} ends where {chat.PATH} begins, most often with /v1"
@@ -694,7 +816,6 @@ def _build_arguments(
     messages = add_schema(request.messages, request.schema, style.mode)
     if not style.system:
         messages = merge_system_messages(messages)
-    token_limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
         # Without this, litellm imports an MCP package for tools, which may not be installed.
@@ -704,37 +825,26 @@ def _build_arguments(
     }
     if request.schema is not None:
         arguments |= _build_schema_arguments(request.schema, style.mode)
-
-    # `style.max_tokens` is the name of the argument for the token limit. The newer name has to be in the raw
-    # body, because litellm would rename it to `max_tokens`, which this model has rejected.
-    if style.max_tokens == NEWER_LIMIT:
-        arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
-    else:
-        arguments["max_tokens"] = token_limit
-
-    # Some models can't return log probabilities together with a schema. Their style has `logprobs` False.
-    has_logprobs = style.logprobs or request.schema is None
-    if request.top_logprobs and has_logprobs:
-        arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    # If a question is repeated, the replies should differ. (litellm drops the temperature for models that are
-    # known to refuse it.)
-    if style.temperature:
-        is_repeated = request.sample > 0
-        arguments["temperature"] = 1 if is_repeated else 0
-    return arguments
+    _add_token_limit(arguments, style, style.reply_tokens(endpoint, request))
+    return arguments | _build_sampling_arguments(request, style)
 
 
 def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
-    """Build the litellm argument for a message, and mark its start for the cache if prompts share it."""
+    """Build the litellm argument for a message.
+
+    If the provider has a prompt cache, the start that the message shares with others is marked for it.
+    """
     content = message.content
-    if not profile.prompt_caching or not 0 < message.stable < len(content):
+    shared_chars = message.stable
+    has_both_parts = 0 < shared_chars < len(content)
+    if not (profile.prompt_caching and has_both_parts):
         return {"role": message.role, "content": content}
     shared_part = {
         "type": "text",
-        "text": content[: message.stable],
+        "text": content[:shared_chars],
         "cache_control": {"type": "ephemeral"},
     }
-    own_part = {"type": "text", "text": content[message.stable :]}
+    own_part = {"type": "text", "text": content[shared_chars:]}
     return {"role": message.role, "content": [shared_part, own_part]}
 
 
@@ -755,6 +865,31 @@ def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[st
     return {}  # for "text", the schema is in the prompt
 
 
+def _add_token_limit(arguments: dict[str, Any], style: CallStyle, token_limit: int) -> None:
+    """Add the token limit to litellm's arguments, under the name that the model accepts."""
+    if style.max_tokens == NEWER_LIMIT:
+        # litellm would rename the newer argument to `max_tokens`, which this model has rejected, so put it
+        # into the raw body.
+        arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
+    else:
+        arguments["max_tokens"] = token_limit
+
+
+def _build_sampling_arguments(request: Request, style: CallStyle) -> dict[str, Any]:
+    """Build the litellm arguments for log probabilities and the temperature."""
+    arguments: dict[str, Any] = {}
+    # Some models can't return log probabilities together with a schema. Their style has `logprobs` False.
+    can_have_logprobs = style.logprobs or request.schema is None
+    if request.top_logprobs and can_have_logprobs:
+        arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    if style.temperature:  # litellm drops it for models that are known to refuse it
+        is_repeated = request.sample > 0
+        arguments["temperature"] = (
+            1 if is_repeated else 0
+        )  # replies to a repeated question should differ
+    return arguments
+
+
 def read_response(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
     """Convert litellm's response to a reply.
 
@@ -766,32 +901,24 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
     choice = choices[0]
     message = choice.message
-    text = ""
-    content = getattr(message, "content", None)
-    if isinstance(content, str) and content.strip():
-        text = content
-    has_thoughts = _has_thoughts(response, message, text)
-    _check_finish_reason(choice, text, usage)
+    content = _read_content(message)
+    has_thoughts = _has_thoughts(response, message, content)
+    _check_finish_reason(choice, content, usage)
 
-    # Was the reply cut? If only the first token's probabilities are needed, that's on purpose.
     tool_text, other_tool = _read_tool_calls(message)
-    may_be_cut = request.schema is None and request.top_logprobs > 0
-    if _is_cut(choice) and not may_be_cut:
-        has_answer = bool(text or tool_text)
+    # If only the first token's probabilities are needed, the reply is cut on purpose.
+    needs_only_first_token = request.schema is None and request.top_logprobs > 0
+    if _is_cut(choice) and not needs_only_first_token:
+        has_answer = bool(content or tool_text)
         is_thinking = has_thoughts or not has_answer
         raise _make_cut_error(endpoint, request, style, usage, is_thinking=is_thinking)
 
-    # Where's the answer: in the text, in our tool's arguments, or among the thoughts?
-    schema_enforced = style.mode == "json_schema" and _is_object(text)
-    if tool_text and (style.mode == "tool" or not text):
-        text = tool_text
-        schema_enforced = style.mode == "tool"
+    text, is_enforced = _choose_answer(content, tool_text, style)
     if not text and getattr(endpoint.profile, "reads_reasoning", False):
         text = str(getattr(message, "reasoning_content", None) or "")
-
     logprobs, tokens = _read_logprobs(choice, request)
-    may_be_empty = request.schema is None and logprobs
-    if not text and not may_be_empty:
+    is_answered_by_logprobs = request.schema is None and logprobs
+    if not text and not is_answered_by_logprobs:
         raise _make_empty_error(endpoint, usage, other_tool, is_thinking=has_thoughts)
     return Reply(
         text,
@@ -799,8 +926,14 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
         usage=usage,
         logprobs=logprobs,
         tokens=tokens,
-        schema_enforced=schema_enforced and request.schema is not None,
+        schema_enforced=is_enforced and request.schema is not None,
     )
+
+
+def _read_content(message: Any) -> str:  # noqa: ANN401 - litellm's object
+    """Return a message's content, or "" if it's blank or not a string."""
+    content = getattr(message, "content", None)
+    return content if isinstance(content, str) and content.strip() else ""
 
 
 def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
@@ -814,18 +947,15 @@ def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa:
         failure.usage = usage
         raise failure
 
-    # If the provider's own finish reason is known, use it, because litellm's is less precise.
-    message = choice.message
-    message_fields = getattr(message, "provider_specific_fields", None) or {}
-    refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
+    refusal = _get_refusal(choice.message)
+    # The provider's own finish reason is more precise than litellm's, so use it if it's known.
     reason = getattr(choice, "finish_reason", None)
     native_reason = choice_fields.get("native_finish_reason")
     kind = classify_finish_reason(native_reason if isinstance(native_reason, str) else reason)
 
-    if (refusal and not text) or kind is FailureKind.REFUSAL:
-        words = " ".join(str(refusal or "").split())[:200]
-        problem = f"the model refused: {words}" if words else "the model refused to answer"
-        raise GatewayError(FailureKind.REFUSAL, problem, usage=usage)
+    is_refusal_only = refusal and not text
+    if is_refusal_only or kind is FailureKind.REFUSAL:
+        raise _make_refusal_error(refusal, usage)
     if reason == "content_filter" or kind is FailureKind.CONTENT_FILTER:
         problem = "the provider's content filter stopped the reply"
         if isinstance(native_reason, str):
@@ -835,6 +965,20 @@ def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa:
         shown_reason = short_line(str(native_reason or reason), MAX_REASON)
         problem = f"the provider ended the reply: {shown_reason}"
         raise GatewayError(kind, problem, usage=usage)
+
+
+def _get_refusal(message: Any) -> Any:  # noqa: ANN401 - litellm's object
+    """Return the refusal in a message, or None. Some providers put it into a field of their own."""
+    message_fields = getattr(message, "provider_specific_fields", None) or {}
+    return getattr(message, "refusal", None) or message_fields.get("refusal")
+
+
+def _make_refusal_error(refusal: object, usage: Usage) -> GatewayError:
+    """Build the failure for a model's refusal, with the model's words if there are any."""
+    line = " ".join(str(refusal or "").split())
+    words = line[:_MAX_REFUSAL]
+    problem = f"the model refused: {words}" if words else "the model refused to answer"
+    return GatewayError(FailureKind.REFUSAL, problem, usage=usage)
 
 
 def _is_cut(choice: Any) -> bool:  # noqa: ANN401 - litellm's object
@@ -869,22 +1013,35 @@ def _read_tool_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm
     Returns the arguments of all calls to our tool, one call per line, and the name of any other called tool.
     Both are "" if there are no such calls.
     """
-    # Collect the called functions. Some providers still use the older field `function_call`.
-    functions = []
-    for call in getattr(message, "tool_calls", None) or []:
-        functions.append(getattr(call, "function", None))
-    functions.append(getattr(message, "function_call", None))
-
     arguments = []
     other_tool = ""
-    for function in functions:
-        if function is None:
-            continue
+    for function in _list_called_functions(message):
         if function.name != SCHEMA_NAME:
             other_tool = str(function.name)
         elif function.arguments:
             arguments.append(str(function.arguments))
     return "\n".join(arguments), other_tool
+
+
+def _list_called_functions(message: Any) -> list[Any]:  # noqa: ANN401 - litellm's objects
+    """List the functions in a message's tool calls, and in the field `function_call` of some providers."""
+    functions = []
+    for call in getattr(message, "tool_calls", None) or []:
+        functions.append(getattr(call, "function", None))
+    functions.append(getattr(message, "function_call", None))
+    return [function for function in functions if function is not None]
+
+
+def _choose_answer(content: str, tool_text: str, style: CallStyle) -> tuple[str, bool]:
+    """Choose the message's content or our tool's arguments as the answer.
+
+    Also returns whether the provider should have enforced the schema in the answer.
+    """
+    if tool_text and style.mode == "tool":
+        return tool_text, True
+    if tool_text and not content:
+        return tool_text, False
+    return content, style.mode == "json_schema" and _is_object(content)
 
 
 def _make_cut_error(
@@ -897,17 +1054,16 @@ def _make_cut_error(
     if thinking_tokens:
         problem += f" ({thinking_tokens} of them for thinking)"
 
-    # Explain where the limit comes from.
-    if style.room is not None and reply_limit == style.room:
+    if reply_limit == style.room:
         problem += ", which is all that the model's context leaves beside the prompt"
-    elif style.most_tokens is not None and reply_limit == style.most_tokens:
+    elif reply_limit == style.most_tokens:
         problem += ", the most that the model writes"
     elif is_thinking or thinking_tokens:
         problem += f"; {_suggest_more_thinking(endpoint)}"
 
-    # The objection "thinking" makes the next call allow more tokens for thinking.
     failure = GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
-    failure.objections = frozenset({"thinking"} if is_thinking else ())
+    if is_thinking:
+        failure.objections = _NEEDS_MORE_THINKING
     return failure
 
 
@@ -924,16 +1080,20 @@ def _make_empty_error(
         tool = short_line(other_tool, MAX_REASON)
         problem = f"the model called another tool ({tool}) and gave no answer"
     elif is_thinking:
-        problem = f"the model thought and gave no answer; {_suggest_more_thinking(endpoint)}"
-        if not getattr(endpoint.profile, "reads_reasoning", False):
-            problem += (
-                ", or set reads_reasoning: true there if its answers stand among its thoughts"
-            )
+        problem = _explain_thoughts_only(endpoint)
 
-    # The objection "thinking" makes the next call allow more tokens for thinking.
     failure = GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
-    failure.objections = frozenset({"thinking"} if is_thinking else ())
+    if is_thinking:
+        failure.objections = _NEEDS_MORE_THINKING
     return failure
+
+
+def _explain_thoughts_only(endpoint: Endpoint) -> str:
+    """Explain that a reply has thoughts but no answer, and suggest the settings that can help."""
+    problem = f"the model thought and gave no answer; {_suggest_more_thinking(endpoint)}"
+    if getattr(endpoint.profile, "reads_reasoning", False):
+        return problem
+    return f"{problem}, or set reads_reasoning: true there if its answers stand among its thoughts"
 
 
 def _suggest_more_thinking(endpoint: Endpoint) -> str:
@@ -955,23 +1115,34 @@ def _read_logprobs(
     content = getattr(choice_logprobs, "content", None) or []
     # In a request without a schema, the alternatives are the answer, so even unlikely ones count.
     least_logprob = -math.inf if request.schema is None else _MIN_LOGPROB
-    logprobs = []  # for each token, the log probabilities by alternative
     try:
-        for token in content:
-            likely_logprobs = {}
-            for alternative in (*(token.top_logprobs or ()), token):
-                is_likely = alternative is token or alternative.logprob >= least_logprob
-                if is_likely and math.isfinite(alternative.logprob):
-                    likely_logprobs[alternative.token] = float(alternative.logprob)
-            logprobs.append(likely_logprobs)
-        return tuple(logprobs), _decode_tokens(content)
+        logprobs = tuple(_list_alternatives(token, least_logprob) for token in content)
+        return logprobs, _decode_tokens(content)
     except (AttributeError, TypeError, ValueError):
         return (), ()
 
 
+def _list_alternatives(
+    token: Any,  # noqa: ANN401 - litellm's object
+    least_logprob: float,
+) -> dict[str, float]:
+    """Map a token and its alternatives to their log probabilities, without the unlikely and infinite ones."""
+    logprobs = {}
+    for alternative in token.top_logprobs or ():
+        is_likely = alternative.logprob >= least_logprob
+        if is_likely and math.isfinite(alternative.logprob):
+            logprobs[alternative.token] = float(alternative.logprob)
+    if math.isfinite(token.logprob):
+        logprobs[token.token] = float(
+            token.logprob
+        )  # the token itself counts even if it's unlikely
+    return logprobs
+
+
 def _decode_tokens(content: Any) -> tuple[str, ...]:  # noqa: ANN401 - litellm's objects
     """Return the text of each token."""
-    if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
+    have_bytes = all(isinstance(getattr(token, "bytes", None), list) for token in content)
+    if not have_bytes:
         return tuple(str(token.token) for token in content)
     # A character's bytes can be split between tokens. This decoder adds the character to the last of them.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -995,23 +1166,28 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
     cache_read = _read_count(details, "cached_tokens")
     cache_write = _read_count(details, "cache_creation_tokens")
 
+    cost: float | None
+    source: CostSource | None
     if endpoint.price is not None:
         cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
-        return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
+        source = "profile"
+    else:
+        cost, source = _find_cost(response, endpoint)
+    call_usage = Usage(prompt_tokens, reply_tokens, cost, source, cache_read, cache_write)
+    return call_usage.of_call()
 
-    # Otherwise, use the first cost that is known.
+
+def _find_cost(response: Any, endpoint: Endpoint) -> tuple[float | None, CostSource | None]:  # noqa: ANN401 - litellm's object
+    """Find a call's cost in US dollars, and its source. Both are None if it's unknown."""
     hidden = getattr(response, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
-    source: CostSource = "provider"
-    usd = _read_amount(headers.get("llm_provider-x-litellm-response-cost"))  # a proxy's header
-    if usd is None:
-        source = "litellm"
-        usd = _read_amount(hidden.get("response_cost"))
-    if usd is None:
-        usd = _read_amount(_price_by_table(endpoint, usage))
-    if usd is None:
-        return Usage(prompt_tokens, reply_tokens, None, None, cache_read, cache_write).of_call()
-    return Usage(prompt_tokens, reply_tokens, usd, source, cache_read, cache_write)
+    cost_by_proxy = _read_amount(headers.get("llm_provider-x-litellm-response-cost"))
+    if cost_by_proxy is not None:
+        return cost_by_proxy, "provider"
+    cost = _read_amount(hidden.get("response_cost"))
+    if cost is None:
+        cost = _read_amount(_price_by_table(endpoint, getattr(response, "usage", None)))
+    return cost, None if cost is None else "litellm"
 
 
 def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says
