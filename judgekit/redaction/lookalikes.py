@@ -108,19 +108,17 @@ def _translate_word(word: str) -> str:
     Bold, circled and other styled letters become plain in any word.
     """
     word = _strip_styles(word)
-    latin = word.translate(_CYRILLIC | _ARMENIAN)
-    has_other_foreign_letters = not latin.isascii()
-    if has_other_foreign_letters:
-        latin_with_greek = latin.translate(_GREEK)
-        return latin_with_greek if _is_greek_disguise(latin, latin_with_greek) else word
+    translated = word.translate(_CYRILLIC | _ARMENIAN)
+    if not translated.isascii():  # other letters are left, perhaps Greek ones
+        return _translate_greek(word, translated)
 
     # A word without any Latin letter is really Cyrillic or Armenian, even if it looks Latin.
     has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
-    return latin if has_latin_letter else word
+    return translated if has_latin_letter else word
 
 
 def _strip_styles(word: str) -> str:
-    """Make styled letters and small capitals plain, if there are enough to be more than a symbol."""
+    """Make styled letters and small capitals plain. A few may be symbols, so they stay."""
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _MIN_STYLED_LETTERS:
         word = unstyled
@@ -137,6 +135,15 @@ def _count_styled_letters(word: str, unstyled: str) -> int:
         if char != unstyled_char and unstyled_char.isalpha():
             count += 1
     return count
+
+
+def _translate_greek(word: str, translated: str) -> str:
+    """Replace Greek lookalikes as well, but return the original word if it isn't a disguised Latin one.
+
+    `translated` is the word without its Cyrillic and Armenian lookalikes.
+    """
+    latin = translated.translate(_GREEK)
+    return latin if _is_greek_disguise(translated, latin) else word
 
 
 def _is_greek_disguise(word: str, translated: str) -> bool:

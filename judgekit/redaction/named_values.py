@@ -84,15 +84,16 @@ def _drop_suffixes(words: list[str]) -> list[str]:
 
 
 def _is_weak_name(last_three: str, last_word: str) -> bool:
-    """Whether the last word is a weak name, such as `session`, or ends with "key" or "auth", such as `oauth`.
+    """Whether a name ends with a weak name, such as `session`, or with "key" or "auth", as in `oauth`.
 
-    `last_three` are the name's last three words, joined.
+    `last_three` are the name's last three words, joined, and `last_word` is the last of them.
     """
-    match = PATTERNS["weak"].search(last_three)
-    if match is None:
+    weak_name = PATTERNS["weak"].search(last_three)
+    if weak_name is None:
         return False
-    # If the last word is longer than the match, the match is a coincidence, except for these two endings.
-    return last_word == match[0] or last_word.endswith(("key", "auth"))
+    # A longer word only contains the weak name by coincidence, as in `obsession`, except for two endings.
+    is_whole_word = last_word == weak_name[0]
+    return is_whole_word or last_word.endswith(("key", "auth"))
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
@@ -133,8 +134,12 @@ def _is_named_secret(text: str, match: re.Match[str], value: _Value, name_class:
 
     if not value.is_quoted:
         return _is_bare_secret(text, match, value.text, name_class)
-    is_hyphenated_phrase = is_passphrase and "-" in value.text
-    return is_hyphenated_phrase or _is_quoted_secret(text, match, value.text, name_class)
+    # After most names, `_is_quoted_secret` asks for digits or random characters. Words joined by hyphens have
+    # neither.
+    is_hyphenated_passphrase = is_passphrase and "-" in value.text
+    if is_hyphenated_passphrase:
+        return True
+    return _is_quoted_secret(text, match, value.text, name_class)
 
 
 def _choose_kind(match: re.Match[str], name_class: str) -> str:
@@ -199,9 +204,10 @@ def _read_name(text: str, match: re.Match[str]) -> str:
     """
     core_start = match.start("core")
     search_start = max(0, core_start - _LONGEST_NAME)
-    before = PATTERNS["before"].search(text, search_start, core_start)
-    before = cast("re.Match[str]", before)  # the pattern always matches, if only an empty string
-    prefix = before[0] or _read_word_before(text, core_start)
+    joined_part = PATTERNS["before"].search(text, search_start, core_start)
+    joined_part = cast("re.Match[str]", joined_part)  # the pattern always matches, if only ""
+    # If nothing such as `db_` is joined to the core, a separate word can belong to it, as in `API key`.
+    prefix = joined_part[0] or _read_word_before(text, core_start)
     return prefix + text[core_start : match.end("tail")]
 
 
@@ -304,17 +310,9 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
         return _is_secret_token(text, match, value, is_setting_line=is_setting_line)
     if name_class == "short" and _is_pin(text, match, value):
         return True
-
-    # A value in snake case is a variable, unless the line is a setting.
-    is_set = is_setting_line and _is_set_without_gap(match) and is_mixed(value)
-    if is_snake_case(value) and not is_set:
+    if _is_snake_case_variable(match, value, is_setting_line=is_setting_line):
         return False
-
-    # In a settings file, a password can be a plain word. Elsewhere, it must look like a password.
-    if _looks_like_password(value, name_class):
-        return True
-    is_too_short = name_class == "short" and len(value) < _MIN_SHORT
-    return not is_too_short and _is_in_settings_file(text, match)
+    return _is_bare_password(text, match, value, name_class)
 
 
 def _is_code_or_choice(text: str, match: re.Match[str], value: str) -> bool:
@@ -343,6 +341,24 @@ def _is_set_without_gap(match: re.Match[str]) -> bool:
     """Whether a value follows a colon, as in `name: value`, or comes right after another operator."""
     has_no_gap = match.end("operator") == match.start("value")
     return match["operator"] == ":" or has_no_gap
+
+
+def _is_snake_case_variable(match: re.Match[str], value: str, *, is_setting_line: bool) -> bool:
+    """Whether a value in snake case is a variable, rather than a password as in `PASSWORD=blue_sky7`."""
+    if not is_snake_case(value):
+        return False
+    is_password_in_setting = is_setting_line and _is_set_without_gap(match) and is_mixed(value)
+    return not is_password_in_setting
+
+
+def _is_bare_password(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
+    """Whether an unquoted value looks like a password. In a settings file, it can also be a plain word."""
+    if _looks_like_password(value, name_class):
+        return True
+    is_too_short = name_class == "short" and len(value) < _MIN_SHORT
+    if is_too_short:
+        return False
+    return _is_in_settings_file(text, match)
 
 
 def _looks_like_password(value: str, name_class: str) -> bool:
@@ -390,9 +406,8 @@ def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
     if is_connection_part or is_environment_variable:
         return True
 
-    if _is_in_properties_line(
-        text, match
-    ):  # such as `db.password=x`: no blanks around the operator
+    if _is_in_properties_line(text, match):
+        # A properties file has no blanks around the operator, as in `db.password=x`.
         return match.end("tail") == match.start("operator")
     return _is_ini_setting(text, match)
 

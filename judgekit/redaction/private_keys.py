@@ -87,9 +87,9 @@ def _find_keys_before_footer(text: str, lower_text: str) -> Iterator[Span]:
 
 
 def _find_key_start(text: str, footer_start: int, search_start: int) -> int:
-    """Return the start of the first line above a footer that looks like part of the key.
+    """Return the start of a key, searching upwards from its footer while the lines look like a key's.
 
-    All lines between must look like it, too. The search stops at `search_start`, or after `_MAX_LINES` lines.
+    The search stops at `search_start`, or after `_MAX_LINES` lines.
     """
     # Start at the footer's line, or at the footer if there's no line above.
     line_break = text.rfind("\n", search_start, footer_start)
@@ -97,9 +97,11 @@ def _find_key_start(text: str, footer_start: int, search_start: int) -> int:
 
     for _ in range(_MAX_LINES):
         line_start = _find_line_above(text, key_start, search_start)
-        has_no_line_above = line_start == key_start
+        is_at_top = line_start == key_start
+        if is_at_top:
+            break
         is_key_line = PATTERNS["line"].fullmatch(text, line_start, key_start)
-        if has_no_line_above or not is_key_line:
+        if not is_key_line:
             break
         key_start = line_start
     return key_start
@@ -145,26 +147,45 @@ def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], 
     """
     pieces: list[Span] = []
     other_line_count = 0
-    position = start
-    _, next_line = _find_line_break(text, line_end)
-    for _ in range(_MAX_LINES):
-        if position >= len(text) or other_line_count > _MAX_OTHER_LINES:
-            break
-        line = _read_key_line(text, position, line_end)
+    search_end = start
+    for position, position_end, next_line in _list_lines(text, start, line_end):
+        line = _read_key_line(text, position, position_end)
         pieces += line.pieces
         if line.footer:
             return _add_footer(text, pieces, line.footer), line.footer.end()
         if line.next_header:
             return pieces, line.next_header.start()
-        other_line_count += line.is_other
-        position = next_line
-        line_end, next_line = _find_line_break(text, position)
 
-    # Without a footer, there can still be a short last line.
-    if pieces:
-        _, last_end = pieces[-1]
-        pieces += _find_last_line(text, last_end, min(position, last_end + _LAST_LINE_SPAN))
-    return pieces, max(position, start)
+        search_end = next_line
+        other_line_count += line.is_other
+        if other_line_count > _MAX_OTHER_LINES:
+            break
+
+    pieces += _find_last_line_without_footer(text, pieces, search_end)
+    return pieces, search_end
+
+
+def _list_lines(text: str, start: int, line_end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield each line's start, its end, and the next line's start, for at most `_MAX_LINES` lines.
+
+    The first is the rest of a line, from `start` to `line_end`.
+    """
+    _, next_line = _find_line_break(text, line_end)
+    for _ in range(_MAX_LINES):
+        if start >= len(text):
+            return
+        yield start, line_end, next_line
+        start = next_line
+        line_end, next_line = _find_line_break(text, start)
+
+
+def _find_last_line_without_footer(text: str, pieces: list[Span], search_end: int) -> list[Span]:
+    """Find a short last line after a key's pieces, before `search_end`. Return one span or none."""
+    if not pieces:
+        return []
+    _, last_end = pieces[-1]
+    end = min(search_end, last_end + _LAST_LINE_SPAN)
+    return _find_last_line(text, last_end, end)
 
 
 def _read_key_line(text: str, position: int, line_end: int) -> _KeyLine:
@@ -175,7 +196,8 @@ def _read_key_line(text: str, position: int, line_end: int) -> _KeyLine:
     if footer:
         end = footer.start()
 
-    # Search in a slice, because in `text` a lookbehind would see the `n` of an escaped line break.
+    # An escaped line break, `\n`, ends with a letter, so a piece after it would seem to start inside a word.
+    # In a slice, patterns can't see that letter.
     line = text[position:end]
     is_field = bool(PATTERNS["field"].match(line))
     spans = _find_key_spans(line, is_field=is_field)
@@ -234,6 +256,6 @@ def _find_last_line(text: str, start: int, end: int) -> list[Span]:
     last_line = PATTERNS["last"].search(text, search_start, end)
     if last_line is None:
         return []
-    # It belongs to the key only if no words are in between, but line breaks and prefixes such as `> `.
+    # After other words, it isn't the key's. Only line breaks and prefixes such as `> ` may be in between.
     follows_key = PATTERNS["between"].fullmatch(text, start, last_line.start())
     return [last_line.span()] if follows_key else []

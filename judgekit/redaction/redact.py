@@ -268,21 +268,19 @@ def _find_windows(
     matches: list[re.Match[str]] = []
 
     for match in pattern.finditer(text):
-        is_within_window = matches and match.end() <= end
+        is_within_window = bool(matches) and match.end() <= end
         if is_within_window:
             matches.append(match)
             continue
 
-        # If a line separates the match from the current window, that window is complete.
+        # A line between the current window and the match starts a new window. Without one, the current
+        # window is extended.
         line_above = _find_line_above(text, match.start(), search_start=end)
-        is_separate = line_above is not None
-        if matches and is_separate:
-            yield start, end, matches
+        if line_above is not None:
+            if matches:
+                yield start, end, matches
+            start = line_above
             matches = []
-
-        # Start a new window at the line above, or extend the current window.
-        if not matches:
-            start = end if line_above is None else line_above
         end = _find_next_line_end(text, match.end())
         matches.append(match)
     if matches:

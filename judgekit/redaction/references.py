@@ -73,7 +73,7 @@ def _is_shell_variable(name: str) -> bool:
     has_underscore_inside = "_" in name.strip("_")
     if has_underscore_inside or is_variable(name):
         return True
-    # People write a variable's name of one word in one case, or capitalised, and without digits.
+    # Without an underscore, it's one word, as in `$HOME`, `$home` or `$Home`. Such names have no digits.
     is_cased_like_word = name.isupper() or name.islower() or name.istitle()
     return is_cased_like_word and not is_mixed(name)
 

@@ -111,8 +111,10 @@ def _split_name_pattern() -> None:
 
     The one with other languages is slower, so it's only used on texts that need it.
     """
+    # The pattern has the placeholder `(?&OTHER)` for names in other languages. Fill it in a copy.
     pattern = RULES["names"]["pattern"]
     RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
+    # In the original, it becomes nothing.
     RULES["parts"]["OTHER"] = ""
 
 

@@ -43,12 +43,9 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     if has_dashes_below and _is_name_and_value(cells, columns, filled_columns):
         yield from _find_in_cells(line, start, separator, [filled_columns[1]])
 
-    # Below a header, passwords are in the rows. Without a header, the password is on this line.
-    has_bars = separator == "|"
-    is_header = has_dashes_below if has_bars else _is_csv_header(line, next_line, separator)
-    if is_header:
+    if _is_header_row(line, next_line, separator):
         yield from _find_in_later_rows(lower_text, end, separator, columns)
-    elif has_bars:
+    elif separator == "|":  # without a header, the password is on this line
         yield from _find_in_next_cell(line, start, columns[0], filled_columns)
 
 
@@ -76,13 +73,24 @@ def _is_line_of_dashes(line: str) -> bool:
 
 
 def _is_name_and_value(cells: list[str], columns: list[int], filled_columns: list[int]) -> bool:
-    """Whether a row has only a password's name and its value, such as `| password | x |`."""
-    has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
-    only_first_is_name = columns == filled_columns[:1]
-    if not has_two_cells or not only_first_is_name:
+    """Whether a row has only a password's name and its value, such as `| password | x |`.
+
+    `columns` have a password's name, and `filled_columns` are all that aren't empty.
+    """
+    if len(filled_columns) != 2:  # noqa: PLR2004 - a name and a value
         return False
-    second_cell = cells[filled_columns[1]]
-    return bool(PATTERNS["value_cell"].fullmatch(second_cell))
+    name_column, value_column = filled_columns
+    only_first_is_name = columns == [name_column]
+    if not only_first_is_name:
+        return False
+    return bool(PATTERNS["value_cell"].fullmatch(cells[value_column]))
+
+
+def _is_header_row(line: str, next_line: str, separator: str) -> bool:
+    """Whether a table's first row is a header. With bars, a header has a line of dashes below it."""
+    if separator == "|":
+        return _is_line_of_dashes(next_line)
+    return _is_csv_header(line, next_line, separator)
 
 
 def _find_in_next_cell(
@@ -90,9 +98,9 @@ def _find_in_next_cell(
 ) -> Iterator[SecretMatch]:
     """Yield the password in the first filled cell after the name, as in `| password | x |`."""
     is_table_row = line.lstrip().startswith("|")
-    has_next_cell = name_column in filled_columns[:-1]
-    if is_table_row and has_next_cell:
-        next_column = filled_columns[filled_columns.index(name_column) + 1]
+    later_columns = [column for column in filled_columns if column > name_column]
+    if is_table_row and later_columns:
+        next_column = later_columns[0]
         yield from _find_in_cells(line, start, "|", [next_column])
 
 
@@ -175,12 +183,17 @@ def _split_wiki_headers(line: str) -> list[str]:
     if line.startswith("||"):
         return line.split("||")
     if line.startswith("^"):
+        # DokuWiki's header row can also have ordinary cells, which start with `|`, as in `^a|b^`.
         return line.replace("|", "^").split("^")
-    headers = []
-    for cell in line.split("|"):
-        _mark, _, header = cell.partition(".")
-        headers.append(header if cell.startswith("_") else cell)
-    return headers
+    return [_strip_textile_mark(cell) for cell in line.split("|")]
+
+
+def _strip_textile_mark(cell: str) -> str:
+    """Remove the mark of a Textile header cell, such as `_.`. Other cells stay as they are."""
+    if not cell.startswith("_"):
+        return cell
+    _mark, _, header = cell.partition(".")
+    return header
 
 
 def _read_wiki_rows(lower_text: str, header_end: int) -> Iterator[tuple[int, str]]:
@@ -233,7 +246,8 @@ def _find_in_asciidoc(lower_text: str) -> Iterator[SecretMatch]:
 
 def _find_closing_mark(lower_text: str, opening: re.Match[str], closing_mark: str) -> int:
     """Return the position of a table's closing mark, which starts with a line break, or the text's end."""
-    # The opening ends with a line break. In an empty table, it's also the closing mark's.
+    # In an empty table, the line break that ends the opening also starts the closing mark. So search from
+    # there.
     opening_line_end = opening.end() - len("\n")
     position = lower_text.find(closing_mark, opening_line_end)
     return position if position >= 0 else len(lower_text)

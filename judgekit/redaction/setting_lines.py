@@ -58,8 +58,9 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     if _is_prose(match) or not _has_secret_name(match):
         return
 
-    is_list = match["value"].startswith(("[", "("))  # such as `["x", "y"]`
-    if is_list:
+    # A password can start with a bracket as well, so search for a single value even after a list.
+    may_be_list = match["value"].startswith(("[", "("))  # such as `["x", "y"]`
+    if may_be_list:
         yield from _find_in_list(text, match)
 
     quoted_value = PATTERNS["quoted_value"].match(text, *match.span("value"))
@@ -181,7 +182,10 @@ def _is_expression(value: str, *, is_code: bool) -> bool:
 
 
 def _fits_name(value: str, name: str, name_class: str, *, is_code: bool) -> bool:
-    """Whether a value meets the conditions that weak names have, such as `api_key` and `pin`."""
+    """Whether a value can be the secret of its name. After a name such as `password`, any value can.
+
+    After one such as `api_key`, it must look random, and after `pin`, it mustn't be a variable.
+    """
     if name_class == "secret":
         return _is_token(value) or _is_random_secret(value, name, is_code=is_code)
     if name_class == "short":
@@ -210,8 +214,10 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
         return False
     if has_secret_name:
         return True
-    # Under another name in upper case, such as API_KEY, a value that's cased like a word could be a word.
-    return name.isupper() and not is_cased_like_word
+    # A value under another name is only a secret in an environment variable, such as API_KEY, and if it
+    # can't be a word.
+    is_environment_variable = name.isupper()
+    return is_environment_variable and not is_cased_like_word
 
 
 def _is_token(value: str) -> bool:

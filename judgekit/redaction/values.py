@@ -17,7 +17,8 @@ _MIN_WITHOUT_DIGITS = 20
 _MIN_WEAK = 20
 _MIN_PHRASE_WORDS = 4
 _MANY_RUNS = 4
-_STRANGE_RUNS = ("a0-", "0a0", "a0a")  # `a` letters, `0` digits, `-` symbols
+# Orders of letters (`a`), digits (`0`) and symbols (`-`) in a value
+_STRANGE_RUNS = ("a0-", "0a0", "a0a")
 _SHUFFLED_CHANGE_RATE = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
 _SHUFFLED_WEAK = 0.35
 
@@ -28,7 +29,7 @@ def is_mixed(value: str) -> bool:
 
 
 def fits(value: str, required_look: str) -> bool:
-    """Whether a value looks as a secret must look according to a rule.
+    """Whether a value has the look that a rule requires of a secret.
 
     `required_look` is the name of a group in the rule's pattern, such as "mixed" for a value with letters and
     digits. `secret_rules.toml` explains all these names.
@@ -168,13 +169,15 @@ def _is_strange_without_digits(core: str) -> bool:
 
 
 def _has_strange_runs(core: str) -> bool:
-    """Whether a value changes between letters, digits and symbols often, or in an unusual order."""
+    """Whether a value changes between letters, digits and symbols often, or in an order as in a password."""
     classes = "".join(map(_classify_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     if len(runs) >= _MANY_RUNS:
         return True
-    is_word_and_number = runs == "a0"  # such as "summer2024"
-    return is_word_and_number or any(part in runs for part in _STRANGE_RUNS)
+    is_word_and_number = runs == "a0"  # as in many passwords, such as "summer2024"
+    # such as a digit between letters
+    has_strange_part = any(part in runs for part in _STRANGE_RUNS)
+    return is_word_and_number or has_strange_part
 
 
 def _classify_character(char: str) -> str:

@@ -96,9 +96,11 @@ def _is_token_after_unknown_prefix(prefix: str, leading_words: list[str], tail: 
     if has_identifier_word:
         return False
 
-    if _is_hex(tail):  # it may be a hash
-        has_sure_word = any(word in _UNAMBIGUOUS_KIND_WORDS for word in leading_words)
-        return has_sure_word and _count_random_characters(tail) >= _MIN_HEX_DIGITS
+    # Kind words, such as `token` or `key`, say what kind of secret follows.
+    if _is_hex(tail):
+        # It may be a hash, so a word with other meanings, such as `key`, isn't enough.
+        has_unambiguous_word = any(word in _UNAMBIGUOUS_KIND_WORDS for word in leading_words)
+        return has_unambiguous_word and _count_random_characters(tail) >= _MIN_HEX_DIGITS
     has_kind_word = any(word in _KIND_WORDS for word in leading_words)
     if has_kind_word:
         is_long_enough = _count_random_characters(tail) >= _MIN_AFTER_KIND
@@ -170,14 +172,11 @@ def _count_random_characters(tail: list[str]) -> int:
     if not any(map(is_random_piece, other_pieces)):
         return 0
 
-    word_characters = sum(map(len, words))
-    other_characters = sum(map(len, other_pieces))
-    # Each of the other pieces counts with a separator.
-    has_mostly_words = word_characters >= other_characters + len(other_pieces)
-    if has_mostly_words:
-        return 0
     separator_count = len(other_pieces) - 1  # between the pieces
-    return other_characters + separator_count
+    random_characters = sum(map(len, other_pieces)) + separator_count
+    word_characters = sum(map(len, words))
+    has_mostly_words = word_characters > random_characters
+    return 0 if has_mostly_words else random_characters
 
 
 def _is_shuffled(value: str) -> bool:

@@ -70,7 +70,7 @@ class WordIndex:
         }
 
     def _collect_rules_of_prefixes(self, word: str) -> set[int]:
-        """Return the rules that a word triggers, or any shorter word that it begins with."""
+        """Return the rules triggered by a word or by a shorter word at its start: "pass" in "password"."""
         rules: set[int] = set()
         for length in range(2, len(word) + 1):  # single characters are searched separately
             prefix = word[:length]
