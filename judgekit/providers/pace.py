@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -83,36 +82,43 @@ class Pace:
         `end` is a time on the pace's clock. Raises `GatewayError` as soon as it's certain that there's no
         turn before then.
         """
-        turn = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(caller.get(), deque()).append((turn, end))
+        granted = asyncio.get_running_loop().create_future()
+        queue = self._queues.setdefault(caller.get(), deque())
+        queue.append((granted, end))
         self._schedule()
         try:
-            await turn
+            await granted
             yield
         finally:
-            # Release the turn. If the wait was cancelled, the turn may have been granted just before.
-            was_granted = turn.done() and not turn.cancelled() and turn.exception() is None
-            if was_granted:
+            # Even if the wait was cancelled, the turn may have been granted just before.
+            if _has_succeeded(granted):
                 self._in_flight -= 1
             self._schedule()
 
     def note_success(self) -> None:
-        """Raise the limit a little after a successful call."""
-        # A round is as many calls as the limit allows at once. It takes a number of rounds to raise the limit
-        # by one. The longer ago the last refusal was, the fewer.
-        seconds_since_refusal = self._clock() - self._refused_at
-        if seconds_since_refusal < _CAREFUL_SECONDS:
-            rounds = float(_CAREFUL_ROUNDS)
-        else:
-            rounds = 1 / seconds_since_refusal
-        calls = max(1.0, rounds * self._limit)
+        """Raise the limit a little after a successful call.
+
+        It takes a number of rounds to raise the limit by one. In a round, there are as many calls as the
+        limit allows at once.
+        """
+        calls = max(1.0, self._count_rounds_to_raise() * self._limit)
         self._limit = min(self._max_in_flight, self._limit + 1 / calls)
 
+    def _count_rounds_to_raise(self) -> float:
+        """Return the rounds that raise the limit by one: the longer ago the last refusal was, the fewer."""
+        seconds_since_refusal = self._clock() - self._refused_at
+        if seconds_since_refusal < _CAREFUL_SECONDS:
+            return float(_CAREFUL_ROUNDS)
+        return 1 / seconds_since_refusal
+
     def note_refusal(self, seconds: float | None) -> None:
-        """Lower the limit after a refused call, and pause for the `seconds` that the provider requests."""
-        # If calls made together are refused, the first refusal sets the limit to the number of calls in
-        # flight, and starts a pause. Each refusal then lowers the limit by one.
-        if self._clock() >= self._paused_until:
+        """Lower the limit after a refused call, and pause for the `seconds` that the provider requests.
+
+        If calls made together are refused, the first refusal lowers the limit to the number of calls in
+        flight. Each refusal then lowers it by one.
+        """
+        is_first_refusal = self._clock() >= self._paused_until  # the first one starts a pause
+        if is_first_refusal:
             self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
@@ -123,54 +129,63 @@ class Pace:
     ) -> None:
         """Pause all calls for `seconds`, by default half a second and at most two minutes.
 
-        Calls that can't wait so long fail with `reason` and a message that starts with `why`.
+        Calls that can't wait so long fail with the kind `reason` and a message that starts with `why`.
         """
         if seconds is None:
             seconds = _FIRST_PAUSE
         pause_end = self._clock() + min(seconds, _LONGEST_PAUSE)
-        if pause_end > self._paused_until:
+        is_longer = pause_end > self._paused_until
+        if is_longer:
             self._paused_until = pause_end
             self._reason = reason
             self._why = why
-            self._schedule()
+            self._schedule()  # refuses the calls that can't wait so long
 
     def limit(self) -> int:
         """Return the number of calls allowed at once."""
         return int(self._limit)
 
-    def wait(self) -> tuple[float, FailureKind, str]:
+    def compute_wait(self) -> tuple[float, FailureKind, str]:
         """Return the seconds until the next call is allowed, and the reason as a kind and a message.
 
         0 means that the next call only has to wait until there are fewer calls in flight.
         """
-        # Forget the calls from more than a minute ago.
         now = self._clock()
-        while self._start_times and self._start_times[0] <= now - _MINUTE:
-            self._start_times.popleft()
-
-        allowed_at = now
-        if self._per_minute is not None and len(self._start_times) >= self._per_minute:
-            # For example, with a limit of 10 calls per minute, the next call is allowed a minute after the
-            # tenth to last call.
-            allowed_at = self._start_times[-self._per_minute] + _MINUTE
-
-        # Both limits must allow the call. Give the reason of the limit that takes longer.
+        self._forget_old_calls(now)
+        allowed_at = self._find_time_by_minute_limit(now)
         seconds = max(0.0, self._paused_until - now, allowed_at - now)
-        if self._paused_until >= allowed_at:
+        is_pause_longer = self._paused_until >= allowed_at
+        if is_pause_longer:
             return seconds, self._reason, self._why
         return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
+    def _forget_old_calls(self, now: float) -> None:
+        """Forget the calls from more than a minute ago."""
+        while self._start_times and self._start_times[0] <= now - _MINUTE:
+            self._start_times.popleft()
+
+    def _find_time_by_minute_limit(self, now: float) -> float:
+        """Return the time at which the limit of calls per minute allows the next call, which can be `now`."""
+        if self._per_minute is None or len(self._start_times) < self._per_minute:
+            return now
+        # With a limit of 10, the next call is allowed a minute after the tenth to last call.
+        return self._start_times[-self._per_minute] + _MINUTE
+
     def take(self, max_turns: int) -> int:
-        """Take up to `max_turns` turns without waiting, and count them. Release them with `give`."""
+        """Take up to `max_turns` turns, as many as are free now, and count them. Release them with `give`."""
         turns_taken = 0
-        while turns_taken < max_turns and self._in_flight < self.limit():
-            seconds, _, _ = self.wait()
-            if seconds > 0:
-                break
+        while turns_taken < max_turns and self._is_turn_free():
             self._in_flight += 1
             self._start_times.append(self._clock())
             turns_taken += 1
         return turns_taken
+
+    def _is_turn_free(self) -> bool:
+        """Whether a call may start now: there are few enough in flight, and neither a pause nor a limit."""
+        if self._in_flight >= self.limit():
+            return False
+        seconds_to_wait, _, _ = self.compute_wait()
+        return seconds_to_wait <= 0
 
     def give(self, turns: int) -> None:
         """Release turns whose calls have ended."""
@@ -179,56 +194,59 @@ class Pace:
     def _schedule(self) -> None:
         """Let waiting calls start if the limits allow it, and refuse those that can't start in time."""
         self._grant_turns()
-        seconds, reason, why = self.wait()
-        if seconds == 0 or not self._queues:
+        seconds_to_wait, reason, why = self.compute_wait()
+        if seconds_to_wait == 0 or not self._queues:
             return
-
-        # Refuse calls that couldn't start before their deadline: `turn()` raises the failure there.
-        problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
-        message = f"{why}: no model was asked, because {problem}"
-        for turn, end in chain.from_iterable(self._queues.values()):
-            is_too_late = self._clock() + seconds >= end
-            if is_too_late and not turn.done():
-                failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
-                turn.set_exception(failure)
+        self._refuse_late_calls(seconds_to_wait, reason, why)
 
         # Run this again when the next call is allowed.
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._schedule)
+        self._timer = asyncio.get_running_loop().call_later(seconds_to_wait, self._schedule)
 
     def _grant_turns(self) -> None:
         """Grant free turns to waiting calls, alternating between callers."""
         while self._queues:
-            # Take the first call of the first caller in line. Skip the call if it was cancelled or refused.
-            caller_name, queue = next(iter(self._queues.items()))
+            caller_name, queue = next(iter(self._queues.items()))  # the first caller in line
             turn, _ = queue[0]
-            if not turn.done():
-                if self.take(1) == 0:  # no turn is free
-                    break
+            was_cancelled_or_refused = turn.done()
+            if not was_cancelled_or_refused:
+                is_turn_free = self.take(1) == 1
+                if not is_turn_free:
+                    return
                 turn.set_result(None)
             queue.popleft()
+            self._move_to_back(caller_name)
 
-            # Move the caller to the back of the line, or remove a caller without further calls.
-            del self._queues[caller_name]
-            if queue:
-                self._queues[caller_name] = queue
+    def _move_to_back(self, caller_name: str) -> None:
+        """Move a caller to the back of the line, or remove it if it has no waiting calls."""
+        queue = self._queues.pop(caller_name)
+        if queue:
+            self._queues[caller_name] = queue
+
+    def _refuse_late_calls(self, seconds: float, reason: FailureKind, why: str) -> None:
+        """Refuse the waiting calls whose deadline is within `seconds`: their `turn()` raises the failure."""
+        problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
+        message = f"{why}: no model was asked, because {problem}"
+        for queue in self._queues.values():
+            for turn, end in queue:
+                is_too_late = self._clock() + seconds >= end
+                if is_too_late and not turn.done():
+                    failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
+                    turn.set_exception(failure)
+
+
+def _has_succeeded(future: asyncio.Future[None]) -> bool:
+    """Whether a future has a result, rather than an error or a cancellation."""
+    if not future.done() or future.cancelled():
+        return False
+    return future.exception() is None
 
 
 class Paces(dict[PaceKey, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
         """Return the pace for an endpoint. Endpoints with the same provider, address and key share a pace."""
-        limits = endpoint.profile.limits
-        concurrency = limits.concurrency
-        per_minute = limits.requests_per_minute
-        # A limit in the profile applies to all models of the provider together. Without one, each model has a
-        # separate pace.
-        model = "" if concurrency or per_minute else endpoint.model
-        api_key = environment.digest(endpoint.api_key or "")
-        # The limits are in the key, so that a change of them while an engine runs creates a new pace.
-        key = PaceKey(
-            endpoint.profile.provider, endpoint.api_base, model, api_key, concurrency, per_minute
-        )
+        key = _build_pace_key(endpoint)
         pace = self.get(key)
         if pace is None:
             # `setdefault` is atomic, so all threads get the same pace.
@@ -249,8 +267,8 @@ class Paces(dict[PaceKey, Pace]):
     ) -> Reply:
         """Run `work` and return its reply, or raise `GatewayError` at the request's deadline.
 
-        `work` is called with `turn`, a context manager in which it makes each call to the provider, and with
-        the deadline on the monotonic clock. At the deadline, `work` is cancelled and has `patience` seconds
+        `work` gets a function `turn` and the deadline on the monotonic clock. It makes each call to the
+        provider inside `async with turn():`. At the deadline, `work` is cancelled and has `patience` seconds
         to end. If a call was made by then, the error message starts with `late`.
         """
         end = time.monotonic() + request.timeout
@@ -263,15 +281,40 @@ class Paces(dict[PaceKey, Pace]):
                 has_called = True
                 yield
 
+        work_in_turns = partial(work, turn, end)
         try:
             async with asyncio.timeout(request.timeout):
-                return await running.run_in_home_loop(partial(work, turn, end), patience)
+                return await running.run_in_home_loop(work_in_turns, patience)
         except TimeoutError:
-            limit = f"within {request.timeout:.3g} s"
-            if has_called:  # the call's cost is unknown, so the failure has no usage
-                raise GatewayError(FailureKind.TIMEOUT, f"{late} {limit}") from None
-            problem = f"no turn {limit}: other calls came first"
-            raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None
+            raise _make_timeout_error(late, request.timeout, has_called=has_called) from None
+
+
+def _build_pace_key(endpoint: Endpoint) -> PaceKey:
+    """Build the key that endpoints with a shared pace have in common.
+
+    It contains the profile's limits, so that a change of them while an engine runs creates a new pace.
+    """
+    limits = endpoint.profile.limits
+    # A limit in the profile applies to all models of the provider together. Without one, each model has a
+    # separate pace.
+    has_shared_limit = limits.concurrency or limits.requests_per_minute
+    return PaceKey(
+        provider=endpoint.profile.provider,
+        address=endpoint.api_base,
+        model="" if has_shared_limit else endpoint.model,
+        key=environment.digest(endpoint.api_key or ""),
+        max_in_flight=limits.concurrency,
+        per_minute=limits.requests_per_minute,
+    )
+
+
+def _make_timeout_error(late: str, seconds: float, *, has_called: bool) -> GatewayError:
+    """Build the failure for a missed deadline."""
+    limit = f"within {seconds:.3g} s"
+    if has_called:  # the call's cost is unknown, so the failure has no usage
+        return GatewayError(FailureKind.TIMEOUT, f"{late} {limit}")
+    problem = f"no turn {limit}: other calls came first"
+    return GatewayError(FailureKind.TIMEOUT, problem, usage=Usage())
 
 
 def parse_retry_after(retry_after: str) -> float | None:

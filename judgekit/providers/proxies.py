@@ -91,7 +91,10 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not endpoint.api_base:
         return False
-    return bool(profile.base_env and profile.models_env.by_tier)
+    # A profile with both kinds of variables isn't for one provider: users name the address and the models.
+    has_address_variable = bool(profile.base_env)
+    has_model_variables = bool(profile.models_env.by_tier)
+    return has_address_variable and has_model_variables
 
 
 def _find_facts(endpoint: Endpoint, models: dict[str, ModelFacts]) -> ModelFacts | None:
@@ -120,34 +123,45 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
 
     If the proxy has never answered, returns {}.
     """
-    # Use the stored answer if it's fresh.
     path = _answer_path(endpoint)
-    answer = _answers.get(path)
-    if answer is None or not answer.is_fresh:
-        answer = _read_stored(path)
-        _answers[path] = answer
+    answer = _recall_answer(path)
     if answer.is_fresh:
         return answer.models
 
     # Only the first thread queries the proxy, and other threads wait for its result. `setdefault` is atomic,
     # so all threads get the first thread's request.
     own_request = Future[_Answer]()
-    requests = _pending_requests.get()
-    request = requests.setdefault(path, own_request)
-    if request is not own_request:
-        with suppress(TimeoutError):
-            answer = request.result(2 * SECONDS)
-        return answer.models
-
-    # This is the first thread. Whatever happens, the waiting threads must get an answer.
-    try:
-        answer = _ask_proxy(endpoint, answer)
-    finally:
-        own_request.set_result(answer)
-        _answers[path] = answer
-        del requests[path]
-    _store_answer(answer, path)
+    request = _pending_requests.get().setdefault(path, own_request)
+    is_first_thread = request is own_request
+    if is_first_thread:
+        return _query_for_all_threads(endpoint, path, answer, own_request).models
+    with suppress(TimeoutError):
+        answer = request.result(2 * SECONDS)
     return answer.models
+
+
+def _recall_answer(path: Path) -> _Answer:
+    """Return the answer in memory if it's fresh, or else the stored one, which can be expired."""
+    answer = _answers.get(path)
+    if answer is None or not answer.is_fresh:
+        answer = _read_stored(path)
+        _answers[path] = answer
+    return answer
+
+
+def _query_for_all_threads(
+    endpoint: Endpoint, path: Path, earlier_answer: _Answer, request: Future[_Answer]
+) -> _Answer:
+    """Query the proxy, store its answer, and set it as the result of `request`, where other threads wait."""
+    answer = earlier_answer
+    try:
+        answer = _ask_proxy(endpoint, earlier_answer)
+    finally:  # whatever happens, the waiting threads must get an answer
+        request.set_result(answer)
+        _answers[path] = answer
+        del _pending_requests.get()[path]
+    _store_answer(answer, path)
+    return answer
 
 
 def _store_answer(answer: _Answer, path: Path) -> None:
@@ -196,15 +210,16 @@ def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
 
     models = {}
     for name, families in families_by_name.items():
-        models[name] = ModelFacts(_name_common_family(families), name in thinking_names)
+        models[name] = ModelFacts(_find_common_family(families), name in thinking_names)
     return models
 
 
-def _name_common_family(families: set[str]) -> str:
-    """Return the family of the models behind a name: "" if it isn't known, or "unknown" if they differ."""
-    if families == {UNKNOWN_FAMILY}:
-        return ""
+def _find_common_family(families: set[str]) -> str:
+    """Return the family that the models behind a name have in common, or "unknown" if they differ.
+
+    "" means that no family is known, so the endpoint's own family stays.
+    """
     if len(families) > 1:
         return UNKNOWN_FAMILY
     (family,) = families
-    return family
+    return "" if family == UNKNOWN_FAMILY else family

@@ -333,8 +333,10 @@ class CommandProfile(_Profile):
         """Raise `ValueError` if a link's source is neither in `~` nor in a folder named by `keep_env`."""
         for source in chain.from_iterable(self.links.values()):
             folder, _, _ = source.partition("/")
-            variable = folder.removeprefix("$")
-            if not source.startswith("~/") and variable not in self.keep_env:
+            is_in_home = source.startswith("~/")
+            is_in_kept_folder = folder.removeprefix("$") in self.keep_env
+            is_allowed = is_in_home or is_in_kept_folder
+            if not is_allowed:
                 raise ValueError(
                     f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"
                 )

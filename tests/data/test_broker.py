@@ -148,7 +148,7 @@ async def test_one_refusal_slows_all_workers() -> None:
         )
         async with refused.turn(), pace.turn():
             refused.note_refusal(100.0)
-        while not pace.wait()[0]:  # noqa: ASYNC110 - nothing tells when it has heard
+        while not pace.compute_wait()[0]:  # noqa: ASYNC110 - nothing tells when it has heard
             await asyncio.sleep(0.01)
         for each in (refused, pace):
             with pytest.raises(GatewayError, match="asked for a pause") as caught:
