@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.data.labels import NamedColumns, ResultFile
-    from judgekit.data.page_rows import PageRows
+    from judgekit.data.page_rows import Beside, PageRows, RowStore
     from judgekit.data.report import CorrectedRate, Difference, ResultsReport, WinRate
     from judgekit.data.rows import Rows
     from judgekit.evaluation.row_views import ShownRows
@@ -56,23 +56,41 @@ def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
 
 
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
-    """Prepare to collect a page's rows, and read any second results and judged file."""
+    """Start a page's rows. If there are second results or a judged file, they're read at once."""
     from judgekit.data import page_rows
-    from judgekit.data.labels import read_texts, results
 
-    name = ""  # the name of the first results, needed only with second ones
-    second_results = None
-    if source.second is not None:
-        others = results(open_rows(source.second), source.columns)
-        name, second_name = shorten_names(source.results.name, others.name)
-        second_results = page_rows.read_second_results(others, second_name)
-
-    texts = None
-    if source.data is not None:
-        rows = open_rows(source.data)
-        judged_texts = read_texts(rows, source.results.task, source.columns_of_data)
-        texts = page_rows.store_texts(judged_texts)
+    name, second_results = _read_second_results(source, open_rows)
+    texts = _read_judged_texts(source, open_rows)
     return page_rows.PageRows(source.results, name, beside=second_results, texts=texts)
+
+
+def _read_second_results(
+    source: PageSource, open_rows: Callable[[str], Rows]
+) -> tuple[str, Beside | None]:
+    """Read any second results; returns the first ones' short name, and the second ones.
+
+    Without second results, no name is needed, so it's "".
+    """
+    from judgekit.data import page_rows
+    from judgekit.data.labels import results
+
+    if source.second is None:
+        return "", None
+    second_rows = results(open_rows(source.second), source.columns)
+    first_name, second_name = shorten_names(source.results.name, second_rows.name)
+    return first_name, page_rows.read_second_results(second_rows, second_name)
+
+
+def _read_judged_texts(source: PageSource, open_rows: Callable[[str], Rows]) -> RowStore | None:
+    """Read the texts in the judged file, if it's given."""
+    from judgekit.data import page_rows
+    from judgekit.data.labels import read_texts
+
+    if source.data is None:
+        return None
+    rows = open_rows(source.data)
+    judged_texts = read_texts(rows, source.results.task, source.columns_of_data)
+    return page_rows.store_texts(judged_texts)
 
 
 def write_page(

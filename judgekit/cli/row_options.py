@@ -224,18 +224,12 @@ class DataOptions(NamedTuple):
 
     def reading(self) -> sources.Reading:
         """Build the options for reading rows; raises `UsageError` for an invalid encoding or delimiter."""
-        if self.encoding is not None:
-            # Refuse codecs such as base64, which don't encode text.
-            try:
-                is_of_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 - like open()
-            except (LookupError, ValueError):
-                is_of_text = False
-            if not is_of_text:
-                problem = "no encoding of this name; use one such as utf-8, utf-16 or cp1252"
-                raise UsageError(f"--encoding {self.encoding}: {problem}")
+        if self.encoding is not None and not _is_text_encoding(self.encoding):
+            problem = "no encoding of this name; use one such as utf-8, utf-16 or cp1252"
+            raise UsageError(f"--encoding {self.encoding}: {problem}")
 
         delimiter = _DELIMITERS_BY_NAME.get(self.delimiter or "", self.delimiter)
-        if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
+        if delimiter is not None and not _can_delimit(delimiter):
             problem = "expected one character that's no quote and no end of a line, or the word tab"
             raise UsageError(f"--delimiter {self.delimiter!r}: {problem}")
         return sources.Reading(self.encoding, delimiter, note)
@@ -254,70 +248,89 @@ class DataOptions(NamedTuple):
         """Raise `UsageError` for options that don't go together, or if there's nothing to judge."""
         if self.data is None:
             raise self._explain_missing_data()
-        if self.until is not None and files:
-            # Without quotes, the shell takes `>= 0.9` as a redirection to the file `=`, and a path.
-            problem = "put the condition in quotes, and leave paths out"
-            raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
 
-        others = {"a path": files, "--task-id": task_id}
-        for name, value in others.items():
-            if value:
-                raise UsageError(f"--data and {name} do not go together; give one of the two")
-
-        # Check each group of options.
+        self._refuse_documents(files, task_id)
         self._check_results()
         self._check_batch()
         self._check_ray()
         if self.other_data is not None:
             self._check_pairs()
-        if self.run is not None and (not self.run.strip() or not self.out or self.on):
-            raise UsageError(
-                "--run names the rows of an --out, without --on ray; give a name and a file"
-            )
-
+        self._check_run_name()
         self._check_agreement()
         self._check_until()
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
 
     def _explain_missing_data(self) -> UsageError:
-        """Build the error for rows without a file. It names the first given option for rows."""
-        for name, value in self._replace(out=None)._asdict().items():
-            if value != self._field_defaults[name]:
+        """Build the error for a missing --data. It names the first given option that's only for rows."""
+        options = self._asdict()
+        del options["out"]  # documents have it, too
+        for name, value in options.items():
+            is_given = value != self._field_defaults[name]
+            if is_given:
                 option = f"--{name.replace('_', '-')}"
                 return UsageError(f"{option} is for rows; name their file with --data")
         return UsageError("nothing to judge: name files, or a file of rows with --data")
 
+    def _refuse_documents(self, files: list[str] | None, task_id: str | None) -> None:
+        """Raise `UsageError` for a path or a task's id, because rows are judged."""
+        if self.until is not None and files:
+            # Without quotes, the shell takes `>= 0.9` as a redirection to the file `=`, and a path.
+            problem = "put the condition in quotes, and leave paths out"
+            raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
+
+        document_options = {"a path": files, "--task-id": task_id}
+        for name, value in document_options.items():
+            if value:
+                raise UsageError(f"--data and {name} do not go together; give one of the two")
+
     def _check_results(self) -> None:
         """Raise `UsageError` for options that don't suit the results file."""
-        if self.trust_results and (self.fresh or not self.out):
-            raise UsageError(
-                "--trust-results is for an --out, and without --fresh, which loses its rows"
-            )
-        if self.full and not (self.out and tables.is_lean(self.out)):
-            problem = "other results have the whole verdicts; leave it out"
-            raise UsageError(f"--full is for an --out in CSV or TSV: {problem}")
+        if self.trust_results:
+            reads_earlier_rows = bool(self.out) and not self.fresh
+            if not reads_earlier_rows:
+                raise UsageError(
+                    "--trust-results is for an --out, and without --fresh, which loses its rows"
+                )
+        if self.full:
+            is_lean = self.out is not None and tables.is_lean(self.out)
+            if not is_lean:
+                problem = "other results have the whole verdicts; leave it out"
+                raise UsageError(f"--full is for an --out in CSV or TSV: {problem}")
 
     def _check_batch(self) -> None:
-        """Raise `UsageError` for batch options without --batch, or a batch that lacks what it needs."""
-        if self.batch_fallback != "live" and not self.batch:
-            raise UsageError("--batch-fallback is for --batch; give both")
-        if self.batch and self.out is None:
+        """Raise `UsageError` for --batch-fallback alone, or for --batch without --out or with a recording."""
+        if not self.batch:
+            if self.batch_fallback != "live":
+                raise UsageError("--batch-fallback is for --batch; give both")
+            return
+
+        if self.out is None:
             raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
-        if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
+        variables = environment.environ()
+        uses_recording = any(variables.get(name) for name in _RECORDINGS)
+        if uses_recording:
             raise UsageError(
                 f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}"
             )
 
     def _check_ray(self) -> None:
-        """Raise `UsageError` for Ray options without --on ray, or rows that workers can't read."""
-        if self.ray_address and not self.on:
-            raise UsageError("--ray-address is for --on ray; give both")
-        if self.on and (self.data == "-" or not self.out):
+        """Raise `UsageError` for --ray-address alone, or for --on ray with unsuitable options.
+
+        It needs --out, and its workers can't read standard input, or a file whose format is given.
+        """
+        runs_on_ray = bool(self.on)
+        if not runs_on_ray:
+            if self.ray_address:
+                raise UsageError("--ray-address is for --on ray; give both")
+            return
+
+        reads_standard_input = self.data == "-"
+        if reads_standard_input or not self.out:
             raise UsageError(
                 "--on ray reads a file, a folder or an address: name it with --data, and --out"
             )
-        if self.on and (self.encoding or self.delimiter):
+        if self.encoding or self.delimiter:
             problem = "workers find these out by themselves; convert the file, or leave --on out"
             raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
 
@@ -348,15 +361,30 @@ class DataOptions(NamedTuple):
         if self.on:
             raise UsageError("--on ray reads one file; join both before, or leave --on out")
 
+    def _check_run_name(self) -> None:
+        """Raise `UsageError` for a blank --run, or one without a results file that can have it."""
+        if self.run is None:
+            return
+        is_blank = not self.run.strip()
+        if is_blank or not self.out or self.on:
+            raise UsageError(
+                "--run names the rows of an --out, without --on ray; give a name and a file"
+            )
+
     def _check_agreement(self) -> None:
-        """Raise `UsageError` for agreement options without --agree, or if --agree can't be used."""
+        """Raise `UsageError` for options of --agree without it, or for --agree on Ray."""
         if self.agree is None:
-            for name in ("agree_on", "always_confirm", "noise"):
-                if getattr(self, name) != self._field_defaults[name]:
-                    raise UsageError(f"--{name.replace('_', '-')} is for --agree; give both")
+            self._refuse_agreement_options()
         elif self.on:
             problem = "workers judge blocks of rows, and the promise is about all rows together"
             raise UsageError(f"--agree and --on ray do not go together: {problem}")
+
+    def _refuse_agreement_options(self) -> None:
+        """Raise `UsageError` for the first given option that needs --agree."""
+        for name in ("agree_on", "always_confirm", "noise"):
+            is_given = getattr(self, name) != self._field_defaults[name]
+            if is_given:
+                raise UsageError(f"--{name.replace('_', '-')} is for --agree; give both")
 
     def _check_until(self) -> None:
         """Raise `UsageError` for options that don't go with --until."""
@@ -374,20 +402,34 @@ class DataOptions(NamedTuple):
                 raise UsageError(f"--until and {name} do not go together: {problem}")
 
 
+def _is_text_encoding(name: str) -> bool:
+    """Whether Python has an encoding of text by this name; codecs such as base64 are none."""
+    try:
+        return codecs.lookup(name)._is_text_encoding  # noqa: SLF001 - like open()
+    except (LookupError, ValueError):
+        return False
+
+
+def _can_delimit(delimiter: str) -> bool:
+    return len(delimiter) == 1 and delimiter not in '\r\n"'
+
+
 def choose_exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
     """Return the exit code for these verdicts. A rejection takes precedence.
 
     `exit_on` are the outcomes that cause a code other than 0.
     """
-    codes_by_word: dict[str, int] = {}
-    for outcome in exit_on:
-        codes_by_word.update(_CODES[outcome])
+    code_by_outcome: dict[str, int] = {}
+    for option in exit_on:
+        code_by_outcome.update(_CODES[option])
+
     # An escalated verdict needs a person, like an undetermined one.
     outcomes = {"undetermined" if word == "escalate" else word for word in words}
-    codes = {codes_by_word.get(outcome, 0) for outcome in outcomes}
-    is_undecided = outcomes == {"undetermined"}
-    if codes_by_word and is_undecided:
-        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so don't report success
+    codes = [code_by_outcome.get(outcome, 0) for outcome in outcomes]
     if Exit.REJECTED in codes:
         return Exit.REJECTED
+
+    was_nothing_judged = outcomes == {"undetermined"}
+    if was_nothing_judged and code_by_outcome:  # then don't report success
+        codes.append(Exit.HUMAN_NEEDED)
     return max(codes, default=0)

@@ -27,12 +27,18 @@ class Printing(NamedTuple):
 
     def make_printer(self, out: str | None) -> RowPrinter:
         """Build the printer for a run with the results file OUT, if any."""
-        format_ = self.format
-        if format_ is None and self.worst is not None:
-            format_ = "table"
-        if format_ is None and out is None:
-            format_ = "jsonl" if output.get_terminal_width() is None else "table"
-        return RowPrinter(self, format_, out)
+        return RowPrinter(self, self._choose_format(out), out)
+
+    def _choose_format(self, out: str | None) -> str | None:
+        """Choose the format in which rows are printed; None if they only go into OUT."""
+        if self.format is not None:
+            return self.format
+        if self.worst is not None:
+            return "table"
+        if out is not None:
+            return None
+        is_terminal = output.get_terminal_width() is not None
+        return "table" if is_terminal else "jsonl"
 
 
 class RowPrinter:
@@ -42,18 +48,20 @@ class RowPrinter:
         self._printing = printing
         self._format = format_
         self._out = out
-        is_streamed = format_ is not None and formats.FORMATS[format_].is_streamed
-        self._is_streamed = out is None and is_streamed and printing.worst is None
+        can_stream = format_ is not None and formats.FORMATS[format_].is_streamed
+        wants_worst = printing.worst is not None  # they're only known at the end
+        self._is_streamed = can_stream and out is None and not wants_worst
         self._kept: IO[str] | None = None
         """The rows of a run without OUT, if they're needed at its end."""
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def store_rows(self) -> Iterator[None]:
         """In this context, store the rows in a temporary file if they're needed at the end.
 
-        With an OUT file, the rows can be read from that.
+        With an OUT file, nothing is stored, because the rows can be read from that.
         """
-        if self._out is not None or not self._needs_all:
+        needs_file = self._needs_all and self._out is None
+        if not needs_file:
             yield
             return
         with tempfile.NamedTemporaryFile("w+", suffix=".jsonl", encoding="utf-8") as row_file:
@@ -82,14 +90,19 @@ class RowPrinter:
         output.say(render_row(row["verdict"], str(row["id"]), row))
 
     def print_all(self, name: str) -> None:
-        """Print and write the rows that had to wait for the end. `name` is the input file."""
+        """Print the rows that had to wait for the end, and write the files of `--also`.
+
+        `name` is the input file.
+        """
         if not self._needs_all:
             return
         results = self._read_results(name)
         if results is None:
             return
+
         formats.write_also(self._printing.also, lambda renderer: renderer.render_rows(results))
-        if self._format is not None and not self._is_streamed:
+        is_printed_already = self._is_streamed
+        if self._format is not None and not is_printed_already:
             formats.print_rows(self._format, results)
 
     def _read_results(self, name: str) -> RowResults | None:
@@ -99,13 +112,7 @@ class RowPrinter:
         from judgekit.data.results import find_complete_results
         from judgekit.data.rows import open_rows
 
-        path = self._out
-        if self._kept is not None:
-            self._kept.flush()
-            if not self._kept.tell():  # nothing was written
-                return None
-            path = self._kept.name
-
+        path = self._find_row_file()
         if path is None:
             return None
 
@@ -113,3 +120,11 @@ class RowPrinter:
         rows = open_rows(find_complete_results(path), no_stdin)
         rows.name = name
         return summarise_results(results(rows), worst=self._printing.worst)
+
+    def _find_row_file(self) -> str | None:
+        """Return the path of the stored rows, or else of OUT; None without any rows."""
+        if self._kept is None:
+            return self._out
+        self._kept.flush()
+        is_empty = self._kept.tell() == 0
+        return None if is_empty else self._kept.name

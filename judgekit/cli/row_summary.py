@@ -36,37 +36,48 @@ def summarise_run(
     `others` are rows in OUT that this run didn't reach, by judge. If `is_settled`, the condition of `--until`
     is decided, so that the remaining rows aren't needed.
     """
-    count = run.judged + run.kept
-    rows = counted(count, "row", "rows")
-    if others:
-        rows = f"{count:,} of {counted(count + sum(others.values()), 'row', 'rows')}"
+    rows = _count_done_rows(run, others)
     if interrupted:
         rows = f"interrupted: {rows}"
-
     parts = [
         f"{rows} in {name}: {_count_verdicts(run, _BEST_FIRST) or 'no verdict'}",
         f"{run.judged:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
         describe_cost(run),
         *_describe_labels(run),
     ]
-
     if run.thoughts:
         parts.append(f"{counted(run.thoughts, '<think> block', '<think> blocks')} left out")
     if others:
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
 
-    end = ""
-    is_complete = total == count  # all rows are done, whatever ended the run
-    if not is_complete:
-        left = "the rest" if total is None else counted(total - count, "row", "rows")
-        end = _explain_end(run, left, is_settled=is_settled)
-    # Without another reason, say how to continue.
-    if not end and interrupted:
-        end = "run the same command to continue" if resumes else "with --out a run can be continued"
+    end = _explain_unjudged_rows(run, total, is_settled=is_settled)
     if end:
         parts.append(end)
+    elif interrupted:
+        remedy = (
+            "run the same command to continue" if resumes else "with --out a run can be continued"
+        )
+        parts.append(remedy)
     return "; ".join(parts)
+
+
+def _count_done_rows(run: DatasetRun, others: Mapping[str, int]) -> str:
+    """Count the rows judged or reused: "3 rows", or with others in OUT, "3 of 5 rows"."""
+    done = run.judged + run.kept
+    if not others:
+        return counted(done, "row", "rows")
+    in_out = done + sum(others.values())
+    return f"{done:,} of {counted(in_out, 'row', 'rows')}"
+
+
+def _explain_unjudged_rows(run: DatasetRun, total: int | None, *, is_settled: bool) -> str:
+    """Explain why the run chose to leave rows unjudged; "" if it didn't choose to, or if all are done."""
+    done = run.judged + run.kept
+    if total == done:
+        return ""
+    remaining_rows = "the rest" if total is None else counted(total - done, "row", "rows")
+    return _explain_end(run, remaining_rows, is_settled=is_settled)
 
 
 def _explain_end(run: DatasetRun, remaining_rows: str, *, is_settled: bool) -> str:
@@ -101,24 +112,35 @@ def _describe_labels(run: DatasetRun) -> list[str]:
     except UsageError as error:  # the verdicts are still valid, and `report` has more options
         return [f"labels not compared: {error}"]
 
+    has_labels = bool(compared or left_out.unknown)
+    if not has_labels:  # at most blank cells
+        return []
+
     parts = []
     if compared:
         parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
-    has_labels = compared or left_out.unknown  # blank cells alone don't count
-    if has_labels and left_out.describe():
-        parts.append(f"left out: {left_out.describe()}")
+    reasons = left_out.describe()
+    if reasons:
+        parts.append(f"left out: {reasons}")
     return parts
 
 
 def describe_cost(run: DatasetRun) -> str:
-    """Describe a run's cost so far, and whether it lacks calls of unknown cost."""
-    if not run.spent_usd and run.unpriced:
-        if run.priced:
-            return "cost at least 0 (a model has no price)"
+    """Describe a run's cost so far; if some calls have no known price, as "at least" or "unknown"."""
+    if run.spent_usd:
+        return _describe_spending(run)
+    if run.unpriced and run.priced:
+        return "cost at least 0 (a model has no price)"
+    if run.unpriced:
         return "cost unknown"
-    if not run.spent_usd and run.is_local:
+    if run.is_local:
         return "cost 0 (local)"
-    digits = 4 if 0 < run.spent_usd < 1 else 2
+    return "0.00 USD"
+
+
+def _describe_spending(run: DatasetRun) -> str:
+    """Describe a cost above 0."""
+    digits = 4 if run.spent_usd < 1 else 2
     at_least = "at least " if run.unpriced else ""
     return f"{at_least}{run.spent_usd:.{digits}f} USD"
 

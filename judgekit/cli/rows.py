@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from judgekit.data.batch_runner import BatchRunner
-    from judgekit.data.dataset import Dataset, RowOptions
+    from judgekit.data.dataset import Dataset, PendingRow, RowOptions
     from judgekit.data.promised import AgreementOptions, PromisedRows, PromisedRun
     from judgekit.data.results import Results
     from judgekit.data.rows import Rows
     from judgekit.data.runners import Runner
     from judgekit.data.runs import DatasetRun
     from judgekit.data.templates import Template
+    from judgekit.data.until import UntilJob
     from judgekit.data.variants import Variants
     from judgekit.evaluation.conditions import Condition
     from judgekit.evaluation.until import Answer
@@ -116,7 +117,7 @@ def judge_rows(
         _note_missing_key()
     promised = None
     if options.agree is not None:
-        promised = _bind_promise(options, dataset, project, request)
+        promised = _read_promised_rows(options, dataset, project, request)
         dataset = promised.bound
 
     if condition is not None:  # rows are drawn at random, so read all of them
@@ -146,7 +147,7 @@ def judge_rows(
         variants=variants,
     )
 
-    with printer.opened():
+    with printer.store_rows():
         outcome = _judge_on_ray(job) if options.on else _judge_here(job)
         if work.verdict_counts:
             printer.print_all(source.name)
@@ -216,22 +217,24 @@ def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
 
 def _note_missing_key() -> None:
-    """Note that no key signs the results, so that a second run won't trust them."""
+    """Print a note if there's no key to sign the results; a second run won't trust unsigned ones."""
     from judgekit.data import seals
 
-    if seals.state_key() is not None:
+    has_key = seals.state_key() is not None
+    if has_key:
         return
     path = Path(environment.STATE_KEY.path())
     note(f"{path} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results")
 
 
-def _bind_promise(
+def _read_promised_rows(
     options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows that `--agree` makes a promise about, and choose the tiers to judge them."""
+    """Read all rows for a run with `--agree`, and choose the tiers to judge them."""
     from judgekit.data import promised
 
-    return promised.bind_rows(dataset, _build_agreement_options(options), project, request)
+    agreement_options = _build_agreement_options(options)
+    return promised.bind_rows(dataset, agreement_options, project, request)
 
 
 def _build_agreement_options(options: DataOptions) -> AgreementOptions:
@@ -278,74 +281,63 @@ class _Outcome(NamedTuple):
 
 def _judge_here(job: _Job) -> _Outcome:
     """Judge the rows in this process, by the engine or in batches."""
-    from judgekit.data.results import open_results
-
-    options = job.options
-    work = job.work
-    source = job.source
-    # A stream can't be read twice, unless its rows were already stored for a promise or a condition.
-    can_count = source.lasting or job.promised or job.condition
-    total = work.dataset.check() if can_count else None
-    results = open_results(
-        options.out,
-        job.printer.add_line,
-        fresh=options.fresh,
-        trust=options.trust_results,
-        full=options.full,
-        source=source,
-        run=options.run,
-    )
-
-    with results:
-        work.results = results
+    total = _count_rows(job)
+    with _open_out(job) as results:
+        job.work.results = results
         if job.condition is not None:
             return _judge_until(job, results)
 
         promised_run = _make_promised_run(job)
-        if promised_run is not None:
-            runner: Runner = promised_run
-        else:
+        if promised_run is None:
             # If the total is unknown, count no rows as new.
             new_rows = (total or 0) - results.count_earlier()
-            runner = _make_runner(job, new_rows)
+            return _judge_all(job, results, _make_runner(job, new_rows), total)
 
-        judge = partial(runner, work.pending(), work.on_record)
-        is_interrupted, seconds = _judge_with_progress(judge, work, total)
-        results.write_out()
-        outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
-        if promised_run is None:
-            return outcome
-
+        outcome = _judge_all(job, results, promised_run, total)
         agreement = promised_run.tally().sum_up()
         if agreement is None:  # no rows were judged under the promise
             return outcome
         return outcome._replace(lines=agreement.describe())
 
 
-def _judge_until(job: _Job, results: Results) -> _Outcome:
-    """Judge rows in random order until the condition is decided."""
-    from judgekit.data.dataset import PendingRow
-    from judgekit.data.until import UntilJob, UntilRun
+def _count_rows(job: _Job) -> int | None:
+    """Check and count the rows. Returns None for a stream, because it can't be read twice.
 
-    assert job.condition is not None, "called only with a condition"  # noqa: S101
-    all_rows = [row for row in job.work.dataset if isinstance(row, PendingRow)]
-    until_job = UntilJob(
-        condition=job.condition,
-        rows=all_rows,
-        runner=_make_runner(job, new_rows=0),  # the number of rows needed isn't known in advance
-        at_once=job.run_options.jobs,
-        limit=job.options.limit,
-        out=job.options.out,
-        is_fresh=job.options.fresh,
+    A stream's rows are known if they were already stored for a promise or a condition.
+    """
+    is_stored = job.promised is not None or job.condition is not None
+    can_read_twice = job.source.lasting or is_stored
+    return job.work.dataset.check() if can_read_twice else None
+
+
+def _open_out(job: _Job) -> Results:
+    """Open the results in OUT, or those that are only printed."""
+    from judgekit.data.results import open_results
+
+    options = job.options
+    return open_results(
+        options.out,
+        job.printer.add_line,
+        fresh=options.fresh,
+        trust=options.trust_results,
+        full=options.full,
+        source=job.source,
+        run=options.run,
     )
 
+
+def _judge_until(job: _Job, results: Results) -> _Outcome:
+    """Judge rows in random order until it's clear if the condition of `--until` holds."""
+    from judgekit.data.until import UntilRun
+
+    until_job = _build_until_job(job)
     run = UntilRun(until_job, job.work)
-    # The progress has no total for the same reason.
+    # It isn't known in advance how many rows this takes.
     is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
     results.write_out()
     return _Outcome(
         name=results.name,
-        total=len(all_rows),
+        total=len(until_job.rows),
         is_interrupted=is_interrupted,
         seconds=seconds,
         others=results.others(),
@@ -354,26 +346,40 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
     )
 
 
+def _build_until_job(job: _Job) -> UntilJob:
+    """Build the job of deciding the condition of `--until`, with all rows that can be read."""
+    from judgekit.data.dataset import PendingRow
+    from judgekit.data.until import UntilJob
+
+    assert job.condition is not None, "called only with a condition"  # noqa: S101
+    return UntilJob(
+        condition=job.condition,
+        rows=[row for row in job.work.dataset if isinstance(row, PendingRow)],
+        runner=_make_runner(job, new_rows=0),  # the number of rows needed isn't known in advance
+        at_once=job.run_options.jobs,
+        limit=job.options.limit,
+        out=job.options.out,
+        is_fresh=job.options.fresh,
+    )
+
+
+def _judge_all(job: _Job, results: Results, runner: Runner, total: int | None) -> _Outcome:
+    """Judge all rows without a verdict, and write their results."""
+    judge = partial(runner, job.work.pending(), job.work.on_record)
+    is_interrupted, seconds = _judge_with_progress(judge, job.work, total)
+    results.write_out()
+    return _Outcome(results.name, total, is_interrupted, seconds, results.others())
+
+
 def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     """Print a run's problems and summary, and return the exit code."""
     work = job.work
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
-    interruption.KEPT[job.task] = None  # the summary tells what was kept
-    summary = summarise_run(
-        work,
-        outcome.name,
-        outcome.seconds,
-        outcome.total,
-        interrupted=is_interrupted,
-        resumes=bool(job.options.out),
-        others=outcome.others,
-        is_settled=outcome.answer is not None and outcome.answer.holds is not None,
-    )
-
-    if sys.stderr is not None and not output.current.quiet:
-        for line in (summary, *outcome.lines):
-            sys.stderr.write(f"{output.make_printable(line)}\n")
+    # The summary tells what was kept, so the message about an interruption needn't.
+    interruption.KEPT[job.task] = None
+    summary = _summarise_outcome(job, outcome, is_interrupted=is_interrupted)
+    _print_summary([summary, *outcome.lines])
 
     if is_interrupted:
         return Exit.INTERRUPTED
@@ -387,58 +393,87 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
     output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
     doubled_models = work.describe_doubled_models()
-    if task == "judge" and doubled_models is not None:
+    # This recommends --depth, which `compare` doesn't have.
+    if doubled_models is not None and task == "judge":
         output.note(doubled_models)
+
     if work.first_failure:
         more = f" (and {work.failure_count - 1:,} more)" if work.failure_count > 1 else ""
         warn(escaped(f"{work.first_failure}{more}"))
-
     if work.problem:
         warn(escaped(str(work.problem)))
     if work.gave_up:
         warn(str(work.error_of_given_up()))
 
 
+def _summarise_outcome(job: _Job, outcome: _Outcome, *, is_interrupted: bool) -> str:
+    """Summarise a run in a line."""
+    answer = outcome.answer
+    is_settled = answer is not None and answer.holds is not None
+    return summarise_run(
+        job.work,
+        outcome.name,
+        outcome.seconds,
+        outcome.total,
+        interrupted=is_interrupted,
+        resumes=bool(job.options.out),
+        others=outcome.others,
+        is_settled=is_settled,
+    )
+
+
+def _print_summary(lines: Sequence[str]) -> None:
+    """Print lines to stderr, except with --quiet."""
+    if sys.stderr is None or output.current.quiet:
+        return
+    for line in lines:
+        sys.stderr.write(f"{output.make_printable(line)}\n")
+
+
 def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
     """Choose the exit code by the run's problem, if any, or else by its verdicts."""
-    if work.gave_up:
+    if work.gave_up:  # the first rows failed alike, so the models aren't set up as they should be
         return Exit.BAD_CONFIG
     if work.problem:
         return work.problem.exit_code
+
     words = set(work.verdict_counts)
-    if work.is_spent:  # the remaining rows have no verdicts
+    has_reached_max_cost = work.is_spent
+    if has_reached_max_cost:  # the remaining rows have no verdicts
         words.add("undetermined")
     return choose_exit_code(words, exit_on)
 
 
 def _make_promised_run(job: _Job) -> PromisedRun | None:
-    """Build the run that keeps a promised rate of agreement with `deep`, or None if none is promised."""
-    if job.promised is None:
+    """Build the run for `--agree`, which keeps a promised rate of agreement with `deep`; None without it."""
+    promised_rows = job.promised
+    if promised_rows is None:
         return None
 
     from judgekit.data.promised import PromisedJob, PromisedRun
 
+    make_batch_runner = None
+    if job.options.batch:
+        make_batch_runner = partial(_make_deep_batch_runner, job)
     promised_job = PromisedJob(
-        rows=job.promised,
+        rows=promised_rows,
         project=job.project,
         request=job.request,
         at_once=job.run_options.jobs,
         out=job.options.out,
         is_fresh=job.options.fresh,
-        make_batch_runner=partial(_make_deep_batch_runner, job) if job.options.batch else None,
+        make_batch_runner=make_batch_runner,
     )
     return PromisedRun(promised_job, job.work, note)
 
 
 def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
-    """Build a batch runner that asks only the deep tier, for at most `limit_usd`.
-
-    If a run has multiple rounds of batches, only the first one may replace the manifest.
-    """
+    """Build a batch runner that asks only the deep tier, for at most `limit_usd`."""
     from judgekit.data.promised import only_deep
 
     request = job.request.model_copy(update={"max_cost_usd": limit_usd})
     runner = _make_batch_runner(job)
+    # A fresh runner replaces the list of submitted batches, so the later rounds of a run can't be fresh.
     is_fresh = runner.is_fresh and is_first
     return replace(runner, request=request, adapt=only_deep, is_fresh=is_fresh)
 
@@ -450,15 +485,17 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     """
     from judgekit.data import runners
 
-    options = job.options
-    jobs = job.run_options.jobs
-    if options.batch:
+    if job.options.batch:
         return _make_batch_runner(job)
-    # Only a file can be read without waiting.
+
+    jobs = job.run_options.jobs
+    # A file's rows are there at once; a stream's may have to be waited for.
     is_ready = bool(job.source.paths)
     if job.variants is not None:
         return job.variants.runner(job.project, jobs, is_ready=is_ready)
-    if job.run_options.use_engine and new_rows < runners.MANY_ROWS:
+
+    has_few_rows = new_rows < runners.MANY_ROWS  # for more, the engine takes more CPU
+    if job.run_options.use_engine and has_few_rows:
         return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)
     return runners.here(job.project, job.request, jobs, is_ready=is_ready)
 
@@ -483,16 +520,19 @@ def _make_batch_runner(job: _Job) -> BatchRunner:
 def _judge_with_progress(
     judge: Callable[[], None], work: DatasetRun, total: int | None
 ) -> tuple[bool, float]:
-    """Judge rows and show progress. Returns whether a person interrupted it, and the time in seconds."""
+    """Judge rows and show progress. Returns True if it was stopped early, and the time in seconds."""
     started = time.monotonic()
-    is_interrupted = False
+    was_cut_short = False
     describe = partial(describe_progress, work, total, started)
-    with progress.follow(describe), _set_on_interrupt(work.stopped):
+    with progress.follow(describe), _stop_on_interrupt(work.stopped):
         try:
             judge()
         except KeyboardInterrupt:
-            is_interrupted = True
-    return is_interrupted or work.stopped.is_set(), time.monotonic() - started
+            was_cut_short = True
+
+    # After the first Ctrl-C, `judge` can end by itself, and only `stopped` tells.
+    is_interrupted = was_cut_short or work.stopped.is_set()
+    return is_interrupted, time.monotonic() - started
 
 
 def _judge_on_ray(job: _Job) -> _Outcome:
@@ -507,34 +547,38 @@ def _judge_on_ray(job: _Job) -> _Outcome:
     options = job.options
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - `check` made sure
     jobs = job.run_options.jobs
-    with (
-        on_ray.connected(options.ray_address),
-        on_ray.RayRun(
-            job.work, options.data, options.out, job.project, job.request, jobs
-        ) as ray_run,
-    ):
-        ray_run.prepare(fresh=options.fresh, trust=options.trust_results)
-        total = ray_run.check(job.source.schema)
-        is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.work, total)
-        ray_run.finish()
+    with on_ray.connected(options.ray_address):
+        run = on_ray.RayRun(job.work, options.data, options.out, job.project, job.request, jobs)
+        with run as ray_run:
+            ray_run.prepare(fresh=options.fresh, trust=options.trust_results)
+            total = ray_run.check(job.source.schema)  # it counts the rows, too
+            is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.work, total)
+            ray_run.finish()
 
     return _Outcome(options.out, total, is_interrupted, seconds)
 
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeRequest) -> int:
-    """Print the prompts for the first row that can be judged."""
-    from judgekit.data.dataset import unreadable_error
-    from judgekit.data.sources import UnreadableRow
+    """Print the prompts for the first row that can be judged, if there is one."""
     from judgekit.judging import service
 
-    for row in dataset:
-        if isinstance(row, UnreadableRow):
-            raise unreadable_error(dataset.name, row, 0)
+    for row in _read_rows(dataset):
         if row.subject is not None:
             prompts = service.prompts(row.subject, project, request)
             output.say_prompts(f"{task} row {row.row_id}", prompts)
             break
     return Exit.ACCEPTED
+
+
+def _read_rows(dataset: Dataset) -> Iterator[PendingRow]:
+    """Yield a dataset's rows; raises `InputError` at one that can't be read."""
+    from judgekit.data.dataset import unreadable_error
+    from judgekit.data.sources import UnreadableRow
+
+    for row in dataset:
+        if isinstance(row, UnreadableRow):
+            raise unreadable_error(dataset.name, row, more=0)
+        yield row
 
 
 def _print_estimate(
@@ -559,12 +603,21 @@ def _print_estimate(
 
 
 def _open_earlier_results(options: DataOptions) -> Results:
-    """Open the results of earlier runs in OUT, without printing them. If there are none, they're empty."""
+    """Open the results of earlier runs in OUT, without printing them.
+
+    Without any, or if they're not to be read, the results are empty.
+    """
     from judgekit.data.results import Results, open_results
 
-    if options.out is None or options.fresh or options.on or not Path(options.out).exists():
-        return Results(lambda _: None)
-    return open_results(options.out, lambda _: None, fresh=False, trust=options.trust_results)
+    def print_nothing(_line: str) -> None:
+        pass
+
+    ignores_earlier = options.fresh or options.on  # the results of --on ray are a folder
+    if options.out is None or ignores_earlier:
+        return Results(print_nothing)
+    if not Path(options.out).exists():
+        return Results(print_nothing)
+    return open_results(options.out, print_nothing, fresh=False, trust=options.trust_results)
 
 
 class _NewSubjects:
@@ -576,14 +629,11 @@ class _NewSubjects:
         self._unjudgeable = 0
 
     def read(self, results: Results) -> Iterator[Document | ComparisonInput]:
-        """Yield the subjects of rows to be judged; raises `InputError` for an unreadable row."""
-        from judgekit.data.dataset import unreadable_error
-        from judgekit.data.sources import UnreadableRow
+        """Yield the subject of each row without a result, and count the rows left out.
 
-        for row in self._dataset:
-            if isinstance(row, UnreadableRow):
-                raise unreadable_error(self._dataset.name, row, 0)
-
+        Raises `InputError` at a row that can't be read.
+        """
+        for row in _read_rows(self._dataset):
             if row.subject is None:
                 self._unjudgeable += 1
             elif results.find_verdict(row.row_id, row.fingerprint) is not None:
@@ -602,33 +652,38 @@ class _NewSubjects:
 
 
 @contextlib.contextmanager
-def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
-    """On Ctrl-C, set `stopped`; raise `KeyboardInterrupt` two seconds later, or on a second Ctrl-C."""
-    main = threading.main_thread()
-    if threading.current_thread() is not main:  # only the main thread can handle signals
+def _stop_on_interrupt(stopped: threading.Event) -> Iterator[None]:
+    """On the first Ctrl-C, set `stopped`, so that the work in this context can finish.
+
+    Raises `KeyboardInterrupt` two seconds later, or on a second Ctrl-C.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not is_main_thread:  # only the main thread can handle signals
         yield
         return
 
-    def interrupt() -> None:
-        """Simulate a second Ctrl-C."""
-        # If possible, interrupt even a blocking call in the main thread.
-        if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(main.ident or 0, signal.SIGINT)
-        else:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    timer = threading.Timer(FINISH_SECONDS, interrupt)
+    timer = threading.Timer(FINISH_SECONDS, _interrupt_main_thread)
     timer.daemon = True
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle_interrupt(_number: int, _frame: FrameType | None) -> None:
         if stopped.is_set():
             raise KeyboardInterrupt
         stopped.set()
         timer.start()
 
-    earlier_handler = signal.signal(signal.SIGINT, handle)
+    earlier_handler = signal.signal(signal.SIGINT, handle_interrupt)
     try:
         yield
     finally:
         timer.cancel()
         signal.signal(signal.SIGINT, earlier_handler)
+
+
+def _interrupt_main_thread() -> None:
+    """Send the signal of Ctrl-C, which is then taken for a second one."""
+    if hasattr(signal, "pthread_kill"):
+        # This interrupts even a blocking call in the main thread.
+        thread_id = threading.main_thread().ident or 0  # a running thread has one
+        signal.pthread_kill(thread_id, signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
