@@ -20,14 +20,16 @@ from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from judgekit.evaluation.calibrate import Opinions
     from judgekit.evaluation.runner import Agreement
     from judgekit.evaluation.task import Tried
     from judgekit.rubric.lint import Remark
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case as RubricCase
-    from judgekit.rubric.schema import WrongCase
+    from judgekit.rubric.schema import Rubric, WrongCase
+    from judgekit.rubric.search_path import Head, Origin
 
 app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
 terms = typer.Typer(no_args_is_help=True, help="The words that assign a remark to a dimension.")
@@ -54,18 +56,28 @@ def list_() -> int:
     code = Exit.ACCEPTED
     for origin, path in search_path.rubric_files(get_project_path()):
         try:
-            head = search_path.read_head(path)
-            if head is None:  # an unpublished rubric must be read completely, to see if it's valid
-                from judgekit.rubric import loader
-
-                rubric = loader.load_rubric(path, origin).rubric
-                head = search_path.Head(rubric.ref, rubric.task, rubric.title)
+            head = _read_head(path, origin)
         except ConfigError as error:
             warn(str(error))
             code = Exit.BAD_CONFIG
-        else:
-            say(f"{head.ref:<28} {head.task:<7} {origin:<8} {head.title}")
+            continue
+        say(f"{head.ref:<28} {head.task:<7} {origin:<8} {head.title}")
     return code
+
+
+def _read_head(path: Path, origin: Origin) -> Head:
+    """Read a rubric's reference, task and title; raises `ConfigError` for an invalid rubric."""
+    from judgekit.rubric import search_path
+
+    head = search_path.read_head(path)
+    if head is not None:
+        return head
+
+    # An unpublished rubric must be read completely, to see if it's valid.
+    from judgekit.rubric import loader
+
+    rubric = loader.load_rubric(path, origin).rubric
+    return search_path.Head(rubric.ref, rubric.task, rubric.title)
 
 
 @app.command()
@@ -203,26 +215,35 @@ def _judge_cases(
     *,
     as_json: bool,
 ) -> list[Exit]:
-    """Judge a rubric's cases, print each mode's agreement with the labels, and return exit codes."""
+    """Judge a rubric's cases and print them, with each mode's agreement with the labels.
+
+    Returns an exit code for each mode. `at_least` is the agreement that a mode needs.
+    """
     from judgekit.evaluation import runner
 
-    def print_case(tried: Tried) -> None:
-        if as_json:
-            record = tried._asdict() | {"agrees": tried.agrees}
-            emit(json.dumps(record, ensure_ascii=False))
-            return
-        mark = "  " if tried.agrees else "! "
-        answer = tried.said if tried.agrees else f"{tried.said}, not {tried.expected}"
-        for name, value in (tried.scores or {}).items():
-            answer += f"  {name} {value:g}"
-        say(f"{mark}{tried.mode:<8} {tried.case:<28} {answer}")
-
+    print_case = _emit_case if as_json else _say_case
     trials = runner.judge_cases(loaded, cases, get_project_path(), modes=modes, progress=print_case)
     codes = []
     for mode in modes:
         trials_in_mode = [tried for tried in trials if tried.mode == mode]
-        codes.append(_say_agreement(mode, trials_in_mode, at_least))
+        code = _say_agreement(mode, trials_in_mode, at_least)
+        codes.append(code)
     return codes
+
+
+def _emit_case(tried: Tried) -> None:
+    """Print a judged case as JSON."""
+    record = {**tried._asdict(), "agrees": tried.agrees}
+    emit(json.dumps(record, ensure_ascii=False))
+
+
+def _say_case(tried: Tried) -> None:
+    """Print a judged case as a line, which starts with "!" if the verdict isn't as labelled."""
+    mark = "  " if tried.agrees else "! "
+    answer = tried.said if tried.agrees else f"{tried.said}, not {tried.expected}"
+    for name, value in (tried.scores or {}).items():
+        answer += f"  {name} {value:g}"
+    say(f"{mark}{tried.mode:<8} {tried.case:<28} {answer}")
 
 
 def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> Exit:
@@ -234,24 +255,27 @@ def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> 
 
     agreement = runner.agreement(trials)
     if agreement.share is None:
-        reasons = [tried.why for tried in trials if tried.why]
-        if not trials:
-            reasons = ["it has no cases"]
-        reason = f": {reasons[0]}" if reasons else ""
-        warn(f"{mode}: no case was decided{reason}")
+        _warn_undecided(mode, trials)
         return Exit.HUMAN_NEEDED
 
-    code = Exit.ACCEPTED
-    undecided = ""
-    if agreement.undecided:
-        code = Exit.HUMAN_NEEDED
-        undecided = f", {agreement.undecided} undecided"
+    count = f"{agreement.right} of {agreement.decided} as labelled"
+    undecided = f", {agreement.undecided} undecided" if agreement.undecided else ""
+    note(f"{mode}: {count}, {_describe_share(agreement)}{undecided}")
 
     if agreement.share.value < at_least:
-        code = Exit.REJECTED
-    count = f"{agreement.right} of {agreement.decided} as labelled"
-    note(f"{mode}: {count}, {_describe_share(agreement)}{undecided}")
-    return code
+        return Exit.REJECTED
+    if agreement.undecided:
+        return Exit.HUMAN_NEEDED
+    return Exit.ACCEPTED
+
+
+def _warn_undecided(mode: ModeName, trials: Sequence[Tried]) -> None:
+    """Warn that no case was decided in a mode, with the first reason if there's any."""
+    reasons = [tried.why for tried in trials if tried.why]
+    if not trials:
+        reasons = ["it has no cases"]
+    reason = f": {reasons[0]}" if reasons else ""
+    warn(f"{mode}: no case was decided{reason}")
 
 
 def _describe_share(agreement: Agreement) -> str:
@@ -265,22 +289,23 @@ def _describe_share(agreement: Agreement) -> str:
 def _judge_wrong_texts(
     loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool
 ) -> None:
-    """Print which fraction of the intentionally wrong texts each model accepts."""
+    """Judge intentionally wrong texts, and print which fraction of each kind a tier accepts."""
     from judgekit.evaluation import runner
 
     progress = count_to(len(wrong), "wrong texts")
-    for judge, kinds in runner.leniency(loaded, wrong, mode, get_project_path(), progress).items():
+    leniency = runner.leniency(loaded, wrong, mode, get_project_path(), progress)
+    for judge, accepted_by_kind in leniency.items():
         if as_json:
-            shares = {kind: _build_share_record(accepted) for kind, accepted in kinds.items()}
-            record = {"mode": mode, "judge": judge, "accepted_wrong": shares}
-            emit(json.dumps(record, ensure_ascii=False))
-            continue
+            _emit_leniency(mode, judge, accepted_by_kind)
+        else:
+            _note_leniency(mode, judge, accepted_by_kind)
 
-        parts = []
-        for kind, accepted in kinds.items():
-            count = f"{accepted.right} of {accepted.decided} {kind}"
-            parts.append(f"{count}, {_describe_share(accepted)}")
-        note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
+
+def _emit_leniency(mode: ModeName, judge: str, accepted_by_kind: Mapping[str, Agreement]) -> None:
+    """Print as JSON how many wrong texts of each kind a judge accepts."""
+    shares = {kind: _build_share_record(accepted) for kind, accepted in accepted_by_kind.items()}
+    record = {"mode": mode, "judge": judge, "accepted_wrong": shares}
+    emit(json.dumps(record, ensure_ascii=False))
 
 
 def _build_share_record(agreement: Agreement) -> dict[str, Any]:
@@ -293,6 +318,15 @@ def _build_share_record(agreement: Agreement) -> dict[str, Any]:
         "bounds": share.bounds if share else None,
         "share": share.value if share else None,
     }
+
+
+def _note_leniency(mode: ModeName, judge: str, accepted_by_kind: Mapping[str, Agreement]) -> None:
+    """Print as a line how many wrong texts of each kind a judge accepts."""
+    parts = []
+    for kind, accepted in accepted_by_kind.items():
+        count = f"{accepted.right} of {accepted.decided} {kind}"
+        parts.append(f"{count}, {_describe_share(accepted)}")
+    note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
 
 
 def _judge_repeatedly(
@@ -309,23 +343,12 @@ def _judge_repeatedly(
     If `keep`, the measured noise is saved for the gate.
     """
     from judgekit.evaluation import report, runner
-    from judgekit.evaluation.cases import Case
-    from judgekit.judging.named_inputs import NamedInputs
 
-    # Judge the cases.
-    once = [Case.model_validate(case.model_dump()) for case in cases]
-    repeated_cases = runner.add_variants(once, times - 1, swapped=False)
-    progress = count_to(len(repeated_cases), "answers")
-    named_inputs = NamedInputs.of(loaded.path)
-    opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, get_project_path(), progress)
-    if opinions.unasked:
-        first_reason = opinions.unasked[0]
-        raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
-
-    # Report how much the verdicts vary.
-    with_course = opinions.with_course(loaded.rubric, mode)
-    measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
+    opinions = _ask_repeatedly(loaded, cases, mode, times)
+    judged_cases = opinions.with_course(loaded.rubric, mode)  # with the joint result of all tiers
+    measured = report.report(judged_cases, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
+
     code = Exit.ACCEPTED
     if keep:
         code = keep_noise(measured, opinions.judge)
@@ -333,6 +356,25 @@ def _judge_repeatedly(
     if unanswered is not None:
         code = warn_unanswered(unanswered)
     return code
+
+
+def _ask_repeatedly(
+    loaded: LoadedRubric, cases: Sequence[RubricCase], mode: ModeName, times: int
+) -> Opinions:
+    """Ask the models about each case `times` times; raises `InputError` if a case isn't judged."""
+    from judgekit.evaluation import runner
+    from judgekit.evaluation.cases import Case
+    from judgekit.judging.named_inputs import NamedInputs
+
+    single_cases = [Case.model_validate(case.model_dump()) for case in cases]
+    repeated_cases = runner.add_variants(single_cases, times - 1, swapped=False)
+    progress = count_to(len(repeated_cases), "answers")
+    named_inputs = NamedInputs.of(loaded.path)
+    opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, get_project_path(), progress)
+    if opinions.unasked:
+        first_reason = opinions.unasked[0]
+        raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
+    return opinions
 
 
 @app.command()
@@ -353,20 +395,26 @@ def diff(
 
     old = _load_rubric(before)
     new = _load_rubric(after)
-    if old.rubric.task != new.rubric.task:
-        old_task = f"{old.rubric.ref} is for {old.rubric.task!r}"
-        tasks = f"{old_task}, {new.rubric.ref} for {new.rubric.task!r}"
-        raise UsageError(f"{tasks}; rubrics of one task can be compared")
+    _check_same_task(old.rubric, new.rubric)
 
-    say("\n".join(map(str, list_changes(old.rubric, new.rubric))) or "no difference")
+    changes = list_changes(old.rubric, new.rubric)
+    lines = [str(change) for change in changes]
+    say("\n".join(lines) or "no difference")
     if run:
         _compare_verdicts(old, new, mode)
+
+
+def _check_same_task(old: Rubric, new: Rubric) -> None:
+    """Raise `UsageError` if two rubrics are for different tasks."""
+    if old.task != new.task:
+        tasks = f"{old.ref} is for {old.task!r}, {new.ref} for {new.task!r}"
+        raise UsageError(f"{tasks}; rubrics of one task can be compared")
 
 
 def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | None) -> None:
     """Judge the same cases under both rubrics, and print changed verdicts.
 
-    The cases are those of the new rubric. If it has none, the old rubric's are used.
+    The cases are those of the new rubric, or else of the old one. Raises `UsageError` if neither has any.
     """
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
@@ -378,28 +426,35 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     modes = (mode,) if mode else MODES
     old_trials = runner.judge_cases(old, cases, get_project_path(), modes=modes)
     new_trials = runner.judge_cases(new, cases, get_project_path(), modes=modes)
+    for old_verdict, tried in runner.flips(old_trials, new_trials):
+        _say_flip(old_verdict, tried)
 
-    # Print the changed verdicts.
-    for earlier, tried in runner.flips(old_trials, new_trials):
-        if tried.agrees:
-            effect = "better"
-        elif earlier == tried.expected:
-            effect = "worse"
-        else:
-            effect = "still not right"
-
-        flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {effect})"
-        say(f"{tried.mode:<8} {tried.case:<28} {flip}")
-
-    # Print how often each rubric agrees with the labels.
+    count = counted(len(cases), "case", "cases")
     for one_mode in modes:
-        shares = []
-        for trials in (old_trials, new_trials):
-            trials_in_mode = [tried for tried in trials if tried.mode == one_mode]
-            share = runner.agreement(trials_in_mode).share
-            shares.append("none decided" if share is None else f"{share.value:.0%}")
-        count = counted(len(cases), "case", "cases")
-        note(f"{one_mode}: as labelled {' -> '.join(shares)} of {count}")
+        old_share = _describe_share_as_labelled(old_trials, one_mode)
+        new_share = _describe_share_as_labelled(new_trials, one_mode)
+        note(f"{one_mode}: as labelled {old_share} -> {new_share} of {count}")
+
+
+def _say_flip(old_verdict: str, tried: Tried) -> None:
+    """Print a changed verdict, and if it's better or worse than the old one."""
+    if tried.agrees:
+        effect = "better"
+    elif old_verdict == tried.expected:
+        effect = "worse"
+    else:
+        effect = "still not right"
+    flip = f"{old_verdict} -> {tried.said} (labelled {tried.expected}: {effect})"
+    say(f"{tried.mode:<8} {tried.case:<28} {flip}")
+
+
+def _describe_share_as_labelled(trials: Sequence[Tried], mode: ModeName) -> str:
+    """Describe which share of the decided cases is judged as labelled in a mode, such as "85%"."""
+    from judgekit.evaluation import runner
+
+    trials_in_mode = [tried for tried in trials if tried.mode == mode]
+    share = runner.agreement(trials_in_mode).share
+    return "none decided" if share is None else f"{share.value:.0%}"
 
 
 @app.command("new")
@@ -424,7 +479,9 @@ def begin_rubric(
     files = create_rubric(name, folder, task=task or "score", like=original)
     for file in files:
         say(str(file))
-    note(f"edit both, then run: judgekit rubric check {files[0].stem}")
+
+    rubric_file, _cases_file, *_schema = files  # the first two are to be edited
+    note(f"edit both, then run: judgekit rubric check {rubric_file.stem}")
 
 
 @terms.command("import")
@@ -444,18 +501,19 @@ def import_(
 
     loaded = _load_rubric(rubric)
     pairs = read_terms(file)
-    added, unknown = add_terms(loaded, pairs)
-    for name, new_terms in added.items():
-        say(f"{name}: {len(new_terms)} added: {', '.join(new_terms)}")
+    added_terms, left_out_counts = add_terms(loaded, pairs)
+    for dimension, new_terms in added_terms.items():
+        say(f"{dimension}: {len(new_terms)} added: {', '.join(new_terms)}")
 
-    count = sum(map(len, added.values()))
-    known = len(pairs) - count - unknown.total()
-    say(f"{loaded.path}: {counted(count, 'term', 'terms')} added, {known} known")
+    added = sum(len(new_terms) for new_terms in added_terms.values())
+    left_out = left_out_counts.total()
+    known = len(pairs) - added - left_out
+    say(f"{loaded.path}: {counted(added, 'term', 'terms')} added, {known} known")
 
-    for name, unknown_count in unknown.items():
-        dimension = f"no dimension {short_line(name, 100)!r} in {loaded.rubric.ref}"
-        warn(f"{dimension}: {counted(unknown_count, 'term', 'terms')} left out")
-    return Exit.BAD_INPUT if unknown else 0
+    for dimension, count in left_out_counts.items():
+        problem = f"no dimension {short_line(dimension, 100)!r} in {loaded.rubric.ref}"
+        warn(f"{problem}: {counted(count, 'term', 'terms')} left out")
+    return Exit.BAD_INPUT if left_out_counts else 0
 
 
 def _load_rubric(reference: str) -> LoadedRubric:

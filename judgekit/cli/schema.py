@@ -44,9 +44,11 @@ def schema(
 
 def build_json_schema(name: str) -> dict[str, Any]:
     """Build the JSON Schema of a model by its name in this module."""
-    module, _, model = _MODELS[name].rpartition(".")
-    # We write every key, but in files that we read, keys with a default may be missing.
-    mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
-    model_class = getattr(import_module(f"judgekit.{module}"), model)
+    module_name, _, class_name = _MODELS[name].rpartition(".")
+    model_class = getattr(import_module(f"judgekit.{module_name}"), class_name)
+
+    is_output = name in ("verdict", "comparison", "gate")
+    # Our output has every key, but in files that we read, keys with a default may be missing.
+    mode = "serialization" if is_output else "validation"
     fields = model_class.model_json_schema(by_alias=True, mode=mode)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **fields}

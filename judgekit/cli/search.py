@@ -8,7 +8,7 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -21,6 +21,9 @@ from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.hooks.settings import is_engine_wanted
 from judgekit.retrieval.compiled import Profiles
 from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
 
 
 def search(
@@ -42,63 +45,82 @@ def search(
         problem = plain.explain_refusal(root or (), judge=judge)
         if problem:
             raise UsageError(problem)
-
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
 
     options.check_filled("QUERY", "words to search for", query)
     search_options: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
+    wants_engine = judge and not no_engine and is_engine_wanted()
+    use_engine = wants_engine and _are_folders(root or ())
+    selection = _find_results(query, root, search_options, use_engine=use_engine)
 
-    def write_body() -> bytes:
-        # The engine's current folder is different, so send absolute paths.
-        absolute_roots = [str(Path(name).resolve()) for name in root or ()]
-        fields = {**search_options, "roots": absolute_roots or None, "query": query}
-        return json.dumps({**client.caller_fields(environment.project_root()), **fields}).encode()
-
-    def search_here(_: client.NoEngine) -> dict[str, Any]:
-        from judgekit.judging import search as recall
-
-        return recall.search(query, roots=root, **search_options).model_dump(mode="json")
-
-    use_engine = judge and not no_engine and is_engine_wanted()
-    if use_engine:
-        # Other roots, such as claude:auto, depend on the current folder.
-        use_engine = all(Path(name).is_dir() for name in root or ())
-
-    selection = client.call(
-        "search", write_body, answers.read_value, search_here, use=use_engine, warn=note
-    )
-
-    degraded = selection["degraded"] or ""
-    for line in selection.pop("notes"):
-        warn(line)
-        degraded = degraded.removeprefix(line).removeprefix("; ")  # don't print it twice
-
-    if degraded:
-        warn(f"no model decided, so BM25 did: {degraded}")
+    _warn_of_notes(selection)
     if as_json:
         emit(json.dumps(selection, ensure_ascii=False, separators=(",", ":")))
     else:
         _print_results(selection["results"])
 
 
+def _are_folders(roots: Iterable[str]) -> bool:
+    """Whether all roots are folders. Other roots, such as claude:auto, depend on the current folder."""
+    return all(Path(name).is_dir() for name in roots)
+
+
+def _find_results(
+    query: str, roots: list[str] | None, search_options: dict[str, Any], *, use_engine: bool
+) -> dict[str, Any]:
+    """Search by the engine, or in this process if it isn't used or doesn't run."""
+
+    def write_body() -> bytes:
+        # The engine's current folder is different, so send absolute paths.
+        absolute_roots = [str(Path(name).resolve()) for name in roots or ()]
+        fields = {**search_options, "roots": absolute_roots or None, "query": query}
+        return json.dumps({**client.caller_fields(environment.project_root()), **fields}).encode()
+
+    def search_here(_: client.NoEngine) -> dict[str, Any]:
+        from judgekit.judging import search as recall
+
+        return recall.search(query, roots=roots, **search_options).model_dump(mode="json")
+
+    return client.call(
+        "search", write_body, answers.read_value, search_here, use=use_engine, warn=note
+    )
+
+
+def _warn_of_notes(selection: dict[str, Any]) -> None:
+    """Take the notes out of a selection and print them; also print why no model decided, if none did."""
+    degraded = selection["degraded"] or ""
+    for line in selection.pop("notes"):
+        warn(line)
+        # The reason can begin with the notes, so don't print them twice.
+        degraded = degraded.removeprefix(line).removeprefix("; ")
+    if degraded:
+        warn(f"no model decided, so BM25 did: {degraded}")
+
+
 def _print_results(results: list[dict[str, Any]]) -> None:
-    """Print results by rank, followed by those no longer in force."""
+    """Print results by rank, followed by those no longer in force, which alone have a status."""
     if not results:
         say("nothing found")
+
     in_force = [result for result in results if not result.get("status")]
     for rank, result in enumerate(in_force, 1):
-        title = typer.style(" ".join(result["title"].split()), bold=True)
+        title = typer.style(_join_lines(result["title"]), bold=True)
         say(f"{rank:>2}. {title}{_count_alike(result)}")
         _print_details(result)
 
-    if len(in_force) < len(results):
+    ended = [result for result in results if result.get("status")]
+    if ended:
         say("Not in force any more:")
-    for result in results:
-        if result.get("status"):
-            title = " ".join(result["title"].split())
-            say(f"  - {title} ({result['status']}){_count_alike(result)}")
-            _print_details(result)
+    for result in ended:
+        title = _join_lines(result["title"])
+        say(f"  - {title} ({result['status']}){_count_alike(result)}")
+        _print_details(result)
+
+
+def _join_lines(text: str) -> str:
+    """Write a text as one line, with single spaces between its words."""
+    return " ".join(text.split())
 
 
 def _count_alike(result: dict[str, Any]) -> str:
@@ -111,24 +133,33 @@ def _print_details(result: dict[str, Any]) -> None:
     """Print the lines below a result's title: place, confidence, age, other places, and a passage."""
     category = f"{result['category']}  " if result["category"] else ""
     tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
-    confidence = result["confidence_label"]
-    if result["confidence"] is not None:
-        confidence += f" {result['confidence']:.2f}"
-    if result["kept_by"] not in ("bm25", "command"):
-        confidence += f", kept by {result['kept_by']}"
-    if result.get("age"):
-        confidence += f", {result['age']} old"
-    say(f"    {category}{_name_place(result['path'], result)}{tags}  ({confidence})")
-    title = " ".join(result["title"].split())
-    section = " ".join(result.get("section", "").split())
+    place = _name_place(result["path"], result)
+    say(f"    {category}{place}{tags}  ({_describe_confidence(result)})")
+
+    title = _join_lines(result["title"])
+    section = _join_lines(result.get("section", ""))
     if section and section != title:
         say(f"    in {section}")
     for other in result.get("also", ()):
-        say(f"    also {_name_place(result['path'], other)} {' '.join(other['section'].split())}")
-    snippet = " ".join(result["snippet"].split())
+        say(f"    also {_name_place(result['path'], other)} {_join_lines(other['section'])}")
+
+    snippet = _join_lines(result["snippet"])
     snippet = snippet.removeprefix(f"# {title}").lstrip()  # the title is already printed
     if snippet:
         say(f"    {snippet}")
+
+
+def _describe_confidence(result: dict[str, Any]) -> str:
+    """Describe the confidence in a result, the tier that kept it, if any did, and its age."""
+    confidence: str = result["confidence_label"]
+    if result["confidence"] is not None:
+        confidence += f" {result['confidence']:.2f}"
+    is_kept_by_tier = result["kept_by"] not in ("bm25", "command")
+    if is_kept_by_tier:
+        confidence += f", kept by {result['kept_by']}"
+    if result.get("age"):
+        confidence += f", {result['age']} old"
+    return confidence
 
 
 def _name_place(path: str, place: dict[str, Any]) -> str:
@@ -213,28 +244,54 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     The stores are the given roots, or else the configured ones that exist. Raises `InputError` for a given
     root that isn't a folder.
     """
-    from judgekit.config import settings
     from judgekit.retrieval.profiles import compile_profiles
-    from judgekit.retrieval.search import may_be_searched, resolve_root
 
     project = environment.project_root()
-    trusted_roots = roots or settings.user_roots() or ()
-    base_folder = str(Path.cwd()) if roots else project
-    project_prefix = f"{Path(project).resolve()}{os.sep}"
-    stores: dict[str, None] = {}
-
-    for root in roots or settings.load(Path(project)).retrieval.roots:
-        folder = Path(resolve_root(root, base_folder)).resolve()
-        if not folder.is_dir():
-            if roots:  # a configured folder may be created later, but a given one must exist
-                raise InputError(
-                    f"{root}: no such folder; name a store or a folder of Markdown files"
-                )
-        elif may_be_searched(root, str(folder), project_prefix, trusted_roots):
-            stores[str(folder)] = None
-        else:
-            warn(f"{root}: outside the project; only your own configuration may name such a root")
-
+    stores = _list_given_stores(roots, project) if roots else _list_configured_stores(project)
     if not stores:
         warn("no store found; name one with --root")
-    return list(stores), Profiles(compile_profiles(Path(project)))
+    return stores, Profiles(compile_profiles(Path(project)))
+
+
+def _list_given_stores(roots: Sequence[str], project: str) -> list[str]:
+    """List the folders of given roots; raises `InputError` for one that doesn't exist."""
+    current_folder = str(Path.cwd())
+    stores: dict[str, None] = {}
+    for root in roots:
+        folder = _resolve_folder(root, current_folder)
+        if not folder.is_dir():
+            raise InputError(f"{root}: no such folder; name a store or a folder of Markdown files")
+        if _is_allowed(root, folder, project, trusted_roots=roots):
+            stores[str(folder)] = None
+    return list(stores)
+
+
+def _list_configured_stores(project: str) -> list[str]:
+    """List the folders of configured roots; those that don't exist may be created later."""
+    from judgekit.config import settings
+
+    trusted_roots = settings.user_roots() or ()
+    stores: dict[str, None] = {}
+    for root in settings.load(Path(project)).retrieval.roots:
+        folder = _resolve_folder(root, project)
+        if folder.is_dir() and _is_allowed(root, folder, project, trusted_roots=trusted_roots):
+            stores[str(folder)] = None
+    return list(stores)
+
+
+def _resolve_folder(root: str, base_folder: str) -> Path:
+    """Find the real folder of a root, seen from `base_folder`."""
+    from judgekit.retrieval.search import resolve_root
+
+    return Path(resolve_root(root, base_folder)).resolve()
+
+
+def _is_allowed(root: str, folder: Path, project: str, *, trusted_roots: Collection[str]) -> bool:
+    """Whether a root may be searched; prints a warning if not."""
+    from judgekit.retrieval.search import may_be_searched
+
+    project_prefix = f"{Path(project).resolve()}{os.sep}"
+    is_allowed = may_be_searched(root, str(folder), project_prefix, trusted_roots)
+    if not is_allowed:
+        warn(f"{root}: outside the project; only your own configuration may name such a root")
+    return is_allowed
