@@ -62,11 +62,17 @@ class Promise(NamedTuple):
     """Whether the final acceptances also keep the promise by themselves."""
 
     def holds_for(self, first: Outcome, strong: str) -> bool:
-        """Whether the first tier's verdict agrees with the strong judge's, in the sense of `on`."""
-        if strong not in ("accept", "improve", "reject"):
-            return False  # nothing agrees with an undecided judge
+        """Whether the first tier's verdict agrees with the strong judge's. If that's undecided, nothing does.
+
+        With `on="accepted"`, an improve and a reject agree, because neither accepts.
+        """
+        is_decided = strong in ("accept", "improve", "reject")
+        if not is_decided:
+            return False
         if self.on == "accepted":
-            return (first == "accept") == (strong == "accept")
+            first_accepts = first == "accept"
+            strong_accepts = strong == "accept"
+            return first_accepts == strong_accepts
         return first == strong
 
     def budget(self, rows: int) -> int:
@@ -108,7 +114,9 @@ class Plan(NamedTuple):
         """The rows that the strong judge always judges, chosen before any of its verdicts is known."""
         rows = set()
         for group in self.groups:
-            rows |= {opinion.row for opinion in group.opinions if opinion.draw < group.rate}
+            for opinion in group.opinions:
+                if group.samples(opinion):
+                    rows.add(opinion.row)
         return frozenset(rows)
 
 
@@ -120,6 +128,10 @@ class Group(NamedTuple):
     level: float
     is_separate: bool = False
     """Whether these are the acceptances that keep the promise by themselves."""
+
+    def samples(self, opinion: FirstOpinion) -> bool:
+        """Whether an opinion's row is in the sample, because its random number is below the rate."""
+        return opinion.draw < self.rate
 
 
 class Settled(NamedTuple):
@@ -144,24 +156,30 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
         return Plan(promise, rows, groups=())
 
     budget = promise.budget(rows)  # the number of disagreements that the promise allows
-    if not promise.strict:
-        group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
-        return Plan(promise, rows, (group,))
+    if promise.strict:
+        return Plan(promise, rows, _build_strict_groups(opinions, budget, promise))
+    group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
+    return Plan(promise, rows, (group,))
 
-    # In strict mode, the acceptances must also keep the promise by themselves, so they get a separate budget.
+
+def _build_strict_groups(
+    opinions: Sequence[FirstOpinion], budget: int, promise: Promise
+) -> tuple[Group, Group]:
+    """Group the opinions into acceptances and others, and divide the budget between the two groups."""
     accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
     other_opinions = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
-    accepted_level = compute_level(is_strict=True, is_separate=True)
-    other_level = compute_level(is_strict=True, is_separate=False)
+
+    # The acceptances must also keep the promise by themselves, so their number sets their budget.
     accepted_budget = promise.budget(len(accepted))
-    other_budget = budget - accepted_budget
-    groups = (
-        Group(
-            accepted, choose_rate(accepted_budget, accepted_level), accepted_level, is_separate=True
-        ),
-        Group(other_opinions, choose_rate(other_budget, other_level), other_level),
+    accepted_level = compute_level(is_strict=True, is_separate=True)
+    accepted_rate = choose_rate(accepted_budget, accepted_level)
+
+    other_level = compute_level(is_strict=True, is_separate=False)
+    other_rate = choose_rate(budget - accepted_budget, other_level)
+    return (
+        Group(accepted, rate=accepted_rate, level=accepted_level, is_separate=True),
+        Group(other_opinions, rate=other_rate, level=other_level),
     )
-    return Plan(promise, rows, groups)
 
 
 def compute_level(*, is_strict: bool, is_separate: bool) -> float:
@@ -169,16 +187,20 @@ def compute_level(*, is_strict: bool, is_separate: bool) -> float:
     if not is_strict:
         return LEVEL
 
-    # There are two groups. In the separate group of acceptances, each part is another attempt.
+    # In strict mode, there are two groups, and together they may break it with a probability of `LEVEL`.
     group_level = LEVEL / 2
-    return group_level / _ACCEPTED_PARTS if is_separate else group_level
+    if is_separate:
+        # The surest quarter of the acceptances is tested, then the surest half, and so on. Each test may be
+        # wrong, so they share the group's level.
+        return group_level / _ACCEPTED_PARTS
+    return group_level
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
     """Find the rows whose first opinion becomes final, using the strong judge's verdicts on the sample.
 
-    A sampled row without a verdict counts as a disagreement. Rows outside the sample that the strong judge
-    has also judged don't become final. Returns the final rows, and the sampled rows that prove them.
+    A sampled row without a verdict counts as a disagreement. If the strong judge has judged further rows,
+    these don't become final. Returns the final rows, and the sampled rows that prove them.
     """
     final: set[int] = set()
     counted: set[int] = set()  # sampled rows
@@ -187,7 +209,7 @@ def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
         walk = _Walk(group, plan.promise, strong_verdicts)
         if group.is_separate:
             group_settled = walk.settle_separately()
-            # The other group gets the remaining budget.
+            # The separate group comes first, and the other one gets what remains of the budget.
             budget -= plan.promise.budget(len(group_settled.final))
         else:
             group_settled = walk.settle_within(budget)
@@ -219,21 +241,18 @@ class _Walk:
         disagreements = 0
         queues = _Queues(group.opinions)
         while (opinion := queues.next()) is not None:
-            is_sampled = opinion.draw < group.rate
-            if not is_sampled:
-                # If the strong judge has judged this row for another reason, its verdict is used instead.
-                if self._is_unknown(opinion):
-                    final.append(opinion.row)
-                continue
-
-            # The strong judge has judged this sampled row. A disagreement makes it less likely that the next
-            # opinion is taken from the same queue.
-            disagrees = self._disagrees(opinion)
-            queues.note(opinion.outcome, disagrees=disagrees)
-            disagreements += disagrees
-            if disagreements > allowed_disagreements:
-                break
-            counted.append(opinion.row)
+            if group.samples(opinion):
+                disagrees = self._disagrees(opinion)
+                # After a disagreement, the next opinion is less likely to come from the same queue.
+                queues.note(opinion.outcome, disagrees=disagrees)
+                if disagrees:
+                    disagreements += 1
+                if disagreements > allowed_disagreements:
+                    break
+                counted.append(opinion.row)
+            elif self._is_unknown(opinion):
+                # If the strong judge had judged this row for another reason, its verdict would be used.
+                final.append(opinion.row)
         return Settled(frozenset(final), frozenset(counted))
 
     def settle_separately(self) -> Settled:
@@ -241,26 +260,36 @@ class _Walk:
 
         Returns the rows with final opinions, and the sampled rows that were counted.
         """
-        group = self._group
-        opinions = sorted(group.opinions, key=_rank_by_sureness)
+        opinions = sorted(self._group.opinions, key=_rank_by_sureness)
         settled = NOTHING_FINAL
 
         # Try the surest quarter, then the surest half, and so on. The largest part that passes counts. The
         # level takes into account that there are multiple attempts.
         for part_number in range(1, _ACCEPTED_PARTS + 1):
-            surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
-            sampled = [opinion for opinion in surest if opinion.draw < group.rate]
-            unsampled = [opinion for opinion in surest if opinion.draw >= group.rate]
-            final = [opinion.row for opinion in unsampled if self._is_unknown(opinion)]
-            disagreements = sum(map(self._disagrees, sampled))
-            budget = self._promise.budget(len(final))
-
-            if final and disagreements <= max_sampled_disagreements(
-                budget, group.rate, group.level
-            ):
-                counted = frozenset(opinion.row for opinion in sampled)
-                settled = Settled(frozenset(final), counted)
+            surest_count = len(opinions) * part_number // _ACCEPTED_PARTS
+            settled_part = self._settle_part(opinions[:surest_count])
+            if settled_part is not None:
+                settled = settled_part
         return settled
+
+    def _settle_part(self, opinions: Sequence[FirstOpinion]) -> Settled | None:
+        """Make the opinions outside the sample final. Returns None if the sample disagrees too often."""
+        group = self._group
+        sampled = [opinion for opinion in opinions if group.samples(opinion)]
+        final = []
+        for opinion in opinions:
+            if not group.samples(opinion) and self._is_unknown(opinion):
+                final.append(opinion.row)
+        if not final:
+            return None
+
+        budget = self._promise.budget(len(final))
+        allowed_disagreements = max_sampled_disagreements(budget, group.rate, group.level)
+        disagreements = sum(self._disagrees(opinion) for opinion in sampled)
+        if disagreements > allowed_disagreements:
+            return None
+        counted = frozenset(opinion.row for opinion in sampled)
+        return Settled(frozenset(final), counted)
 
     def _is_unknown(self, opinion: FirstOpinion) -> bool:
         """Whether the strong judge hasn't judged the row."""
@@ -279,9 +308,10 @@ class _Queues:
         self._queues: dict[Outcome, deque[FirstOpinion]] = {}
         for opinion in sorted(opinions, key=_rank_by_sureness):
             self._queues.setdefault(opinion.outcome, deque()).append(opinion)
-        self._latest: dict[Outcome, deque[bool]] = {}
+        # Whether the strong judge disagreed with each queue's latest sampled opinions
+        self._latest_disagreements: dict[Outcome, deque[bool]] = {}
         for outcome in self._queues:
-            self._latest[outcome] = deque(maxlen=_REMEMBERED)
+            self._latest_disagreements[outcome] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> FirstOpinion | None:
         """Take the next opinion from the queue with the lowest rate of recent disagreements.
@@ -296,15 +326,18 @@ class _Queues:
 
     def note(self, outcome: Outcome, *, disagrees: bool) -> None:
         """Record the strong judge's answer on a sampled row."""
-        self._latest[outcome].append(disagrees)
+        self._latest_disagreements[outcome].append(disagrees)
 
     def _rank(self, outcome: Outcome) -> tuple[float, float]:
         """Return a sort key: a queue's rate of recent disagreements, then its next opinion's sureness."""
-        latest_disagreed = self._latest[outcome]
-        # Add fictitious prior rows, so that a queue without sampled rows also has a rate.
-        disagreements = sum(latest_disagreed) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
-        sureness = self._queues[outcome][0].sureness
-        return disagreements / (len(latest_disagreed) + _PRIOR_ROWS), -sureness
+        latest_disagreements = self._latest_disagreements[outcome]
+        # A queue without sampled rows needs a rate, too, so add a made-up row to each queue.
+        rows = len(latest_disagreements) + _PRIOR_ROWS
+        disagreements = sum(latest_disagreements) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
+        rate = disagreements / rows
+
+        next_opinion = self._queues[outcome][0]
+        return rate, -next_opinion.sureness  # negative, so that the surest one comes first
 
 
 def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
@@ -313,7 +346,7 @@ def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
-    """Compute how many disagreements a sample can contain and still prove that the rest has at most `budget`.
+    """Compute the most disagreements in a sample that prove at most `budget` of them outside it.
 
     `rate` is the sampling rate. The proof is wrong with a probability of at most `level`. Returns -1 if not
     even a sample without disagreements would be a proof.
@@ -321,16 +354,19 @@ def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
     if budget < 0:
         return -1
 
-    # Suppose that `budget` + 1 disagreements are outside. Then the probability that the sample contains at
-    # most c of them is P(X <= c), for a binomial X with c + `budget` + 1 trials. Find the largest c for which
-    # this probability is at most `level`: first double c until it's too large, then bisect.
+    def proves_budget(sampled: int) -> bool:
+        # If one more than the budget were outside the sample, so few in it would be improbable.
+        total = sampled + budget + 1
+        return at_most(sampled, total, rate) <= level
+
+    # Double the number until it's too large, then bisect.
     too_many = 1
-    while at_most(too_many, too_many + budget + 1, rate) <= level:
+    while proves_budget(too_many):
         too_many *= 2
     few_enough = -1
     while too_many - few_enough > 1:
         middle = (few_enough + too_many) // 2
-        if at_most(middle, middle + budget + 1, rate) <= level:
+        if proves_budget(middle):
             few_enough = middle
         else:
             too_many = middle
@@ -341,8 +377,9 @@ def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
 def max_unsampled_disagreements(disagreements: int, rate: float, level: float) -> int:
     """Compute an upper bound for the disagreements outside a sample that contains `disagreements`.
 
-    That's the smallest number that so few disagreements in the sample confirm at this `level`.
+    `rate` is the sampling rate. There are more with a probability of at most `level`.
     """
+    # Raise the bound until so many disagreements in the sample still prove it.
     outside = 0
     while max_sampled_disagreements(outside, rate, level) < disagreements:
         outside += 1
@@ -357,14 +394,17 @@ def choose_rate(budget: int, level: float) -> float:
     """
 
     def estimate_gain(rate: float) -> float:
+        """Estimate the number of rows that the strong judge is spared, on a scale only for comparison."""
         allowed = max_sampled_disagreements(budget, rate, level)
         if allowed < 0:
             return 0.0
-        # Rows become final until the sample has one disagreement too many. On average, that's halfway between
-        # the last allowed disagreement and the next one, so add a half.
-        total_disagreements = (allowed + 0.5) / rate
-        spared_fraction = 1 - rate
-        return spared_fraction * math.pow(total_disagreements, _GROWTH)
+        # Rows become final until the sample has one disagreement too many, so at the end, the number expected
+        # in the sample is between `allowed` and `allowed` + 1.
+        sampled_disagreements = allowed + 0.5
+        total_disagreements = sampled_disagreements / rate
+        decided_rows = math.pow(total_disagreements, _GROWTH)
+        spared_fraction = 1 - rate  # the strong judge judges the sampled rows anyway
+        return spared_fraction * decided_rows
 
     return max(_RATES, key=estimate_gain)
 
@@ -384,15 +424,29 @@ def estimate_decided_fraction(
     if not pilot:
         return 0.0
 
-    rate = choose_rate(promise.budget(rows), LEVEL)
-    allowed = max_sampled_disagreements(promise.budget(rows), rate, LEVEL)
-    if allowed < 0:
+    budget = promise.budget(rows)
+    rate = choose_rate(budget, LEVEL)
+    allowed_in_sample = max_sampled_disagreements(budget, rate, LEVEL)
+    if allowed_in_sample < 0:
         return 0.0
 
     # Compute the total number of allowed disagreements, as in `choose_rate`, and scale it down to the pilot.
-    allowed_in_pilot = (allowed + 0.5) / rate * pilot_rows / rows + 1
+    allowed = (allowed_in_sample + 0.5) / rate
+    # An estimate that's too high is better than one that's too low, so add a disagreement.
+    allowed_in_pilot = allowed * pilot_rows / rows + 1
+    passed = _count_passed(pilot, strong_verdicts, promise, allowed=allowed_in_pilot)
+    unsampled_fraction = 1 - rate  # the strong judge decides the sampled rows
+    return unsampled_fraction * passed / pilot_rows
 
-    # Pass opinions, in the order of a real run, until the pilot has too many disagreements.
+
+def _count_passed(
+    pilot: Sequence[FirstOpinion],
+    strong_verdicts: StrongVerdicts,
+    promise: Promise,
+    *,
+    allowed: float,
+) -> int:
+    """Count the opinions, in the order of a real run, before there are more disagreements than `allowed`."""
     queues = _Queues(pilot)
     passed = 0
     disagreements = 0
@@ -400,13 +454,12 @@ def estimate_decided_fraction(
         strong = strong_verdicts.get(opinion.row, "undetermined")
         disagrees = not promise.holds_for(opinion.outcome, strong)
         queues.note(opinion.outcome, disagrees=disagrees)
-        disagreements += disagrees
-        if disagreements > allowed_in_pilot:
+        if disagrees:
+            disagreements += 1
+        if disagreements > allowed:
             break
         passed += 1
-
-    # The sampled rows don't become final, because the strong judge decides them.
-    return (1 - rate) * passed / pilot_rows
+    return passed
 
 
 def simulate_decided_fraction(
@@ -417,42 +470,57 @@ def simulate_decided_fraction(
     Returns None if the strong tier judged fewer than `MIN_ROWS` of the samples.
     """
     # Only these samples show if the tiers agree.
-    judged_by_strong = []
-    for sample in samples:
-        if sample.outcome(strong) is not None:
-            judged_by_strong.append(sample)
+    judged_by_strong = [sample for sample in samples if sample.outcome(strong) is not None]
     if len(judged_by_strong) < MIN_ROWS:
         return None
 
-    # In each simulated run, draw rows from the samples, with repetition.
     rng = random.Random(_SEED)  # noqa: S311 - an estimate
     final_fractions = []
     for _ in range(_SIMULATED_RUNS):
-        opinions = []
-        strong_verdicts: dict[int, VerdictWord] = {}
-        for row, sample in enumerate(rng.choices(judged_by_strong, k=rows)):
-            opinion = _make_first_opinion(sample.opinions.get(first, FAILED), row, rng)
-            if opinion is not None:
-                opinions.append(opinion)
-            strong_verdicts[row] = sample.outcome(strong) or "undetermined"
-
-        # A real run would only have the strong judge's verdicts on the sampled rows.
+        drawn = rng.choices(judged_by_strong, k=rows)  # with repetition
+        opinions = _make_first_opinions(drawn, first, rng)
         run_plan = plan(opinions, rows, promise)
-        verdicts_on_sample = {row: strong_verdicts[row] for row in run_plan.sampled}
-        settled = settle(run_plan, verdicts_on_sample)
+        settled = settle(run_plan, _collect_sampled_verdicts(run_plan, drawn, strong))
         final_fractions.append(len(settled.final) / rows)
     return fmean(final_fractions)
+
+
+def _make_first_opinions(
+    drawn: Sequence[Sample], first: TierName, rng: random.Random
+) -> list[FirstOpinion]:
+    """Make the first tier's opinions that can become final. Each drawn sample is a row."""
+    opinions = []
+    for row, sample in enumerate(drawn):
+        opinion = _make_first_opinion(sample.opinions.get(first, FAILED), row, rng)
+        if opinion is not None:
+            opinions.append(opinion)
+    return opinions
 
 
 def _make_first_opinion(
     evidence: TierEvidence, row: int, rng: random.Random
 ) -> FirstOpinion | None:
-    """Build the first tier's opinion on a row. Returns None if the opinion can't become final."""
-    if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
+    """Build the first tier's opinion on a row. Returns None if the opinion can't become final.
+
+    These are the same rules as in a real run, see `judgekit.judging.rows.is_promised`.
+    """
+    if evidence.outcome is None or evidence.margin is None:
         return None
-    is_unexplained = evidence.outcome == "improve" and not evidence.gives_reasons
-    if is_unexplained or not evidence.sees_all:
+    is_from_whole_jury = not evidence.is_divided
+    is_explained = evidence.gives_reasons or evidence.outcome != "improve"
+    can_be_final = is_from_whole_jury and evidence.sees_all and is_explained
+    if not can_be_final:
         return None
-    return FirstOpinion(
-        row, evidence.outcome, sureness=evidence.margin, draw=rng.random(), tie=rng.random()
-    )
+    draw = rng.random()
+    tie = rng.random()
+    return FirstOpinion(row, evidence.outcome, sureness=evidence.margin, draw=draw, tie=tie)
+
+
+def _collect_sampled_verdicts(
+    run_plan: Plan, drawn: Sequence[Sample], strong: TierName
+) -> dict[int, VerdictWord]:
+    """Collect the strong judge's verdicts on the sampled rows. A real run wouldn't have any others."""
+    verdicts: dict[int, VerdictWord] = {}
+    for row in run_plan.sampled:
+        verdicts[row] = drawn[row].outcome(strong) or "undetermined"
+    return verdicts

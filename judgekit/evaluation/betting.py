@@ -38,6 +38,7 @@ class Bets:
         """Start to bet against the claim that `count` numbers add up to at most `claimed_total`."""
         self._numbers_left = count
         self._total_left = claimed_total
+        # If the claim is true, a fortune of 1 ever reaches 1 / `level` with a probability of at most `level`.
         self._refuting_fortune = 1 / level
         self._fortunes = [1 / _BETTORS] * _BETTORS  # each bettor uses another stake
         self.is_refuted = claimed_total < 0  # numbers are never negative
@@ -58,17 +59,23 @@ class Bets:
             return
 
         if self._total_left:
-            # Each bet stakes a fraction of its fortune. The stake is multiplied by the number's ratio to the
-            # highest mean that the claim allows. If the claim is true, the bets gain nothing on average, so a
-            # large fortune refutes the claim.
-            gain = number * self._numbers_left / self._total_left
-            self._fortunes = [
-                fortune * (1 - stake + stake * gain)
-                for fortune, stake in zip(self._fortunes, _STAKES, strict=True)
-            ]
+            self._bet(number)
             self.is_refuted = self.fortune >= self._refuting_fortune
         self._numbers_left -= 1
         self._total_left -= number
+
+    def _bet(self, number: int) -> None:
+        """Let each bettor stake a fraction of its fortune, and get back the stake times a gain.
+
+        If the claim is true, the gain is at most 1 on average, so a large fortune refutes the claim.
+        """
+        # The number's ratio to the mean that's left, which is `_total_left` / `_numbers_left`.
+        gain = number * self._numbers_left / self._total_left
+        fortunes = []
+        for fortune, stake in zip(self._fortunes, _STAKES, strict=True):
+            kept_and_won = 1 - stake + stake * gain
+            fortunes.append(fortune * kept_and_won)
+        self._fortunes = fortunes
 
 
 def bound_total(
