@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
@@ -65,7 +65,9 @@ class Chain(NamedTuple):
     outcome: Outcome
     after: Outcome | None
     stands: TierName | None = None
+    """The tier whose win may stand against the tie of `tier`."""
     leans: bool = False
+    """Whether these are a decision model's opinions, ordered by how far each leans to the outcome."""
 
     def margin(self, sample: Sample) -> float:
         if self.leans:
@@ -80,9 +82,11 @@ class Chain(NamedTuple):
 
     def is_wrong(self, sample: Sample) -> bool:
         """Whether the sample would get a wrong result if a gate of this chain made its opinion final."""
-        if self.stands is not None:  # then the win becomes final
-            return sample.label != "accept"
+        makes_win_final = self.stands is not None
+        if makes_win_final:
+            return sample.label != "accept"  # a pair's label accepts if the winner is really better
         if self.leans:
+            # The gate makes the chain's outcome final, even if the tier itself leans the other way.
             return not sample.is_right(self.outcome)
         return sample.is_wrong(self.tier)
 
@@ -127,25 +131,20 @@ def choose_rules(
     gates: list[CalibratedRule] = []
     refused = []
     steps: dict[Chain, int] = {}  # how many of a chain's gates were tested
-
     for chain, members in chains.items():
         if chain in testable:
-            # Split the doubt equally among the chains. Then split a chain's part among the results that the
-            # previous tier's chains could have had, because they decide which samples get here.
+            # The chains share the doubt equally. The previous tier's results decide which samples get here,
+            # so a chain's part is divided among all results that there could have been.
             level = doubt / len(testable) / _count_possible_results(chain, tiers, steps)
             earlier_tiers = tiers[: tiers.index(chain.tier)]
-            earlier_gates = FinalityRules(rules=tuple(gates))
-            open_samples = _select_open(members, earlier_tiers, earlier_gates)
+            open_samples = _select_open(members, earlier_tiers, gates)
             test = _test_chain(chain, open_samples, level, promise)
             steps[chain] = test.steps
             if test.widest is not None:
                 gates.append(test.widest)
-            refusal = test.refused
-            if chain.leans:
-                refusal = _find_refusal_on_side(chain, open_samples, level, promise, test)
+            refusal = _choose_refusal(chain, open_samples, level, promise, test)
         else:
-            # Report how many labels the chain needs, at the level that it would have if it were tested, too.
-            level = doubt / (len(testable) + 1)
+            level = doubt / (len(testable) + 1)  # as if this chain were tested, too
             refusal = _refuse_untested(chain, members, level, promise)
         if refusal is not None:
             refused.append(refusal)
@@ -158,12 +157,19 @@ def choose_rules(
 def _refuse_untested(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> RefusedRule | None:
-    """Build the refusal for a chain that has too few labels. It contains how many more are needed."""
+    """Build the refusal for a chain that has too few labels. It contains how many more are needed.
+
+    Returns None if there's nothing to refuse, because a gate would hold at this level.
+    """
     if chain.leans:
-        return _find_refusal_on_side(chain, members, level, promise, _NO_TEST)
-    least_margin = min(map(chain.margin, members))
+        return _choose_refusal(chain, members, level, promise, test=_NO_TEST)
+
+    # Try the gate that includes all opinions, because it has the most labels.
+    least_margin = min(chain.margin(member) for member in members)
     gate = _test_gate(chain, least_margin, members, level, promise)
-    return gate if isinstance(gate, RefusedRule) else None
+    if isinstance(gate, RefusedRule):
+        return gate
+    return None
 
 
 def _test_chain(
@@ -182,33 +188,48 @@ def _test_chain(
     return _ChainTest(widest, None, steps)
 
 
-def _find_refusal_on_side(
+def _choose_refusal(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
-    """Find the refused gate to report for a decision model's chain, or None if there's nothing to report.
+    """Choose the refused gate to report: the first one that fails, if any does.
 
-    A gate makes a tier's opinions final if their margin is large enough. If no gate holds, the widest gate
-    that more labels could prove is reported. Failing that, it's the gate for all opinions that lean to this
-    outcome.
+    If no gate of a decision model's chain holds, it's the gate that `_find_widest_refusal` finds.
     """
-    # The chain also contains opinions that lean to the other outcome, with margins below 0. These can't
-    # become final, so a refused gate for them isn't reported.
-    if test.widest is not None:
-        is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
-        return test.refused if is_on_side else None
+    if not chain.leans:
+        return test.refused
+    if test.widest is None:
+        return _find_widest_refusal(chain, members, level, promise)
+    if test.refused is None:
+        return None
 
-    # No gate holds. Look for a gate that more labels could prove, starting with the widest.
+    # The chain also contains opinions that lean to the other outcome, with leanings below 0. These are no
+    # opinions for this outcome, so a refused gate that includes them isn't reported.
+    leaning = test.refused.leaning or 0.0
+    is_on_side = leaning >= 0
+    return test.refused if is_on_side else None
+
+
+def _find_widest_refusal(
+    chain: Chain, members: Sequence[Sample], level: float, promise: Promise
+) -> RefusedRule | None:
+    """Find the widest gate that more labels could prove. If there's none, return the widest refused gate.
+
+    Only opinions that lean to the chain's outcome are included.
+    """
     samples_on_side = [sample for sample in members if chain.margin(sample) >= 0]
-    margins = sorted({chain.margin(sample) for sample in samples_on_side})
     widest_refused = None
-    for margin in margins:
-        samples_in_class = [sample for sample in samples_on_side if chain.margin(sample) >= margin]
-        gate = _test_gate(chain, margin, samples_in_class, level, promise)
+    # The smaller the margin, the wider the gate
+    for margin in sorted({chain.margin(sample) for sample in samples_on_side}):
+        included = [sample for sample in samples_on_side if chain.margin(sample) >= margin]
+        gate = _test_gate(chain, margin, included, level, promise)
         if not isinstance(gate, RefusedRule):
             continue
-        if gate.more is not None:  # the number of further labels that would prove the gate
+
+        more_labels_could_prove_it = gate.more is not None
+        if more_labels_could_prove_it:
             return gate
-        widest_refused = widest_refused or gate
+        if widest_refused is None:
+            widest_refused = gate
     return widest_refused
 
 
@@ -227,54 +248,81 @@ def _drop_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
 
 def _are_overlapping(gate: CalibratedRule, other: CalibratedRule) -> bool:
     """Whether one gate can accept a decision model's opinion that the other gate rejects."""
-    if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
+    if gate.leaning is None or other.leaning is None:
         return False
-    # The two leanings are measured in opposite directions, so the gates touch if they add up to 0.
-    return gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
+    if gate.tier != other.tier or gate.outcome == other.outcome:
+        return False
+    # Each gate measures leanings towards its own outcome. So if the gate for an acceptance starts from 0.1,
+    # and the one for a rejection from -0.2, leanings from 0.1 to 0.2 pass both.
+    lowest = gate.leaning
+    highest_of_other = -other.leaning
+    return lowest <= highest_of_other
 
 
 def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
-    """Find the largest set of chains that all have enough labels to pass if they split the doubt equally."""
-    largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
-    testable = set[Chain]()
-    for count, chain in enumerate(largest_first, 1):
-        # The current chain is the smallest of these, so if it has enough labels, all of them do.
-        least_labels = _count_labels_for_promise(promise, doubt / count)
-        if least_labels is not None and len(chains[chain]) >= least_labels:
-            testable = set(largest_first[:count])
-    return testable
+    """Find the largest set of chains that can be tested together, because each has enough labels to pass.
+
+    `doubt` is the probability of error that all tests share. Each chain gets an equal part.
+    """
+    largest_first = sorted(chains, key=lambda chain: len(chains[chain]), reverse=True)
+    testable_count = 0
+    for count, smallest_chain in enumerate(largest_first, 1):
+        least_labels = _count_labels_for_promise(promise, level=doubt / count)
+        if least_labels is None:
+            continue
+        # If the smallest of these chains has enough labels, all of them do.
+        if len(chains[smallest_chain]) >= least_labels:
+            testable_count = count
+    return set(largest_first[:testable_count])
 
 
 def _count_possible_results(
     chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]
 ) -> int:
-    """Count the possible test results of the previous tier's chains, which decide which samples get here.
+    """Count the results that the previous tier's tests could have. Each sends other samples to this chain.
 
-    `steps` contains the number of gates that were tested in each chain.
+    `steps` contains the number of gates that were tested in each chain. Without a previous tier, the count
+    is 1.
     """
-    if chain.after is None:  # there's no previous tier
+    if chain.after is None:
         return 1
+
     previous_tier = tiers[tiers.index(chain.tier) - 1]
     results = 1  # the result that no gate holds
-    for tested_chain, count in steps.items():
-        if (tested_chain.tier, tested_chain.outcome) == (previous_tier, chain.after):
-            results += count
+    for tested_chain, gate_count in steps.items():
+        is_of_previous_tier = tested_chain.tier == previous_tier
+        leads_here = tested_chain.outcome == chain.after
+        if is_of_previous_tier and leads_here:
+            results += gate_count
     return results
 
 
 def _select_open(
-    members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
+    members: Iterable[Sample],
+    earlier_tiers: Sequence[TierName],
+    earlier_gates: Iterable[CalibratedRule],
 ) -> list[Sample]:
-    """Select the samples that aren't final yet after the gates of earlier tiers."""
+    """Select the samples that no gate of an earlier tier makes final."""
+    finality = FinalityRules(rules=tuple(earlier_gates))
     open_samples = []
     for sample in members:
-        outcomes = {tier: sample.combined_outcome(tier) for tier in earlier_tiers}
-        is_final = any(finality.final(tier, outcomes, sample.margins) for tier in outcomes)
-        # For decision models, gates use the leaning instead of the margin.
-        is_decided = any(finality.decided(tier, sample.leanings) for tier in outcomes)
-        if not is_final and not is_decided:
+        if not _is_final_after(earlier_tiers, sample, finality):
             open_samples.append(sample)
     return open_samples
+
+
+def _is_final_after(tiers: Sequence[TierName], sample: Sample, finality: FinalityRules) -> bool:
+    """Whether a gate of any of these tiers makes the sample final."""
+    outcomes = {tier: sample.combined_outcome(tier) for tier in tiers}
+    margins = sample.margins
+    leanings = sample.leanings
+    for tier in tiers:
+        is_final_by_margin = finality.final(tier, outcomes, margins)
+        # For decision models, gates use the leaning instead of the margin.
+        is_final_by_leaning = finality.decided(tier, leanings) is not None
+        if is_final_by_margin or is_final_by_leaning:
+            return True
+    return False
 
 
 def _group_by_chain(
@@ -285,7 +333,6 @@ def _group_by_chain(
     A chain is a tier's outcome after the previous tier's outcome, such as "accept" after "improve".
     """
     chains: Chains = {}
-
     # The reference tier always decides, so this tier and later ones need no gates. By default, it's the last.
     tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
     for tier_index, tier in enumerate(tiers_with_gates):
@@ -294,16 +341,12 @@ def _group_by_chain(
             for chain in _list_chains(sample, tier, previous_tier, reference):
                 chains.setdefault(chain, []).append(sample)
 
-    # When comparing two texts, the first tier can see a winner and the second one a tie. Add a chain for
-    # gates that let the win stand.
+    # When comparing two texts, a gate can let the first tier's win stand against the second tier's tie.
     first_tier, second_tier = tiers[:2]
+    standing_chain = Chain(second_tier, "improve", after="accept", stands=first_tier)
     for sample in samples:
-        is_win = sample.combined_outcome(first_tier) == "accept"
-        is_tie_after = sample.combined_outcome(second_tier) == "improve"
-        may_stand = sample.stands and sample.margin(first_tier) is not None
-        if may_stand and is_win and is_tie_after:
-            chain = Chain(second_tier, "improve", after="accept", stands=first_tier)
-            chains.setdefault(chain, []).append(sample)
+        if _may_win_stand(sample, first_tier, second_tier):
+            chains.setdefault(standing_chain, []).append(sample)
     return chains
 
 
@@ -320,20 +363,41 @@ def _list_chains(
     if reference is not None and not sample.is_measured_by(reference):
         return []
 
-    # the first tier
     if previous_tier is None:
-        if tier in sample.leanings:  # A decision model's opinion belongs to both outcomes' chains.
-            return [Chain(tier, side, None, leans=True) for side in _SIDES]
-        return [Chain(tier, outcome, None)]
+        return _list_first_chains(sample, tier, outcome)
 
-    # a later tier
     previous_outcome = sample.combined_outcome(previous_tier)
-    is_dispute = sample.wrong is not None or {outcome, previous_outcome} == {"accept", "reject"}
-    if reference is None and not is_dispute:
-        # Without a dispute, the judging ends here even without a gate. Testing a gate would only use up some
-        # of the permitted error probability.
-        return []
-    return [Chain(tier, outcome, previous_outcome)]
+    needs_gate = reference is not None or _would_go_on(sample, outcome, previous_outcome)
+    if needs_gate:
+        return [Chain(tier, outcome, previous_outcome)]
+    # The judging ends here even without a gate. Testing one would only use up some of the permitted error
+    # probability.
+    return []
+
+
+def _list_first_chains(sample: Sample, tier: TierName, outcome: Outcome) -> list[Chain]:
+    """List the chains of the first tier's opinion. A decision model's opinion is in both outcomes' chains."""
+    is_of_decision_model = tier in sample.leanings
+    if is_of_decision_model:
+        return [Chain(tier, side, None, leans=True) for side in _SIDES]
+    return [Chain(tier, outcome, None)]
+
+
+def _would_go_on(sample: Sample, outcome: Outcome, previous_outcome: Outcome | None) -> bool:
+    """Whether the judging would go on after a later tier's opinion if there were no gate."""
+    is_ranking = sample.wrong is not None
+    if is_ranking:
+        return True  # a tier that would end a ranking has no margin, so it doesn't get here
+    outcomes = (previous_outcome, outcome)
+    return outcomes in (("accept", "reject"), ("reject", "accept"))
+
+
+def _may_win_stand(sample: Sample, first_tier: TierName, second_tier: TierName) -> bool:
+    """Whether the first tier sees a winner and the second one a tie, and the win may be final."""
+    is_win = sample.combined_outcome(first_tier) == "accept"
+    is_tie_after = sample.combined_outcome(second_tier) == "improve"
+    has_margin = sample.margin(first_tier) is not None
+    return sample.stands and has_margin and is_win and is_tie_after
 
 
 def _count_labels_for_promise(
@@ -353,33 +417,47 @@ def _choose_margins(
     A gate includes all opinions with at least its margin, so each gate includes more opinions than the
     previous one. The last gate includes all.
     """
-    margins = sorted(map(chain.margin, members), reverse=True)
-    # If there are only a few different margins, many opinions share each, so start with the smallest gate
-    # that can hold. Otherwise start with a gate that holds even with a few errors.
-    is_coarse = chain.leans and len(set(margins)) <= COARSE
-    error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
-    first_size = _count_labels_for_promise(promise, level, error_rate)
+    margins = sorted((chain.margin(member) for member in members), reverse=True)
+    first_size = _choose_first_size(chain, margins, level, promise)
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
 
-    # Let the number of opinions grow by a constant ratio, so that the last gate includes all.
     max_steps = LEANING_STEPS if chain.leans else STEPS
-    min_ratio = 1.0 if chain.leans else WIDER
-    even_ratio = (len(margins) / first_size) ** (1 / (max_steps - 1))
-    ratio = max(min_ratio, even_ratio)
+    ratio = _choose_growth(chain, len(margins) / first_size, max_steps)
     chosen: list[float] = []
     size = float(first_size)
-    max_chosen = max_steps - 1  # the last step is reserved for all opinions
-    while size < len(margins) and len(chosen) < max_chosen:
+    for _ in range(max_steps - 1):  # the last step is reserved for all opinions
+        if size >= len(margins):
+            break
         margin = margins[ceil(size) - 1]
-        count_inside = sum(other_margin >= margin for other_margin in margins)
         chosen.append(margin)
-        size = max(count_inside * ratio, count_inside + 1)
+        # Other opinions may share this margin, so the gate can include more of them than `size`.
+        included = sum(other_margin >= margin for other_margin in margins)
+        size = max(included * ratio, included + 1)
 
-    # Add the gate for all opinions, unless the last one already includes them.
-    if not chosen or chosen[-1] > margins[-1]:
-        chosen.append(margins[-1])
+    smallest_margin = margins[-1]
+    if smallest_margin not in chosen:
+        chosen.append(smallest_margin)
     return chosen
+
+
+def _choose_first_size(
+    chain: Chain, margins: Sequence[float], level: float, promise: Promise
+) -> int | None:
+    """Choose the number of opinions in the first gate. Returns None if no number is enough."""
+    is_coarse = chain.leans and len(set(margins)) <= COARSE
+    if is_coarse:
+        # Many opinions share each of the few margins, so start with the smallest gate that can hold.
+        return _count_labels_for_promise(promise, level, error_rate=0.0)
+    # Start with a gate that's wide enough to hold in spite of a few errors.
+    return _count_labels_for_promise(promise, level, error_rate=promise.rate * FREE_SHARE)
+
+
+def _choose_growth(chain: Chain, total_growth: float, max_steps: int) -> float:
+    """Choose a gate's size relative to the one before, so that equal steps lead to the total growth."""
+    even_ratio: float = total_growth ** (1 / (max_steps - 1))
+    min_ratio = 1.0 if chain.leans else WIDER
+    return max(min_ratio, even_ratio)
 
 
 def _test_gate(
@@ -391,20 +469,8 @@ def _test_gate(
     `level`, is within the promise. A refusal says how many more labels would be enough at the same error
     rate.
     """
-    errors = 0
-    gains = 0
-    for member in members:
-        is_wrong = chain.is_wrong(member)
-        is_reference_wrong = _is_reference_wrong(member, promise.reference)
-        if is_wrong:
-            # An error that the reference also makes doesn't count. But a win that stands against the
-            # reference's tie is worse than the tie, so it does.
-            if chain.stands is not None or not is_reference_wrong:
-                errors += 1
-        elif is_reference_wrong:
-            gains += 1
-
     labels = len(members)
+    errors, gains = _count_errors_and_gains(chain, members, promise)
     error_bound = bound(labels, errors, gains, level, promise)
     evidence = {
         "tier": chain.tier,
@@ -417,7 +483,6 @@ def _test_gate(
         "gains": gains,
         "bound": round(error_bound, 6),
     }
-
     if error_bound <= promise.rate:
         return CalibratedRule(**evidence)
 
@@ -429,10 +494,30 @@ def _test_gate(
     return RefusedRule(**evidence, why="too few labels", more=more)
 
 
+def _count_errors_and_gains(
+    chain: Chain, members: Sequence[Sample], promise: Promise
+) -> tuple[int, int]:
+    """Count the samples that the gate gets wrong and the reference doesn't, and the other way round."""
+    errors = 0
+    gains = 0
+    for member in members:
+        is_reference_wrong = _is_reference_wrong(member, promise.reference)
+        # A wrong win is worse than the reference's wrong tie, so the tie doesn't excuse it.
+        is_excused = is_reference_wrong and chain.stands is None
+        if chain.is_wrong(member):
+            errors += 0 if is_excused else 1
+        elif is_reference_wrong:
+            gains += 1
+    return errors, gains
+
+
 def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
-    """Whether the reference tier is wrong about a sample."""
-    # Being right where the reference is wrong counts as a gain. If it failed, there's nothing to gain.
-    if reference is None or member.outcome(reference) is None or reference in member.ties:
+    """Whether the reference tier is wrong about a sample, so that being right about it is a gain."""
+    if reference is None:
+        return False
+    has_failed = member.outcome(reference) is None
+    is_right_tie = reference in member.ties
+    if has_failed or is_right_tie:
         return False
     return member.is_wrong(reference)
 
@@ -471,14 +556,21 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
         return []
 
     task = ranking_task(rubric, mode)
-    ranked_cases = []
+    # No gate is learned from a tier's answer that arose in another way than most of its answers.
     deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
+    ranked_cases = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
-        if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
-            expected = "at least two texts" if case.subjects else "in all cases, or in none"
-            raise case.wrong(f"subjects: expected {expected}")
+        _check_subjects(case)
         ranked_cases.append(task.ranked_case(case, deviating_tiers))
     return ranked_cases
+
+
+def _check_subjects(case: Case) -> None:
+    """Raise `InputError` if a case has fewer than two texts to compare."""
+    if not case.subjects:
+        raise case.wrong("subjects: expected in all cases, or in none")
+    if len(case.subjects) == 1:
+        raise case.wrong("subjects: expected at least two texts")
 
 
 class Opinions(NamedTuple):
@@ -498,11 +590,14 @@ class Opinions(NamedTuple):
 
         Cases that compare texts and cases with recorded answers are returned unchanged.
         """
-        if self.judge is None or any(case.subjects for case in self.cases):
+        if self.judge is None:  # no model was asked, so the answers are recorded ones
+            return self.cases
+        if any(case.subjects for case in self.cases):
             return self.cases
 
         task = choose_task(rubric, mode)
         rules = self.judge.settings.escalation_rules(task.name)
+        # No gate lets an answer through that arose in another way than most of the tier's answers.
         deviating_tiers_by_case = find_common_ways(self.cases).deviating_tiers_by_case
         cases = []
         for case, deviating_tiers in zip(self.cases, deviating_tiers_by_case, strict=True):
@@ -543,19 +638,15 @@ def learn(
     models = opinions.models
     rubric = loaded.rubric
     tiers = _list_tiers(models, promise)
-    ways = find_common_ways(cases)
+    common_ways = find_common_ways(cases)
 
     ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
         samples = read_samples(cases, rubric, mode)
-        default_rules = _build_default_rules(rubric, mode, models, ways.read)
+        default_rules = _build_default_rules(rubric, mode, models, common_ways.read)
         choice = _choose_for_samples(samples, tiers, promise, default_rules)
-
-    saved = None
-    if choice.likelihoods:
-        saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
 
     learned = Calibration(
         schema=calibration.SCHEMA,
@@ -567,20 +658,14 @@ def learn(
         questions_sha256=hash_questions(loaded, mode),
         models=dict(models),
         asked=find_options(cases),
-        read=ways.read,
-        answered=_complete_names(models, ways.answered),
+        read=common_ways.read,
+        answered=_complete_names(models, common_ways.answered),
         asking=opinions.asking,
         subjects=_count_subjects(ranked_cases),
         promise=promise,
-        gates=choice.rules.gates,
-        not_promised=choice.rules.refused,
-        read_otherwise=_count_deviating(ways.deviating_tiers_by_case),
-        cases=len(choice.without_gates),
+        read_otherwise=_count_deviating(common_ways.deviating_tiers_by_case),
         labels_sha256=digest,
-        with_gates=measured(choice.with_gates, tiers),
-        without=measured(choice.without_gates, tiers),
-        likelihoods=choice.likelihoods,
-        saved=saved,
+        **_describe_choice(choice, cases, tiers),
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_hash_contents(learned)}"})
 
@@ -605,6 +690,24 @@ def _complete_names(
         for model in joined_models.split(calibration.TOGETHER):
             names[tier][model] = answered.get(tier, {}).get(model, model)
     return names
+
+
+def _describe_choice(
+    choice: _Choice, cases: Sequence[Case], tiers: Sequence[TierName]
+) -> dict[str, Any]:
+    """Describe the chosen rules and their effect on the cases, as fields of a calibration."""
+    saved = None
+    if choice.likelihoods:
+        saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
+    return {
+        "gates": choice.rules.gates,
+        "not_promised": choice.rules.refused,
+        "cases": len(choice.without_gates),
+        "with_gates": measured(choice.with_gates, tiers),
+        "without": measured(choice.without_gates, tiers),
+        "likelihoods": choice.likelihoods,
+        "saved": saved,
+    }
 
 
 def _choose_for_rankings(
@@ -648,16 +751,13 @@ def _build_default_rules(
 ) -> EscalationRules:
     """Build the default escalation rules, without any gates.
 
-    `models` maps each tier to the joined names of its models. `readings` contains the source that each
-    model's scores were read from.
+    `models` maps each tier to the joined names of its models. `readings` says for each model if its scores
+    are decisions, or how else they were read.
     """
     models_by_tier = {}
-    deciding = []  # tiers of decision models
     for tier in TIERS:
         if tier in models:
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
-        if set(readings.get(tier, {}).values()) == {"decided"}:
-            deciding.append(tier)
 
     return EscalationRules(
         confirm=getattr(rubric.modes, mode).confirm,
@@ -665,9 +765,20 @@ def _build_default_rules(
         task=choose_task(rubric, mode).name,
         mode=mode,
         models=models_by_tier,
-        deciding=deciding,
+        deciding=_list_deciding_tiers(readings),
         needs_proof=mode == "strict",  # a decision model alone can't accept in strict mode
     )
+
+
+def _list_deciding_tiers(readings: calibration.Readings) -> list[TierName]:
+    """List the tiers that have only decision models."""
+    deciding = []
+    for tier in TIERS:
+        sources = readings.get(tier, {}).values()
+        only_decisions = all(source == "decided" for source in sources)
+        if sources and only_decisions:
+            deciding.append(tier)
+    return deciding
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
@@ -691,22 +802,12 @@ def _estimate_saved_per_hundred(
 
     A figure is None if it's unknown for all cases.
     """
-    # Collect the second tier's recorded costs, and its latencies in seconds.
     second_tier = tiers[1]
-    costs = []
-    waits = []
-    for case in cases:
-        recorded = case.judges.get(second_tier)
-        if recorded is None:
-            continue
-        if recorded.cost_usd is not None:
-            costs.append(recorded.cost_usd)
-        if recorded.latency_ms is not None:
-            waits.append(recorded.latency_ms / 1000)
+    answers = [case.judges[second_tier] for case in cases if second_tier in case.judges]
+    costs = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
+    waits = [answer.latency_ms / 1000 for answer in answers if answer.latency_ms is not None]
 
-    # A gate spares the second tier's calls if it ends the judging before that tier.
-    spared = sum(walked.by_gate and second_tier not in walked.calls for walked in walks)
-    spared_per_hundred = 100 * spared / len(walks)
+    spared_per_hundred = 100 * _count_spared(walks, second_tier) / len(walks)
     usd = None
     seconds = None
     if costs:
@@ -714,6 +815,16 @@ def _estimate_saved_per_hundred(
     if waits:
         seconds = round(spared_per_hundred * fmean(waits), 1)
     return calibration.Saved(usd=usd, seconds=seconds)
+
+
+def _count_spared(walks: Iterable[Walked], tier: TierName) -> int:
+    """Count the judgings that a gate ended before the tier was asked."""
+    spared = 0
+    for walked in walks:
+        is_unasked = tier not in walked.calls
+        if walked.by_gate and is_unasked:
+            spared += 1
+    return spared
 
 
 def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects | None:
