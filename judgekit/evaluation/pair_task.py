@@ -23,7 +23,7 @@ from judgekit.judging.verdict import Comparison
 from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from judgekit.config import Outcome, TierName
     from judgekit.evaluation.cases import Case, Recorded
@@ -54,17 +54,22 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
-        """Return a model's answer for each order of the texts, for recording, or {} if unreadable."""
+        """Turn a model's answers for both orders of the texts into a record, or {} if they're unreadable."""
         del case  # other tasks use it
-        source = score_source(turn.endpoint, None)
-        words = [call.value.word if call.value else None for call in turn.calls]
-        if len(words) == len(ORDERS) and any(words):
-            return {"orders": {"AB": words[0], "BA": words[1]}, "read": source}
+        source = score_source(turn.endpoint, opinion=None)  # a vote has no scores
 
-        # The model was called several times for each order, so record the combined preference.
+        words = [call.value.word if call.value else None for call in turn.calls]
+        has_one_call_per_order = len(words) == len(ORDERS)
+        has_readable_word = any(words)
+        if has_one_call_per_order and has_readable_word:
+            first, second = words
+            return {"orders": {"AB": first, "BA": second}, "read": source}
+
+        # If the model was called several times for each order, record the combined preference.
         vote = turn.answer.value
         if not vote:
             return {}
+        # A positive lean is towards A, a negative one towards B.
         preferences = {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}
         return {"probabilities": preferences, "read": source}
 
@@ -89,20 +94,22 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the pair as a sample. Margins are removed from the opinions of `deviating_tiers`.
+        """Yield the pair as a sample. Its label says if the text that the tiers prefer is really better.
 
-        The sample's label says if the text that the tiers prefer is really better.
+        The opinions of `deviating_tiers` have no margins, so that no gate is learned from them.
         """
-        votes = {
-            tier: _read_tier_vote(case, answer) for tier, answer in answers_by_tier(case).items()
-        }
+        votes = {}
+        for tier, answer in answers_by_tier(case).items():
+            votes[tier] = _read_tier_vote(case, answer)
         evidence = read_pair(votes, cut=find_cut_tiers(case))
+        favourite = jury.favourite(votes)
 
-        # In lenient mode, missing a winner is the costly error, so a tie after a win doesn't count as right.
+        # In lenient mode, missing a winner is the costly error. So once a tier has seen a winner, a later tie
+        # isn't right, and a calibration may let the win stand against it.
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,
-            label=self._compare_label(jury.favourite(votes), case),
+            label=self._compare_label(favourite, case),
             opinions=without_margins(evidence, deviating_tiers),
             ties=_find_ties(evidence, until_win=is_lenient),
             stands=is_lenient,
@@ -124,9 +131,12 @@ def _find_ties(evidence: Evidence, *, until_win: bool) -> frozenset[TierName]:
     """Find the tiers that see a tie. If `until_win`, stop at the first tier that sees a winner."""
     ties = []
     for tier, opinion in evidence.items():
-        if until_win and opinion.outcome == "accept":
+        # In a comparison, "accept" means a winner, and "improve" a tie.
+        sees_winner = opinion.outcome == "accept"
+        sees_tie = opinion.outcome == "improve"
+        if until_win and sees_winner:
             break
-        if opinion.outcome == "improve":
+        if sees_tie:
             ties.append(tier)
     return frozenset(ties)
 
@@ -140,26 +150,34 @@ def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
     """Read one model's vote on a pair of texts. Returns None if the model gave no readable answer.
 
-    Raises `InputError` if the recorded answer is invalid.
+    It's recorded as the answers for both orders, as probabilities or as a choice. Raises `InputError` if the
+    recorded answer is invalid.
     """
-    # the answers for both orders of the texts
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.combine_orders(votes)
 
-    # the probabilities that each text is better
-    probabilities = recorded.probabilities
-    if probabilities is not None:
-        if set(probabilities) != set(jury.WINS):
-            shown_letters = ", ".join(sorted(probabilities)) or "nothing"
-            raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
-        lean = probabilities["A"] - probabilities["B"]
-        weight = abs(lean) or 1.0  # A tie must not have a weight of 0.
-        return Vote(jury.word_of(lean), share=weight)
+    if recorded.probabilities is not None:
+        return _read_probabilities(case, recorded.probabilities)
 
-    # a choice
     if recorded.choice in _PAIR_WORDS:
         return Vote(cast("Better", recorded.choice))
-    if recorded.failure is None:
-        raise case.wrong(f"expected orders or a choice of {', '.join(_PAIR_WORDS)}")
-    return None
+
+    if recorded.failure is not None:
+        return None
+    raise case.wrong(f"expected orders or a choice of {', '.join(_PAIR_WORDS)}")
+
+
+def _read_probabilities(case: Case, probabilities: Mapping[str, float]) -> Vote:
+    """Read a vote from the probabilities that A or B is better. The vote's weight is their difference.
+
+    Raises `InputError` if there are other letters than A and B.
+    """
+    has_both_letters = sorted(probabilities) == sorted(jury.WINS)
+    if not has_both_letters:
+        shown_letters = ", ".join(sorted(probabilities)) or "nothing"
+        raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
+
+    lean = probabilities["A"] - probabilities["B"]
+    weight = 1.0 if lean == 0 else abs(lean)  # A tie has no difference, but it's a full vote.
+    return Vote(jury.word_of(lean), share=weight)

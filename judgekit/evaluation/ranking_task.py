@@ -64,12 +64,14 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         A normal ranking only passes the best texts to the next tier. The rules for that are learned from
         these scores, so every tier must score all texts.
         """
-        del case  # Only other tasks use this parameter.
-        cut_tiers = []
+        del case  # other tasks use it
+        all_letters = tuple(state.subject.letters)
         ranking_judge = judge.as_judge(RankingJudge)
+        cut_tiers = []
         for tier, models in judge.models_by_tier.items():
-            question = ranking_judge.question(tier, state)
-            question = replace(question, letters=tuple(state.subject.letters))
+            usual_question = ranking_judge.question(tier, state)
+            question = replace(usual_question, letters=all_letters)
+
             calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
             state.turns[tier] = await gather_limited(calls, state.session)
             if question.is_cut:
@@ -77,16 +79,25 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         state.cut = cut_tiers
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
-        """Return each text's mean points, with the way they were read, for recording."""
+        """Turn a model's opinions into a record: each text's mean points, and how they were read.
+
+        Returns {} if there are no opinions.
+        """
         del case  # other tasks use it
-        sources = set()
-        points = {}
-        for letter, opinion in (turn.answer.value or {}).items():
-            sources.add(score_source(turn.endpoint, opinion))
-            points[letter] = [self.rubric.mean(opinion.scores)]
-        if not points:
+        opinions = turn.answer.value
+        if not opinions:
             return {}
-        return {"points": points, "read": sources.pop() if len(sources) == 1 else "partly"}
+
+        points = {}
+        sources = set()
+        for letter, opinion in opinions.items():
+            points[letter] = [self.rubric.mean(opinion.scores)]
+            sources.add(score_source(turn.endpoint, opinion))
+
+        # If only some texts' scores were read from probabilities, the answer as a whole was partly read so.
+        has_one_source = len(sources) == 1
+        source = sources.pop() if has_one_source else "partly"
+        return {"points": points, "read": source}
 
     def answered_calls(self, turn: ModelTurn[dict[str, Opinion]]) -> Sequence[Answer[Any]]:
         return turn.calls
@@ -96,20 +107,28 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return calls_per_text * len(turn.calls)
 
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the best text's letter by this answer, or a tie. It's None if the answer ranks nothing."""
+        """Read which text is best by this answer: its letter, or a tie, or None if the answer ranks nothing.
+
+        The only key is `WHOLE`.
+        """
         points = read_points(case, recorded)
         # With `asked=1`, there's no quorum: the answer counts even if few jurors gave scores.
         ranked = rank([], "quick", case.letters, points, asked=1)
-        standing = read_ranking([ranked], margins={})["quick"].standing
+        evidence = read_ranking([ranked], margins={})
+        standing = evidence["quick"].standing
+
         if standing is None:
             return {WHOLE: None}
-        return {WHOLE: standing.order[0] if standing.is_won(self.mode) else TIE}
+        if not standing.is_won(self.mode):
+            return {WHOLE: TIE}
+        best_letter = standing.order[0]
+        return {WHOLE: best_letter}
 
     def label_words(self, case: Case) -> Sequence[str]:
         return (*case.letters, TIE)
 
     def ranked_case(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> RankedCase:
-        """Read a case's scores by tier. `deviating_tiers` answered in an uncommon way."""
+        """Read a case's scores by tier. No gate is learned from the leads of `deviating_tiers`."""
         scores_by_tier = {}
         for tier, recorded in answers_by_tier(case).items():
             scores_by_tier[tier] = read_points(case, recorded)
@@ -154,12 +173,16 @@ def ranking_rules(
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
     """Build the escalation rules for replaying a ranking, with the tiers and models that have scores."""
+    models_by_tier = {}
+    for tier, means in scores_by_tier.items():
+        models_by_tier[tier] = {voter.model for voter in means}
+
     return EscalationRules(
-        confirm="accept" if mode == "strict" else "reject",
+        confirm="accept" if mode == "strict" else "reject",  # required, but not used for rankings
         tiers=tuple(scores_by_tier),
         task="ranking",
         mode=mode,
-        models={tier: {voter.model for voter in means} for tier, means in scores_by_tier.items()},
+        models=models_by_tier,
         finality=finality,
         letters=tuple(letters),
     )
@@ -175,26 +198,27 @@ def walk_ranking(
 ) -> list[Turn]:
     """Replay a ranking tier by tier, using recorded scores instead of calling models.
 
-    Returns a turn for each tier that the rules call. Tiers in `cut` saw a shortened text, and
-    `deviating_tiers` answered in an uncommon way.
+    Returns a turn for each tier that the rules call. The tiers in `cut` saw a shortened text.
     """
     turns: list[Turn] = []
     ranked_tiers: list[RankedTier] = []
     step = decide({}, rules)
     while isinstance(step, Ask):
         tier = step.tier
+        scores = scores_by_tier[tier]
         ranked = rank(
             ranked_tiers,
             tier,
             step.about,
-            scores_by_tier[tier],
+            scores,
             asked=len(rules.models[tier]),
             is_cut=tier in cut,
+            # Gates are learned from usual answers, so the lead of a deviating tier gets none.
             is_known=tier not in deviating_tiers,
         )
-
         ranked_tiers.append(ranked)
-        calls = count_calls(scores_by_tier[tier], step.about)
+
+        calls = count_calls(scores, step.about)
         evidence = read_ranking(ranked_tiers, margins)
         step = decide(evidence, rules)
         turns.append(Turn(calls, ranked, evidence[tier], step))
@@ -222,37 +246,34 @@ class RankedCase(NamedTuple):
         )
 
     def walk(self, finality: FinalityRules | None) -> Walked:
-        """Replay the ranking, and compare its result with the label."""
+        """Replay the ranking, and compare its winner with the text that the label names as best."""
         turns = self.turns(finality)
+        calls = {turn.ranked.tier: turn.calls for turn in turns}
+
         last_turn = turns[-1]
         end = last_turn.step
         assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
-        is_right = None
-        if end.tier is not None:  # otherwise it's undecided
-            winner = last_turn.best if end.verdict == "accept" else TIE
-            is_right = winner == self.best
-        calls = {turn.ranked.tier: turn.calls for turn in turns}
-        return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
+        # A gate ends a ranking before its last tier, if the best text's lead is large enough.
+        is_ended_by_gate = end.because == LEAD_CALIBRATED
+
+        is_undecided = end.tier is None
+        if is_undecided:
+            return Walked(calls, right=None, by_gate=is_ended_by_gate)
+
+        winner = last_turn.best if end.verdict == "accept" else TIE
+        return Walked(calls, right=winner == self.best, by_gate=is_ended_by_gate)
 
     def sample(self) -> Sample:
         """Build a sample to learn gates from, with the opinion that each tier has if there are no gates."""
-        labelled_best = None if self.best == TIE else self.best
         opinions = {}
         ties = set()
         wrong = set()
         for turn in self.turns(FinalityRules()):
             tier = turn.ranked.tier
-            evidence = turn.evidence
-            if isinstance(turn.step, End) and turn.step.tier is not None:
-                # This tier ends the judging even without a gate, so don't learn a gate from it.
-                evidence = evidence.without_margin()
-            opinions[tier] = evidence
-
-            # Note if the tier sees a tie among all texts, and if its best text isn't the labelled one.
-            standing = evidence.standing
-            if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
+            opinions[tier] = _read_opinion(turn)
+            if self._sees_tie(turn.evidence):
                 ties.add(tier)
-            if turn.ranked.best != labelled_best:
+            if not self._finds_best(turn.ranked):
                 wrong.add(tier)
 
         return Sample(
@@ -263,6 +284,26 @@ class RankedCase(NamedTuple):
             wrong=frozenset(wrong),
         )
 
+    def _sees_tie(self, evidence: TierEvidence) -> bool:
+        """Say if a tier saw the complete texts, and none of them wins."""
+        standing = evidence.standing
+        if standing is None or not evidence.sees_all:
+            return False
+        return not standing.is_won(self.mode)
+
+    def _finds_best(self, ranked: RankedTier) -> bool:
+        """Say if a tier's best text is the labelled one, or if it has none and the label is a tie."""
+        labelled_best = None if self.best == TIE else self.best
+        return ranked.best == labelled_best
+
+
+def _read_opinion(turn: Turn) -> TierEvidence:
+    """Read a tier's opinion, without its margin if no gate should be learned from it."""
+    ends_judging = isinstance(turn.step, End) and turn.step.tier is not None
+    if ends_judging:  # even without a gate, so it needs none
+        return turn.evidence.without_margin()
+    return turn.evidence
+
 
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
     """Read the scores of all texts, by model and the text's letter. A model that failed has no scores.
@@ -271,13 +312,22 @@ def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
     """
     scores_by_voter: dict[Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
-        is_valid = juror.points is not None and set(juror.points) <= set(case.letters)
-        if juror.failure is None and not is_valid:
+        is_valid = juror.failure is not None or _has_valid_points(juror, case)
+        if not is_valid:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
 
         # The same model can appear more than once in a jury, so add its scores to any earlier ones.
         voter = Voter(juror.model, juror.endpoint.family)
         scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
-        for letter, scores in (juror.points or {}).items():
+        points = juror.points or {}
+        for letter, scores in points.items():
             scores_by_letter[letter].extend(scores)
     return scores_by_voter
+
+
+def _has_valid_points(juror: Recorded, case: Case) -> bool:
+    """Say if a model has scores, and only for letters of the case's texts."""
+    if juror.points is None:
+        return False
+    known_letters = set(case.letters)
+    return all(letter in known_letters for letter in juror.points)

@@ -8,7 +8,7 @@ from them, and none lets them through.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from judgekit.config import TIERS, Outcome, TierName
 from judgekit.errors import InputError
@@ -19,13 +19,14 @@ from judgekit.judging.evidence import FAILED
 from judgekit.judging.steps import CALIBRATED, Ask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from judgekit.evaluation.cases import Case, Recorded
     from judgekit.judging.evidence import TierEvidence
     from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.steps import End, EscalationRules
 
+Value = TypeVar("Value")
 
 WHOLE = ""
 """Stands for a case judged as a whole (a document, a pair); candidates have their ids."""
@@ -41,13 +42,10 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
     """
     models = {}
     for tier in TIERS:
-        names = set()
-        for case in cases:
-            if tier in case.judges:
-                jurors = case.judges[tier].jurors
-                names.add(together(juror.model for juror in jurors))
-
-        if len(names) > 1 or "" in names:
+        names = _collect_model_names(cases, tier)
+        is_ambiguous = len(names) > 1
+        is_unnamed = "" in names
+        if is_ambiguous or is_unnamed:
             shown_names = ", ".join(map(repr, sorted(names)))
             problem = f"judges.{tier}.model: expected one model throughout, got {shown_names}"
             reason = "valid only for the models it was measured with"
@@ -55,6 +53,16 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
         if names:
             models[tier] = names.pop()
     return models
+
+
+def _collect_model_names(cases: Iterable[Case], tier: TierName) -> set[str]:
+    """Collect the names of the models that gave a tier's answers. An answer without a model's name has ""."""
+    names = set()
+    for case in cases:
+        if tier in case.judges:
+            jurors = case.judges[tier].jurors
+            names.add(together(juror.model for juror in jurors))
+    return names
 
 
 def find_options(cases: Sequence[Case]) -> Asked:
@@ -118,17 +126,22 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, gives_fractions: bool) -> ScoreSource:
-        """Return the way in which the scores were read. If an old record doesn't contain that, infer it.
+        """Find out how the scores were read. If an old record doesn't contain that, infer it.
 
         `gives_fractions` says if any of the model's answers has fractional scores.
         """
         if self.recorded.read is not None:
             return self.recorded.read
-        if self.samples == 1 and self.recorded.probabilities is not None:
+        # The mean of several written answers has fractions and probabilities, too, so these tell nothing.
+        if self.samples != 1:
+            return "whole"
+        if self.recorded.probabilities is not None:
             return "points"
+
         # A fractional score is an expectation over token probabilities. If a model has one, then its integer
         # scores are expectations, too.
-        if self.samples == 1 and self.recorded.scores is not None and gives_fractions:
+        has_scores = self.recorded.scores is not None
+        if has_scores and gives_fractions:
             return "expected"
         return "whole"
 
@@ -148,39 +161,21 @@ def find_common_ways(cases: Sequence[Case]) -> Ways:
     actually answered, which can differ from the requested one.
     """
     answers = _list_answers(cases)
-    with_fractions = {
-        answer.voter for answer in answers if answer.has_fractions
-    }  # tiers and models
+    sources = _find_sources(answers)
+    answering_models = [answer.answered for answer in answers]
+    common_sources: Readings = _choose_most_common(answers, sources)
+    common_models: Answered = _choose_most_common(answers, answering_models)
 
-    # Count how often each way occurs, by tier and requested model.
-    source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
-    model_counts: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
-    sources = []  # each answer's source
-    for answer in answers:
-        source = answer.source(gives_fractions=answer.voter in with_fractions)
-        source_counts[answer.voter][source] += 1
-        model_counts[answer.voter][answer.answered] += 1
-        sources.append(source)
-
-    # Choose the most common way of each model, in the tiers' order.
-    common_sources: Readings = {}
-    common_models: Answered = {}
-    for tier, model in sorted(source_counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
-        common_source, _ = source_counts[tier, model].most_common(1)[0]
-        common_sources.setdefault(tier, {})[model] = common_source
-        common_model, _ = model_counts[tier, model].most_common(1)[0]
-        common_models.setdefault(tier, {})[model] = common_model
-
-    # Find the answers that were read from another source, or given by another model.
     deviating_tiers_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
-        common_source = common_sources[answer.tier][answer.recorded.model]
-        common_model = common_models[answer.tier][answer.recorded.model]
-        if source != common_source or answer.answered != common_model:
+        requested_model = answer.recorded.model
+        has_common_source = source == common_sources[answer.tier][requested_model]
+        has_common_model = answer.answered == common_models[answer.tier][requested_model]
+        if not (has_common_source and has_common_model):
             deviating_tiers_by_case[answer.case_index].add(answer.tier)
-    return Ways(
-        common_sources, common_models, [frozenset(tiers) for tiers in deviating_tiers_by_case]
-    )
+
+    frozen_tiers = [frozenset(tiers) for tiers in deviating_tiers_by_case]
+    return Ways(common_sources, common_models, frozen_tiers)
 
 
 def _list_answers(cases: Sequence[Case]) -> list[_Answer]:
@@ -192,6 +187,37 @@ def _list_answers(cases: Sequence[Case]) -> list[_Answer]:
                 if juror.failure is None:
                     answers.append(_Answer(case_index, tier, juror, samples=recorded.samples))
     return answers
+
+
+def _find_sources(answers: Sequence[_Answer]) -> list[ScoreSource]:
+    """Find the source of each answer's scores. It can depend on the same model's other answers."""
+    voters_with_fractions = {answer.voter for answer in answers if answer.has_fractions}
+    sources = []
+    for answer in answers:
+        gives_fractions = answer.voter in voters_with_fractions
+        sources.append(answer.source(gives_fractions=gives_fractions))
+    return sources
+
+
+def _choose_most_common(
+    answers: Sequence[_Answer], values: Sequence[Value]
+) -> dict[TierName, dict[str, Value]]:
+    """Choose the most common of the answers' values, by tier and requested model, in the tiers' order."""
+    counts_by_voter: dict[tuple[TierName, str], Counter[Value]] = defaultdict(Counter)
+    for answer, value in zip(answers, values, strict=True):
+        counts_by_voter[answer.voter][value] += 1
+
+    common_values: dict[TierName, dict[str, Value]] = {}
+    for tier, model in sorted(counts_by_voter, key=_rank_voter):
+        most_common, _ = counts_by_voter[tier, model].most_common(1)[0]
+        common_values.setdefault(tier, {})[model] = most_common
+    return common_values
+
+
+def _rank_voter(voter: tuple[TierName, str]) -> tuple[int, str]:
+    """Rank a voter for sorting: by tier, then by the model's name."""
+    tier, model = voter
+    return TIERS.index(tier), model
 
 
 # --- Labelled subjects, with the tiers' opinions
@@ -219,28 +245,37 @@ class Sample(NamedTuple):
 
     def is_wrong(self, tier: TierName) -> bool:
         """Whether a tier's outcome is missing or doesn't match the label."""
-        if self.wrong is not None:
+        if self.wrong is not None:  # a ranking, whose label names a text instead of an outcome
             return tier in self.wrong
+
         outcome = self.outcome(tier)
-        return outcome is None or not self.is_right(outcome)
+        if outcome is None:
+            return True
+        return not self.is_right(outcome)
 
     def is_right(self, outcome: Outcome | str) -> bool:
         return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
         """Whether disagreeing with this tier counts as wrong. Only used if the tier is the reference."""
-        # If this tier wrongly sees a tie, another tier's win may overrule it, so disagreeing isn't wrong.
-        is_tie = self.outcome(tier) == "improve" and tier not in self.ties
-        may_be_overruled = self.stands and is_tie
-        return not may_be_overruled or self.label == "improve"
+        is_labelled_tie = self.label == "improve"
+        if is_labelled_tie:
+            return True
+
+        # A win before it may stand against a wrong tie, so disagreeing with such a tie isn't wrong.
+        sees_wrong_tie = self.outcome(tier) == "improve" and tier not in self.ties
+        may_be_overruled = self.stands and sees_wrong_tie
+        return not may_be_overruled
 
     def combined_outcome(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome.
+        """Find the outcome of a tier's whole jury.
 
-        Returns None if it has none, or if its jury is divided and can't be final.
+        Returns None if the tier has no outcome, or if its jury is divided, because that can't be final.
         """
         opinion = self.opinions.get(tier, FAILED)
-        return None if opinion.is_divided else opinion.outcome
+        if opinion.is_divided:
+            return None
+        return opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
         """Return the distance of a tier's opinion to another outcome. None if it can't become final."""
@@ -260,7 +295,7 @@ class Sample(NamedTuple):
 
     @property
     def margins(self) -> dict[TierName, float]:
-        """The margins by tier, without the tiers whose opinion can't become final."""
+        """The margin of each tier whose opinion can become final."""
         margins = {}
         for tier in self.opinions:
             margin = self.margin(tier)
@@ -294,12 +329,17 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     """Replay the judging of a sample, counting one call per tier, and compare the result with the label."""
     end, tiers = replay_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
-    if end.tier is None:
+
+    is_undecided = end.tier is None
+    if is_undecided:
         return Walked(calls, right=None, by_gate=False)
-    # The last tier would end the judging even without a gate.
+
+    # A calibration's last tier is always final, so it needs no gate to end the judging.
     last_tier = rules.finality.last if rules.finality else None
-    by_gate = end.because == CALIBRATED and end.tier != last_tier
-    return Walked(calls, sample.is_right(end.verdict), by_gate)
+    is_before_last_tier = end.tier != last_tier
+    is_calibrated = end.because == CALIBRATED
+    is_right = sample.is_right(end.verdict)
+    return Walked(calls, is_right, by_gate=is_calibrated and is_before_last_tier)
 
 
 def replay_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from judgekit.errors import InvalidReply
 from judgekit.evaluation.cases import Recorded
@@ -20,7 +21,7 @@ from judgekit.replies.forms import KEEP, make_select_reply_model
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.evaluation.cases import Case
     from judgekit.judging.evidence import TierEvidence
@@ -40,17 +41,18 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return judge.as_judge(CandidateJudge)
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
-        """Build the query and its candidates. Their names determine the order in which they're shown."""
+        """Build the query and its candidates, with the names that determine the candidates' order."""
         del inputs  # the case contains all texts
         name_by_id = shown_ids(case)
         candidates = []
         for candidate in case.candidates:
             name = name_by_id[candidate.id]
-            candidates.append(PromptCandidate.of(candidate, name, candidate.text))
-        return Candidates(documents.Query(case.query), tuple(candidates))
+            candidates.append(PromptCandidate.of(candidate, name, text=candidate.text))
+        query = documents.Query(case.query)
+        return Candidates(query, tuple(candidates))
 
     def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
-        """Return a model's answer for recording: probabilities by candidate id, or the ids that it keeps.
+        """Turn a model's answer into a record: the candidates' probabilities, or the ids that it keeps.
 
         Returns {} if the model gave no answer.
         """
@@ -58,23 +60,19 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         if not marks:
             return {}
 
-        id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
+        mark_by_id = _find_marks_by_id(case, marks)
+        judged = {candidate_id: mark for candidate_id, mark in mark_by_id.items() if mark}
+        unjudged = [candidate_id for candidate_id, mark in mark_by_id.items() if not mark]
+        source = score_source(turn.endpoint, opinion=None)  # marks aren't scores
+
         probabilities = {}
-        keep = []
-        unjudged = []
-        for name, mark in marks.items():
-            candidate_id = id_by_name[name]
-            if not mark:
-                unjudged.append(candidate_id)
-                continue
+        for candidate_id, mark in judged.items():
             if mark.probability is not None:
                 probabilities[candidate_id] = mark.probability
-            if mark.outcome == "accept":
-                keep.append(candidate_id)
-
-        source = score_source(turn.endpoint, None)
         if probabilities:
             return {"probabilities": probabilities, "unjudged": unjudged, "read": source}
+
+        keep = [candidate_id for candidate_id, mark in judged.items() if mark.outcome == "accept"]
         return {"keep": keep, "unjudged": unjudged, "read": source}
 
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
@@ -98,18 +96,9 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         Raises `InputError` if the answer contains an unknown id.
         """
         ids = [candidate.id for candidate in case.candidates]
-        for key in ("probabilities", "keep", "unjudged"):
-            unknown_ids = sorted(set(getattr(recorded, key) or ()) - set(ids))
-            if unknown_ids:
-                listed_ids = ", ".join(unknown_ids)
-                raise case.wrong(f"{key}: expected ids of its candidates, got {listed_ids}")
-
-        marks: dict[str, Mark | None] = {}
+        _check_recorded_ids(case, recorded, ids)
         if recorded.probabilities is not None:
-            marks = dict.fromkeys(ids)  # None for candidates without a probability
-            for candidate_id, probability in recorded.probabilities.items():
-                marks[candidate_id] = Mark(jury.leaning(probability), probability)
-            return marks
+            return _mark_by_probability(ids, recorded.probabilities)
 
         # Without probabilities, the answer lists the candidates that are kept.
         kept_ids = recorded.keep
@@ -117,26 +106,24 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
             kept_ids = self._read_kept(ids, recorded.reply)
         if kept_ids is None:
             return {}
-        for candidate_id in ids:
-            if candidate_id not in recorded.unjudged:
-                marks[candidate_id] = Mark("accept" if candidate_id in kept_ids else "reject")
+
+        marks: Marks = {}
+        judged_ids = [candidate_id for candidate_id in ids if candidate_id not in recorded.unjudged]
+        for candidate_id in judged_ids:
+            marks[candidate_id] = Mark("accept" if candidate_id in kept_ids else "reject")
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Read the ids of the candidates that a reply keeps. Returns None if the reply is unreadable."""
+        """Read the ids of the candidates that a reply keeps. Returns None if the reply is unreadable.
+
+        The reply lists the candidates that fulfil each criterion. The rubric decides which of them to keep.
+        """
         criteria = list(self.rubric.criteria)
         try:
-            ids_by_key = extract.read_answer(
-                reply, make_select_reply_model(criteria, ids)
-            ).model_dump()
+            ids_by_criterion = _read_ids_by_criterion(reply, criteria, ids)
         except InvalidReply:
             return None
 
-        ids_by_criterion = ids_by_key
-        if len(criteria) == 1:  # In this case, the reply doesn't contain the criterion's name.
-            ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
-
-        # The reply lists the candidates that fulfil each criterion. The rubric decides which of them to keep.
         kept_ids = []
         for candidate_id in ids:
             holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}
@@ -148,13 +135,18 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return [candidate.id for candidate in case.candidates]
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return "accept" or "reject" for each candidate. Raises `InputError` if the label is invalid."""
+        """Label each candidate "accept" if the case's label lists it, otherwise "reject".
+
+        Raises `InputError` if the label isn't a list of candidates.
+        """
         label = case.right(self.mode)
         ids = self.label_words(case)
-        if not (ids and isinstance(label, list) and set(label) <= set(ids)):
+        if not _is_list_of_candidates(label, ids):
             raise case.wrong("label: expected a list of ids of its candidates")
+
         labels = dict.fromkeys(ids, "reject")
-        labels.update(dict.fromkeys(label, "accept"))
+        for candidate_id in label:
+            labels[candidate_id] = "accept"
         return labels
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
@@ -170,15 +162,65 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Recorded(calls=calls, keep=keep, unjudged=unjudged)
 
     def compare_with_label(self, case: Case, record: Selection) -> Iterator[Tried]:
-        """Yield the judge's decision about each candidate with the expected one."""
+        """Compare the judge's decision about each candidate with the label, which lists the ids to keep."""
         label = case.right(self.mode)
         assert isinstance(label, list)  # noqa: S101 - labels of a rubric's cases are lists of ids to keep
+        reservations = (
+            record.degraded or ""
+        )  # reasons to trust the decisions less, such as a failed model
         for decision in record.decisions:
             name = f"{case.id}/{decision.id}"
             expected = "kept" if decision.id in label else "dropped"
-            yield Tried(
-                name, self.mode, expected, said=decision.decision, why=record.degraded or ""
-            )
+            yield Tried(name, self.mode, expected, said=decision.decision, why=reservations)
+
+
+def _find_marks_by_id(case: Case, marks: Marks) -> Marks:
+    """Find each candidate's mark by its id. A model's answer has the marks by the candidates' names."""
+    id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
+    return {id_by_name[name]: mark for name, mark in marks.items()}
+
+
+def _check_recorded_ids(case: Case, recorded: Recorded, ids: Sequence[str]) -> None:
+    """Raise `InputError` if an answer contains an id that no candidate has."""
+    for key in ("probabilities", "keep", "unjudged"):
+        recorded_ids = getattr(recorded, key) or ()
+        unknown_ids = sorted(set(recorded_ids) - set(ids))
+        if unknown_ids:
+            listed_ids = ", ".join(unknown_ids)
+            raise case.wrong(f"{key}: expected ids of its candidates, got {listed_ids}")
+
+
+def _mark_by_probability(ids: Sequence[str], probabilities: Mapping[str, float]) -> Marks:
+    """Mark each candidate by its probability, or with None if it has none."""
+    marks: Marks = dict.fromkeys(ids)
+    for candidate_id, probability in probabilities.items():
+        marks[candidate_id] = Mark(jury.leaning(probability), probability)
+    return marks
+
+
+def _read_ids_by_criterion(
+    reply: str, criteria: Sequence[str], ids: list[str]
+) -> dict[str, list[str]]:
+    """Read the ids of the candidates that fulfil each criterion.
+
+    Raises `InvalidReply` if the reply is unreadable.
+    """
+    reply_model = make_select_reply_model(criteria, ids)
+    answer = extract.read_answer(reply, reply_model)
+    ids_by_key = answer.model_dump()
+
+    has_one_criterion = len(criteria) == 1
+    if has_one_criterion:  # In this case, the reply doesn't contain the criterion's name.
+        return {criteria[0]: ids_by_key[KEEP]}
+    return ids_by_key
+
+
+def _is_list_of_candidates(label: object, ids: Collection[str]) -> TypeGuard[list[str]]:
+    """Say if a label is a list of a case's candidates. A case without candidates can't have one."""
+    if not ids or not isinstance(label, list):
+        return False
+    known_ids = set(ids)
+    return all(candidate_id in known_ids for candidate_id in label)
 
 
 def shown_ids(case: Case) -> dict[str, str]:
@@ -192,16 +234,23 @@ def shown_ids(case: Case) -> dict[str, str]:
 
     # The order depends on a hash of the names, so it can't be chosen freely. Try eight sets of names, and use
     # the one that reverses the most pairs.
-    original_order = list(fence.labels(case.query, ids))
+    name_sets = [_add_apostrophes(ids, count) for count in range(1, 9)]
+    return max(name_sets, key=partial(_count_reversed_pairs, case.query, ids))
 
-    def count_reversed_pairs(names: Mapping[str, str]) -> int:
-        order = fence.labels(case.query, list(names.values()))
-        position_by_name = {name: position for position, name in enumerate(order)}
-        positions = [position_by_name[names[candidate_id]] for candidate_id in original_order]
-        return sum(first > second for first, second in combinations(positions, 2))
 
-    # In each set, the names have an additional apostrophe: "a'", "a''" and so on.
-    choices = []
-    for mark_count in range(1, 9):
-        choices.append({candidate_id: candidate_id + "'" * mark_count for candidate_id in ids})
-    return max(choices, key=count_reversed_pairs)
+def _add_apostrophes(ids: Iterable[str], count: int) -> dict[str, str]:
+    """Map ids to names with this number of apostrophes, such as "a" to "a''" if it's two."""
+    return {candidate_id: candidate_id + "'" * count for candidate_id in ids}
+
+
+def _count_reversed_pairs(query: str, ids: Sequence[str], name_by_id: Mapping[str, str]) -> int:
+    """Count the pairs of candidates whose order is reversed if they have these names instead of ids."""
+    order_by_id = fence.labels(query, ids)
+    order_by_name = fence.labels(query, list(name_by_id.values()))
+    position_by_name = {name: position for position, name in enumerate(order_by_name)}
+
+    positions = []
+    for candidate_id in order_by_id:
+        name = name_by_id[candidate_id]
+        positions.append(position_by_name[name])
+    return sum(first > second for first, second in combinations(positions, 2))

@@ -29,10 +29,11 @@ from judgekit.judging.question import AnyRubric, Opinion, Subject
 from judgekit.judging.score import DocumentJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName, Outcome
+    from judgekit.errors import Usage
     from judgekit.evaluation.cases import Case
     from judgekit.judging.evidence import TierEvidence
     from judgekit.judging.named_inputs import NamedInputs
@@ -145,16 +146,16 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         usages = [call.usage for call in calls]
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
-
         # Replies from the cache are free and fast, so they would distort the mean cost and latency.
-        if any(usage.cost_source in ("cache", "mixed") for usage in usages):
+        if _uses_cache(usages):
             cost_usd = None
             latency_ms = None
 
+        answering_names = sorted(turn.answering_names())
         return Recorded(
             **answer,
             model=turn.endpoint.model,
-            answered=TOGETHER.join(sorted(turn.answering_names())) or None,
+            answered=TOGETHER.join(answering_names) or None,
             family=turn.endpoint.family,
             calls=self.count_calls(turn, settings),
             input_tokens=sum(usage.input_tokens for usage in usages),
@@ -176,11 +177,17 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         questions = len(self.rubric.questions)
         kind = kind_of(turn.endpoint)
         if kind is WRITES:
+            # It's called for each sample, and for each question if the settings ask these one by one.
             return settings.calls_at_once(questions)
-        return 1 if kind is DECIDES else questions
+        if kind is DECIDES:
+            return 1  # a decision model gets all questions at once
+        return questions  # a model that answers with a token gets one question at a time
 
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
-        """Return the first call's failure that explains why there's no readable answer."""
+        """Find out why there's no readable answer: the failure of the first call that failed.
+
+        Returns "not_recorded" if no call has failed.
+        """
         for call in calls:
             if call.failure:
                 return call.failure.kind
@@ -197,9 +204,9 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Return the words that are valid labels."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return the labels by candidate id. If there are no candidates, `WHOLE` is the only key.
+        """Read the label of a case, which is for the case as a whole, so `WHOLE` is the only key.
 
-        Raises `InputError` if the label is invalid.
+        A task with candidates labels each by its id instead. Raises `InputError` if the label is invalid.
         """
         label = case.right(self.mode)
         words = self.label_words(case)
@@ -212,11 +219,11 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Yield the document, the pair or each candidate; tiers in `deviating_tiers` have no margin."""
 
     def read_score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's mean scores over a tier's models. Returns None if too few are readable.
+        """Read a tier's mean score for a document that a person has scored.
 
-        Raises `InputError` if the label isn't a score on the rubric's scale, or if this task has no scores.
+        Only documents have scores, so any other task raises `InputError`.
         """
-        del recorded  # other tasks use it
+        del recorded  # the task for documents uses it
         raise case.wrong("label: expected words; a number is for a scored document")
 
     def read_ratings(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
@@ -227,7 +234,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def record_course(
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
-        """Record the tiers' combined result on a case. Returns None if it compares texts."""
+        """Record the tiers' combined result on a case, or None if the task doesn't.
+
+        Tasks that compare texts return None, and those that read each tier separately return a record.
+        """
         del case, deviating_tiers, rules  # other tasks use them
         return None
 
@@ -266,10 +276,11 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         evidence_by_tier = {}
         for tier, recorded in answers_by_tier(case).items():
             evidence_by_tier[tier] = self.evidence(case, recorded)
+
         for part_name, label in self.labels(case).items():
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             yield Sample(
-                id=f"{case.id}/{part_name}" if part_name else case.id,
+                id=_name_sample(case, part_name),
                 label=cast("Outcome", label),
                 opinions=without_margins(opinions, deviating_tiers),
             )
@@ -289,20 +300,37 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         # The rules would wait for all tiers, so remove those without an answer.
         asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
 
-        # Replay each part of the case: the entire case (WHOLE), or each candidate by id. All tiers have the
-        # same parts.
         ends = {}
         asked_tiers = set[TierName]()
-        part_names = next(iter(evidence_by_tier.values()))
-        for part_name in part_names:
+        for part_name in _list_part_names(evidence_by_tier):
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
-            unused_label: Outcome = "accept"
-            sample = Sample(part_name, unused_label, without_margins(opinions, deviating_tiers))
+            sample = _build_unlabelled_sample(part_name, without_margins(opinions, deviating_tiers))
             ends[part_name], tiers = replay_tiers(sample, asked_rules)
             asked_tiers.update(tiers)
 
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
         return self.record_ends(case, ends, calls)
+
+
+def _name_sample(case: Case, part_name: str) -> str:
+    """Name a sample CASE/CANDIDATE or, for a whole document, CASE."""
+    if part_name == WHOLE:
+        return case.id
+    return f"{case.id}/{part_name}"
+
+
+def _list_part_names(
+    evidence_by_tier: Mapping[TierName, Mapping[str, TierEvidence]],
+) -> list[str]:
+    """List the parts that the tiers judged: `WHOLE` for a document, or each candidate by id."""
+    first_evidence = next(iter(evidence_by_tier.values()))  # all tiers have the same parts
+    return list(first_evidence)
+
+
+def _build_unlabelled_sample(part_name: str, opinions: Mapping[TierName, TierEvidence]) -> Sample:
+    """Build a sample for a replay, which doesn't read the label."""
+    unused_label: Outcome = "accept"
+    return Sample(part_name, unused_label, opinions)
 
 
 def gives_decisions(recorded: Recorded) -> bool:
@@ -316,21 +344,8 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
     The record also contains the settings that the models were called with. `is_cut` means that they saw a
     shortened text.
     """
-    if len(answers) == 1:
-        joined = answers[0]
-    else:
-        waits = [answer.latency_ms for answer in answers]
-        known_waits = [wait for wait in waits if wait is not None]
-        joined = Recorded(
-            jury=list(answers),
-            calls=sum(answer.calls for answer in answers),
-            input_tokens=sum(answer.input_tokens for answer in answers),
-            output_tokens=sum(answer.output_tokens for answer in answers),
-            cost_usd=_sum_costs([answer.cost_usd for answer in answers]),
-            # The models are called concurrently, so the slowest one determines the latency.
-            latency_ms=max(known_waits) if len(known_waits) == len(waits) else None,
-        )
-
+    is_single = len(answers) == 1
+    joined = answers[0] if is_single else _join_jury(answers)
     conditions = {
         "samples": settings.samples,
         "criteria": settings.criteria,
@@ -339,6 +354,32 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
         "cut": is_cut,
     }
     return joined.model_copy(update=conditions)
+
+
+def _join_jury(answers: Sequence[Recorded]) -> Recorded:
+    """Join the answers of a jury's models, with the total tokens, calls and costs."""
+    return Recorded(
+        jury=list(answers),
+        calls=sum(answer.calls for answer in answers),
+        input_tokens=sum(answer.input_tokens for answer in answers),
+        output_tokens=sum(answer.output_tokens for answer in answers),
+        cost_usd=_sum_costs([answer.cost_usd for answer in answers]),
+        # The models are called concurrently, so the slowest one determines the latency.
+        latency_ms=_find_longest_wait([answer.latency_ms for answer in answers]),
+    )
+
+
+def _find_longest_wait(waits: Sequence[int | None]) -> int | None:
+    """Find the longest wait. Returns None if any is unknown."""
+    known_waits = [wait for wait in waits if wait is not None]
+    if len(known_waits) < len(waits):
+        return None
+    return max(known_waits)
+
+
+def _uses_cache(usages: Iterable[Usage]) -> bool:
+    """Say if any reply came from the cache, or may have, because its cost has several sources."""
+    return any(usage.cost_source in ("cache", "mixed") for usage in usages)
 
 
 def _sum_costs(amounts: Sequence[float | None]) -> float | None:

@@ -49,14 +49,18 @@ def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
 
 
 def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    """Read the labelled documents, pairs or candidates in all cases as samples. Raises `InputError`."""
+    """Read the labelled documents, pairs or candidates in all cases as samples.
+
+    Raises `InputError` if a label or an answer doesn't fit the rubric.
+    """
     deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
     samples: list[Sample] = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
-        samples.extend(choose_task(rubric, mode, case).samples(case, deviating_tiers))
-    # For pairs, the outcome "improve" means a tie, so labels aren't binary just because no pair is tied.
-    if choose_task(rubric, mode).label_kind == "winner":
-        return samples
-    if not is_binary(sample.label for sample in samples):
+        task = choose_task(rubric, mode, case)
+        samples.extend(task.samples(case, deviating_tiers))
+
+    # Between two texts, an "improve" is a tie, which stays an answer of its own even if no label is a tie.
+    are_pairs = choose_task(rubric, mode).label_kind == "winner"
+    if are_pairs or not is_binary(sample.label for sample in samples):
         return samples
     return [sample._replace(binary=True) for sample in samples]

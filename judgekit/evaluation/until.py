@@ -49,27 +49,31 @@ class Answer:
             self._count_row(self._pending_words.pop(self.count))
 
     def _count_row(self, word: str) -> None:
-        """Count the next row, and check whether the condition is settled.
-
-        `_bets_for` bets against the claim that the total is too low. If the bets refute this claim, the total
-        is high enough. `_bets_against` bets against the claim that the total is high enough.
-        """
+        """Count the next row, and check whether the condition is settled."""
         value = self.condition.count_row(word)
         self._row_values.append(value)
         self._min_total += value.minimum
         self._max_total += value.maximum
         self.count += 1
-        if self._settled_answer is not None:
-            return
 
-        # The value of a row without a verdict is only known to be in a range. Bet with the range's less
-        # favourable end.
+        is_settled = self._settled_answer is not None
+        if not is_settled:
+            self._bet_on_row(value)
+
+    def _bet_on_row(self, value: Totals) -> None:
+        """Bet on a high and on a low total with a row's value. A won bet settles the condition.
+
+        A row without a verdict has a range of values, so each bet gets the end that's worse for it.
+        """
         self._bets_for.add(value.minimum)
-        # To bet on a low total, add how far the value is below the largest one.
+        # A low total means that the values are far below the largest one, so bet on this distance.
         self._bets_against.add(self.condition.largest - value.maximum)
-        if self._bets_for.is_refuted:
+
+        is_total_high_enough = self._bets_for.is_refuted  # the claim that it's too low
+        is_total_too_low = self._bets_against.is_refuted  # the claim that it's high enough
+        if is_total_high_enough:
             self._settled_answer = self.condition.wants_enough
-        elif self._bets_against.is_refuted:
+        elif is_total_too_low:
             self._settled_answer = not self.condition.wants_enough
 
     @property
@@ -98,34 +102,47 @@ class Answer:
         """Return bounds for the total of all rows. They have 95 % confidence, and are exact at the end."""
         if self.is_complete:
             return self._certain_totals
+
         largest = self.condition.largest
-        least_values = [value.minimum for value in self._row_values]
-        # For the upper bound, compute a lower bound for the distance to the largest possible total.
-        distances = [largest - value.maximum for value in self._row_values]
-        lower_bound = bound_total(least_values, self.rows, largest)
-        upper_bound = largest * self.rows - bound_total(distances, self.rows, largest)
+        minimums = [value.minimum for value in self._row_values]
+        lower_bound = bound_total(minimums, self.rows, largest)
+
+        # `bound_total` only computes lower bounds, so use one for the distance to the largest total.
+        missing_values = [largest - value.maximum for value in self._row_values]
+        least_missing = bound_total(missing_values, self.rows, largest)
+        largest_total = largest * self.rows
+        upper_bound = largest_total - least_missing
         return Totals(lower_bound, upper_bound)
 
     def describe(self) -> str:
         """Describe whether the condition holds, how certain that is, and after how many rows it's known."""
-        verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
+        if self.holds is None:
+            verb = "isn't settled"
+        else:
+            verb = "holds" if self.holds else "doesn't hold"
+
         totals = self.bounds()
         range_text = self.condition.describe_range(totals, self.rows)
-        rows = counted(self.rows, "row", "rows")
+        answer = f"{self.condition} {verb} {self._describe_progress()} ({range_text})"
 
-        if self.is_complete:
-            answer = f"{self.condition} {verb} after all {rows} ({range_text})"
-        elif self.holds is None:
-            answer = f"{self.condition} {verb} after {self.count:,} of {rows} ({range_text})"
-        elif self.holds == self._certainly_holds:
-            after = f"after {self.count:,} of {rows}, whatever the others are"
-            answer = f"{self.condition} {verb} {after} ({range_text})"
-        else:
-            after = f"with {CONFIDENCE} confidence after {self.count:,} of {rows}"
-            answer = f"{self.condition} {verb} {after} ({range_text})"
-
-        # If rows without a verdict remain, add their number.
-        if self.is_complete and totals.minimum != totals.maximum:
+        # At the end, only rows without a verdict leave the total open.
+        has_open_rows = self.is_complete and totals.minimum != totals.maximum
+        if has_open_rows:
             open_rows = (totals.maximum - totals.minimum) // self.condition.largest
             answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
         return answer
+
+    def _describe_progress(self) -> str:
+        """Describe how certain the answer is, and after how many rows, such as "after 20 of 100 rows"."""
+        rows = counted(self.rows, "row", "rows")
+        if self.is_complete:
+            return f"after all {rows}"
+
+        progress = f"after {self.count:,} of {rows}"
+        if self.holds is None:
+            return progress
+
+        is_certain = self.holds == self._certainly_holds
+        if is_certain:
+            return f"{progress}, whatever the others are"
+        return f"with {CONFIDENCE} confidence {progress}"
