@@ -52,22 +52,30 @@ def document_judge(
     """Build the judge for a request.
 
     Returns the judge and a line for the user, which describes its models or explains why there are none.
-    Raises `ConfigError` or `UsageError`.
+    Raises `ConfigError` or `UsageError` if the configuration or the request is invalid.
     """
     config = configuration.load(project)
-    if config.server.url is not None and not is_replaying(environment.environ()):
+    has_server = config.server.url is not None
+    if has_server and not is_replaying(environment.environ()):
         return _build_remote_judge(gateway, config, project, request)
 
     loaded = rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
-    # If the request has a depth, choose it separately for each document.
     if request.depth and settings.models_by_tier:
-        from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
-
-        choose = partial(_choose_depth, request.depth, config)
-        judge = replace(judge, instead=partial(review.judge_at_depth, choose))
+        judge = _choose_depth_by_document(judge, request.depth, config)
     return judge, settings.no_model_reason
+
+
+def _choose_depth_by_document(
+    judge: DocumentJudge, wanted_depth: AnyDepth, config: Config
+) -> DocumentJudge:
+    """Return a judge that chooses a depth for each document, and judges at that depth."""
+    from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
+
+    choose_depth = partial(_choose_depth, wanted_depth, config)
+    judge_at_depth = partial(review.judge_at_depth, choose_depth)
+    return replace(judge, instead=judge_at_depth)  # instead of the usual judging
 
 
 def _build_remote_judge(
@@ -101,13 +109,17 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
 
     if wanted_depth != "auto":
         return Depth(depth=wanted_depth, rule="as asked")
+
+    users_rules = configuration.load(None).gate
+    rules = config.gate
+    has_depth_rules = bool(rules.depth) or rules.review is not None
+    if not has_depth_rules:
+        rules = configuration.GateConfig.model_validate({"depth": "usual"})
+        users_rules = rules
+
     file = document.files[0]
     line_count = len(lines_of(file.text))
-    users_rules = configuration.load(None).gate
-    if config.gate.depth or config.gate.review is not None:
-        return depth.choose(users_rules, config.gate, file.path, line_count)
-    usual_rules = configuration.GateConfig.model_validate({"depth": "usual"})
-    return depth.choose(usual_rules, usual_rules, file.path, line_count)
+    return depth.choose(users_rules, rules, file.path, line_count)
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
@@ -156,24 +168,35 @@ def _add_models(
     Raises the same errors as `judge_settings`.
     """
     request = settings.request
-    resolved = Panel({}, None, "")  # without tiers, no provider is needed
-    if tiers:
-        panel_request = panel.requested_panel(config, project, model=request.model)
-        resolved = resolve(panel_request, environment.environ())
+    found_panel = _find_panel(config, project, request, tiers)
     models_by_tier = {}
-    for tier, models in resolved.endpoints.items():
+    for tier, models in found_panel.endpoints.items():
         if tier in tiers:
             models_by_tier[tier] = models
 
-    # With a cost limit, all models need a price, including those of other providers.
-    others = resolved.others
+    other_panels = found_panel.others
     if settings.max_cost_usd:
+        # A cost limit needs prices: of these models, and of those that may replace them.
         set_by_caller = request.max_cost_usd is not None
         check_prices(models_by_tier, settings.max_cost_usd, project, set_by_caller=set_by_caller)
-        others = partial(_list_priced_panels, resolved.others)
+        other_panels = partial(_list_priced_panels, found_panel.others)
+
     return replace(
-        settings, models_by_tier=models_by_tier, no_model_reason=resolved.reason, others=others
+        settings,
+        models_by_tier=models_by_tier,
+        no_model_reason=found_panel.reason,
+        others=other_panels,
     )
+
+
+def _find_panel(
+    config: Config, project: Path | None, request: JudgeRequest, tiers: Collection[TierName]
+) -> Panel:
+    """Find the models to judge with. Without tiers, no provider is needed, and the panel is empty."""
+    if not tiers:
+        return Panel({}, provider=None, reason="")
+    panel_request = panel.requested_panel(config, project, model=request.model)
+    return resolve(panel_request, environment.environ())
 
 
 def _list_priced_panels(others: Others) -> list[Tiers]:
@@ -195,22 +218,28 @@ def check_prices(
 
     Raises `UsageError` if the limit was `set_by_caller`, and `ConfigError` if it's configured.
     """
-    names = _list_unpriced(tiers) if limit else []
-    if not names:
+    if not limit:
+        return
+    unpriced_models = _list_unpriced(tiers)
+    if not unpriced_models:
         return
 
-    providers = set()
-    for models in tiers.values():
-        providers |= {model.profile.provider for model in models}
-    folder = Path(environment.PROVIDERS.path())
-    profiles = " or ".join(str(folder / f"{provider}.yaml") for provider in sorted(providers))
     problem = (
-        f"no price is known for {', '.join(names)}, so a cost limit cannot work: set `price` in the "
-        f"provider's profile ({profiles}, a copy of the bundled one), or remove the limit"
+        f"no price is known for {', '.join(unpriced_models)}, so a cost limit cannot work: set `price` in "
+        f"the provider's profile ({_join_profiles(tiers)}, a copy of the bundled one), or remove the limit"
     )
     if set_by_caller:
         raise UsageError(f"max cost: {problem}")
     raise configuration.build_error("judge", "max_cost_usd", problem, project)
+
+
+def _join_profiles(tiers: Tiers) -> str:
+    """Join the paths of the user's own profiles of the models' providers: "A.yaml or B.yaml"."""
+    providers = set()
+    for models in tiers.values():
+        providers |= {model.profile.provider for model in models}
+    folder = Path(environment.PROVIDERS.path())
+    return " or ".join(str(folder / f"{provider}.yaml") for provider in sorted(providers))
 
 
 def _list_unpriced(tiers: Tiers) -> list[str]:
@@ -222,13 +251,21 @@ def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     """Return the number of documents to judge at once: `at_once`, or fewer if a provider limits its calls."""
     calls_per_document = judge.settings.calls_at_once(len(judge.rubric.questions))
     documents_at_once = at_once
+    for call_limit in _list_call_limits(judge):
+        document_limit = max(1, call_limit // calls_per_document)
+        documents_at_once = min(documents_at_once, document_limit)
+    return documents_at_once
+
+
+def _list_call_limits(judge: Judge[Any, Any, Any]) -> list[int]:
+    """List the numbers of concurrent calls that the models' providers allow. Not all have a limit."""
+    limits = []
     for models in judge.models_by_tier.values():
         for model in models:
-            call_limit = model.profile.limits.concurrency
-            if call_limit:
-                document_limit = max(1, call_limit // calls_per_document)
-                documents_at_once = min(documents_at_once, document_limit)
-    return documents_at_once
+            limit = model.profile.limits.concurrency
+            if limit:
+                limits.append(limit)
+    return limits
 
 
 async def ajudge_documents(
@@ -262,33 +299,45 @@ class SubjectJudges:
     def __init__(self, project: Path | None, request: JudgeRequest) -> None:
         self._project = project
         self._request = request
-        self._gateway = open_gateway({})
-        self._of_documents: DocumentJudge | None = None
-        self._by_text_count: dict[int, PairJudge | RankingJudge] = {}
+        self._gateway = open_gateway({})  # nothing is sent, so it needs no variables
+        self._document_judge: DocumentJudge | None = None
+        # By the number of texts, because that decides on the default rubric.
+        self._comparison_judges: dict[int, PairJudge | RankingJudge] = {}
 
     def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
         """Return the judge for a subject, adapted to the subject's author.
 
-        Raises `ConfigError` or `UsageError`.
+        Raises `ConfigError` or `UsageError` if the judge can't be built.
         """
         if isinstance(subject, ComparisonInput):
-            count = len(subject.files)
-            if count not in self._by_text_count:
-                self._by_text_count[count] = comparison_judge(
-                    self._gateway, subject, self._project, self._request
-                )
-            return self._by_text_count[count].for_subject(subject)
+            return self._find_comparison_judge(subject).for_subject(subject)
 
-        if self._of_documents is None:
-            self._of_documents, _ = document_judge(self._gateway, self._project, self._request)
-        judge = self._of_documents.for_subject(subject)
+        if self._document_judge is None:
+            self._document_judge, _ = document_judge(self._gateway, self._project, self._request)
+        judge = self._document_judge.for_subject(subject)
         if self._request.depth:
-            from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
-
-            config = configuration.load(self._project)
-            depth = _choose_depth(self._request.depth, config, subject)
-            judge, _ = review.with_depth(judge, depth, subject)
+            return self._set_depth(judge, self._request.depth, subject)
         return judge
+
+    def _find_comparison_judge(self, texts: ComparisonInput) -> PairJudge | RankingJudge:
+        """Return the judge for this number of texts. Build it if it's the first time."""
+        count = len(texts.files)
+        judge = self._comparison_judges.get(count)
+        if judge is None:
+            judge = comparison_judge(self._gateway, texts, self._project, self._request)
+            self._comparison_judges[count] = judge
+        return judge
+
+    def _set_depth(
+        self, judge: DocumentJudge, wanted_depth: AnyDepth, document: Document
+    ) -> DocumentJudge:
+        """Return a judge that judges a document at the wanted depth."""
+        from judgekit.judging import review  # noqa: PLC0415 - imported lazily because it's rarely needed
+
+        config = configuration.load(self._project)
+        depth = _choose_depth(wanted_depth, config, document)
+        judge_at_depth, _ = review.with_depth(judge, depth, document)
+        return judge_at_depth
 
 
 def prompts(
@@ -312,17 +361,23 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return the author family of each text, or None if it's unknown. There are `count` texts.
+    """Return the author family of each of `count` texts, or None if it's unknown.
 
-    `families` contains one name for all texts, or one for each. An empty list is returned unchanged. Raises
-    `UsageError` for a wrong number of names.
+    `families` contains one name for all texts, or one for each. For an empty list, the result is empty.
+    Raises `UsageError` for a wrong number of names.
     """
-    listed_families = [families] if families is None or isinstance(families, str) else families
+    listed_families: Sequence[str | None]
+    if families is None or isinstance(families, str):
+        listed_families = [families]
+    else:
+        listed_families = families
+
     # Remove lone surrogates, which can't be printed or stored.
     names = tuple(encodable(name) if name else name for name in listed_families)
     if len(names) == 1:
         return names * count
-    if names and len(names) != count:
+    is_count_wrong = len(names) != count
+    if names and is_count_wrong:
         problem = f"expected one for all or {count}, one for each; got {len(names)}"
         raise UsageError(f"author family: {problem}")
     return names
@@ -336,33 +391,38 @@ def comparison_judge(
     Raises `ConfigError`, or `UsageError` if the request or the rubric doesn't fit the texts.
     """
     count = len(texts.files)
+    _check_comparison(request, count)
+    rubric_name = _choose_comparison_rubric(request, count)
+    loaded = loader.find_rubric(rubric_name, project, (ScoreRubric, CompareRubric))
+    config = configuration.load(project)
+
+    is_about_two = question_of(loaded.rubric).is_about_two
+    if is_about_two and count > MIN_TEXTS:
+        problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
+        raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
+
+    scored_texts = 0 if is_about_two else len(texts.distinct)  # a pair gets a choice and no scores
+    settings = judge_settings(config, loaded, project, request, subjects=scored_texts)
+    reason = _explain_no_comparison(config, settings.no_model_reason)
+    settings = replace(settings, no_model_reason=reason)
+    judge_class = PairJudge if is_about_two else RankingJudge
+    return judge_class(gateway, settings, reply_cache(request))
+
+
+def _check_comparison(request: JudgeRequest, count: int) -> None:
+    """Raise `UsageError` for an option that's only for documents, or for too few or too many texts."""
     for option in OF_DOCUMENTS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
     if not MIN_TEXTS <= count <= MAX_TEXTS:
         raise UsageError(f"compare: expected {MIN_TEXTS} to {MAX_TEXTS} texts, got {count}")
 
-    # Load the rubric, which decides on the kind of comparison.
-    rubric_name = request.rubric
-    if rubric_name is None:
-        rubric_name = FOR_TWO if count == MIN_TEXTS else FOR_MORE
-    loaded = loader.find_rubric(rubric_name, project, (ScoreRubric, CompareRubric))
-    config = configuration.load(project)
-    judge_class: type[PairJudge | RankingJudge]
-    if question_of(loaded.rubric).is_about_two:
-        if count > MIN_TEXTS:
-            problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
-            raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
-        judge_class = PairJudge
-        scored_subjects = 0
-    else:
-        judge_class = RankingJudge
-        scored_subjects = len(texts.distinct)
 
-    settings = judge_settings(config, loaded, project, request, subjects=scored_subjects)
-    reason = _explain_no_comparison(config, settings.no_model_reason)
-    settings = replace(settings, no_model_reason=reason)
-    return judge_class(gateway, settings, reply_cache(request))
+def _choose_comparison_rubric(request: JudgeRequest, count: int) -> str:
+    """Return the requested rubric, or else the default for two texts or for more."""
+    if request.rubric is not None:
+        return str(request.rubric)
+    return FOR_TWO if count == MIN_TEXTS else FOR_MORE
 
 
 def _explain_no_comparison(config: Config, reason: str) -> str:

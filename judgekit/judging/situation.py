@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.judging.evidence import Evidence, TierEvidence
     from judgekit.judging.finality import FinalityRules
     from judgekit.judging.steps import EscalationRules
-    from judgekit.judging.verdict import VerdictWord
+    from judgekit.judging.verdict import Consensus, VerdictWord
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class Situation:
 
     @property
     def leanings(self) -> dict[TierName, float]:
-        """The signed distance of decision models' opinions from the other outcome, by tier, if known."""
+        """The leaning of each tier of decision models, if known.
+
+        It's the distance of the tier's opinion from the other outcome, with a sign for the direction.
+        """
         leanings = {}
         for tier, evidence in self.evidence.items():
             if evidence.leaning is not None:
@@ -94,9 +97,10 @@ class Situation:
         """Whether the tiebreaker has a model that no other tier has, or its models are unknown."""
         if "tiebreaker" not in self.rules.tiers:
             return False
-        quick, deep, third = self.models_by_tier
-        new_models = third - quick - deep
-        return not third or bool(new_models)
+        quick_models, deep_models, tiebreakers = self.models_by_tier
+        are_unknown = not tiebreakers
+        new_models = tiebreakers - quick_models - deep_models
+        return are_unknown or bool(new_models)
 
     @property
     def models_by_tier(self) -> list[set[str]]:
@@ -111,23 +115,27 @@ class Situation:
     def is_weak(self, tier: TierName) -> bool:
         """Whether another model should confirm a tier's opinion.
 
-        That's if it comes from the winner's own family, lacks reasons, or is close to another outcome.
+        One should if the tier's models are all of the family whose text they prefer, or if the opinion lacks
+        reasons or is close to another outcome.
         """
         evidence = self.evidence[tier]
         if evidence.is_own_family or self.lacks_reasons(tier):
             return True
-        # If there's a calibration, its gates have already considered the margin to another outcome.
-        if self.rules.finality is not None or evidence.margin is None:
+
+        has_calibration = self.rules.finality is not None
+        if has_calibration:  # its gates have already considered the margin to another outcome
+            return False
+        if evidence.margin is None:
             return False
         return evidence.margin < self.rules.margin
 
     def lacks_reasons(self, tier: TierName) -> bool:
         """Whether a tier's outcome is "improve" without any reasons."""
-        let_through = self.let_through
-        # If a calibration makes "improve" final without reasons, these must come from a tier that writes.
-        # The opinions of other decision models don't matter.
-        if let_through is not None and self.calibrated_end is None:
+        is_final_without_reasons = self.let_through is not None and self.calibrated_end is None
+        if is_final_without_reasons:
+            # A calibration makes "improve" final, so only the reasons are missing. Decision models give none.
             return tier in self.rules.deciding
+
         evidence = self.evidence[tier]
         return evidence.outcome == "improve" and not evidence.gives_reasons
 
@@ -140,50 +148,64 @@ class Situation:
             return None
 
         for tier in self.rules.tiers:
-            if tier not in self.evidence:
+            if tier not in self.evidence:  # neither this tier nor a later one was asked
                 return None
             outcome = self._find_final_outcome(finality, tier)
-            if outcome is None:
-                continue
-            evidence = self.evidence[tier]
-            # A model that saw only the start of a text can reject it, but not accept it.
-            is_acceptance_cut = outcome == "accept" and not evidence.sees_all
-            if not is_acceptance_cut and not evidence.is_own_family:
-                do_all_agree = len(self.outcomes) > 1 and set(self.outcomes.values()) == {outcome}
-                return End(outcome, "unanimous" if do_all_agree else "single", tier)
+            if outcome is not None and self._can_end(tier, outcome):
+                return End(outcome, self._find_consensus(outcome), tier)
         return None
 
+    def _can_end(self, tier: TierName, outcome: Outcome) -> bool:
+        """Whether a tier may end the judging with this outcome."""
+        evidence = self.evidence[tier]
+        # A model that saw only the start of a text can reject it, but not accept it.
+        has_seen_enough = evidence.sees_all or outcome != "accept"
+        return has_seen_enough and not evidence.is_own_family
+
+    def _find_consensus(self, outcome: Outcome) -> Consensus:
+        """Return "unanimous" if several tiers were asked and all have this outcome, otherwise "single"."""
+        outcomes = self.outcomes.values()
+        do_all_agree = all(other == outcome for other in outcomes)
+        return "unanimous" if len(outcomes) > 1 and do_all_agree else "single"
+
     def _find_final_outcome(self, finality: FinalityRules, tier: TierName) -> Outcome | None:
-        """Return the outcome that a calibration makes final for a tier, or None."""
+        """Return the outcome that a calibration makes final for a tier, or None.
+
+        Rules for leanings come first, and can give another outcome than the scores. Those for margins follow.
+        """
         outcome = self.outcomes[tier]
         if outcome is None:
             return None
-        # Rules for leanings take precedence over margins, and can give another outcome than the scores.
+
+        outcome_by_leaning = None
         if finality.has_leaning_rule(tier):
             outcome_by_leaning = finality.decided(tier, self.leanings)
-            if outcome_by_leaning is not None:
-                return outcome_by_leaning
-        if finality.final(tier, self.outcomes, self.margins):
-            return outcome
-        return None
+        if outcome_by_leaning is not None:
+            return outcome_by_leaning
+
+        is_final_by_margin = finality.final(tier, self.outcomes, self.margins)
+        return outcome if is_final_by_margin else None
 
     @property
     def calibrated_end(self) -> End | None:
-        """The result (end) of the first opinion that a calibration makes final, unless it lacks reasons."""
+        """The end of the judging by the first opinion that a calibration makes final.
+
+        None if no opinion is final, or if it's "improve" without reasons.
+        """
         end = self.let_through
         if end is None or end.tier is None:
             return end
-        if end.verdict == "improve" and self.is_unexplained(end.tier, "improve"):
-            return None
-        return end
+        lacks_reasons = end.verdict == "improve" and self.is_unexplained(end.tier, "improve")
+        return None if lacks_reasons else end
 
     @property
     def tier_for_reasons(self) -> TierName | None:
-        """The first tier of models that write, and so can give reasons, unless it failed."""
+        """The first tier of models that write, and so can give reasons. Tiers that failed are skipped."""
         for tier in self.rules.tiers:
-            if tier in self.rules.deciding:
-                continue
-            if tier not in self.evidence or self.evidence[tier].outcome is not None:
+            can_write = tier not in self.rules.deciding
+            evidence = self.evidence.get(tier)
+            has_failed = evidence is not None and evidence.outcome is None
+            if can_write and not has_failed:
                 return tier
         return None
 
@@ -202,20 +224,29 @@ class Situation:
 
     @property
     def next_tier(self) -> TierName | None:
-        """The next tier of a ranking, or None."""
+        """The next tier of a ranking. None after the last one, or if the next would only repeat scores."""
         tiers = self.rules.tiers
         later_tiers = tiers[tiers.index(self.latest_tier) + 1 :]
         if not later_tiers:
             return None
+
         next_tier = later_tiers[0]
-        # Skip a tiebreaker whose models have all answered before, because it would only repeat their scores.
-        deep = self.evidence.get("deep")
-        if next_tier == "tiebreaker" and deep is not None and deep.standing:
-            latest_standing = self.complete[-1].standing
-            models = set(self.rules.models.get(next_tier, ()))
-            if latest_standing is not None and models <= latest_standing.heard:
-                return None
+        if next_tier == "tiebreaker" and self._have_all_scored(next_tier):
+            return None
         return next_tier
+
+    def _have_all_scored(self, tier: TierName) -> bool:
+        """Whether the deep tier has ranked the subjects, and all models of this tier have given scores."""
+        deep = self.evidence.get("deep")
+        has_deep_ranked = deep is not None and deep.standing is not None
+        if not has_deep_ranked:
+            return False
+
+        latest_standing = self.complete[-1].standing
+        if latest_standing is None:
+            return False
+        models = set(self.rules.models.get(tier, ()))
+        return models.issubset(latest_standing.heard)
 
     @property
     def contenders(self) -> tuple[str, ...]:
@@ -225,5 +256,5 @@ class Situation:
         standing = self.complete[-1].standing
         if standing is None:
             return self.rules.letters
-        count = max(standing.near, 2)
+        count = max(standing.near, 2)  # a comparison needs two
         return standing.order[:count]
