@@ -26,34 +26,46 @@ def with_understood_labels(
 
     All other cases are omitted, and counted in `left_out`. Raises `InputError` if no case remains.
     """
-    # Omit the cases without a label.
+    labelled = _select_labelled(cases, mode, left_out)
+    understood = _translate_labels(labelled, rubric, mode, left_out)
+    if understood or not cases:
+        return understood
+    if labelled:
+        raise labelled[0].label_error()
+    raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.describe()}")
+
+
+def _select_labelled(cases: Sequence[Case], mode: ModeName, left_out: LeftOut) -> list[Case]:
+    """Select the cases that have a label. The others are counted in `left_out`."""
     labelled = []
     for case in cases:
         if labels.is_no_label(case.right(mode)):
             left_out.blank += 1
         else:
             labelled.append(case)
+    return labelled
 
-    # Replace the labels by their meanings. Without a rubric, or if labels list candidates, there's no need.
-    if rubric is None or choose_task(rubric, mode).label_kind == "candidates":
-        understood = labelled
-    else:
-        meanings = _Meanings.of(labelled, rubric, mode)
-        understood = []
-        for case in labelled:
-            label = meanings.translate(case, rubric, mode)
-            if label is None:
-                left_out.add_unknown(case.right(mode))
-            else:
-                understood.append(case.model_copy(update={"label": label}))
 
-    # If no label is understood, report the first label.
-    if labelled and not understood:
-        raise labelled[0].label_error()
-    if cases and not understood:
-        raise cases[0].wrong(
-            f"label: expected a label in some case; left out: {left_out.describe()}"
-        )
+def _translate_labels(
+    labelled: list[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
+) -> list[Case]:
+    """Replace labels by their meanings. Cases with other labels are omitted, and counted in `left_out`.
+
+    Without a rubric, or if labels list candidates, the cases are returned unchanged.
+    """
+    if rubric is None:
+        return labelled
+    if choose_task(rubric, mode).label_kind == "candidates":
+        return labelled
+
+    meanings = _Meanings.of(labelled, rubric, mode)
+    understood = []
+    for case in labelled:
+        label = meanings.translate(case, rubric, mode)
+        if label is None:
+            left_out.add_unknown(case.right(mode))
+        else:
+            understood.append(case.model_copy(update={"label": label}))
     return understood
 
 
@@ -91,14 +103,21 @@ class _Meanings(NamedTuple):
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
         """Translate a case's label to a winner, score or outcome. Returns None if it isn't understood."""
         label = case.right(mode)
-        if isinstance(label, list):  # only valid for candidates, so a later check refuses it
-            return label
+        if isinstance(label, list):
+            return (
+                label  # A list lists candidates, so for any other case, a later check refuses it.
+            )
+
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":
-            letter = self.winners.get(key)
-            text_count = len(case.subjects) or MIN_TEXTS  # a pair has no `subjects`
-            names_text_or_tie = letter in (TIE, *LETTERS[:text_count])
-            return letter if names_text_or_tie else None
+            return self._translate_winner(key, case)
         if self.are_scores:
             return labels.number_of(label)
         return self.outcomes.get(key)
+
+    def _translate_winner(self, key: str, case: Case) -> str | None:
+        """Translate a label to "tie" or a text's letter. Returns None if the case has no such text."""
+        text_count = len(case.subjects) or MIN_TEXTS  # a pair has no `subjects`
+        possible_winners = (TIE, *LETTERS[:text_count])
+        winner = self.winners.get(key)
+        return winner if winner in possible_winners else None

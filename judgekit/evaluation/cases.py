@@ -120,7 +120,9 @@ class Recorded(Strict):
     def unanswered(self) -> str | None:
         """The failure if no model answered. None if any model did, even if its answer is unreadable."""
         for juror in self.jurors:
-            if not juror.failure or juror.failure in _ANSWERED:
+            has_readable_answer = not juror.failure
+            has_unreadable_answer = juror.failure in _ANSWERED
+            if has_readable_answer or has_unreadable_answer:
                 return None
         return self.jurors[0].failure
 
@@ -173,16 +175,25 @@ class Case(Strict):
 
     def label_error(self) -> InputError:
         """Build the error for a label that isn't understood. It lists the allowed labels."""
-        # The fields that have values show what kind of case this is.
-        allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
-        expected = next(allowed, _DOCUMENT_LABELS)
-        if isinstance(self.label, float):
-            got = f"{self.label:g}"
-        elif isinstance(self.label, str):
-            got = repr(short_line(self.label, _SHOWN))
-        else:
-            got = short_line(str(self.label), _SHOWN)
+        expected = self._find_allowed_labels()
+        got = self._format_label()
         return InputError(f"{self._place}: label must be {expected}; got {got}")
+
+    def _find_allowed_labels(self) -> str:
+        """Find the description of the labels that are allowed for this kind of case."""
+        # The fields that have values show what kind of case this is.
+        for key, wording in _LABELS.items():
+            if getattr(self, key):
+                return wording
+        return _DOCUMENT_LABELS
+
+    def _format_label(self) -> str:
+        """Format the label for an error message."""
+        if isinstance(self.label, float):
+            return f"{self.label:g}"
+        if isinstance(self.label, str):
+            return repr(short_line(self.label, _SHOWN))
+        return short_line(str(self.label), _SHOWN)
 
     def wrong(self, text: str) -> InputError:
         place = f"{self._place}: " if self._place else ""
@@ -233,58 +244,76 @@ class Case(Strict):
         Raises `InputError` if the line is invalid.
         """
         # Look for repeated keys first, because the validation would silently use the last value.
-        try:
-            json.loads(line, object_pairs_hook=refuse_repeated_keys)
-        except RepeatedKeyError as error:
-            raise InputError(f"{place}: {error}; keep one") from None
-        except (ValueError, RecursionError):
-            pass  # The validation below explains malformed JSON better.
-
+        _refuse_repeated_keys(line, place)
         try:
             case = cls.model_validate_json(line)
         except ValidationError as error:
             raise InputError(f"{place}: {_describe_problem(line, error)}") from None
 
         case._place = place  # noqa: SLF001 - not a field, because files can't set it
-
-        # If both texts are the same, neither is better, so a label that names a winner must be wrong.
-        if case.a and case.a == case.b:
-            winners = {labels.winner_of(case.right("strict"))}
-            winners.add(labels.winner_of(case.right("lenient")))
-            if not winners.isdisjoint(("A", "B")):
-                raise InputError(
-                    f"{place}: a and b are the same text, which is always a tie; change one"
-                )
+        _refuse_winner_of_same_texts(case, place)
         return case
+
+
+def _refuse_repeated_keys(line: str, place: str) -> None:
+    """Raise `InputError` if a key is repeated in a line of JSON."""
+    try:
+        json.loads(line, object_pairs_hook=refuse_repeated_keys)
+    except RepeatedKeyError as error:
+        raise InputError(f"{place}: {error}; keep one") from None
+    except (ValueError, RecursionError):
+        pass  # The validation explains malformed JSON better.
 
 
 def _describe_problem(line: str, error: ValidationError) -> str:
     """Describe why a line is invalid. If it's because of the label, list the allowed labels."""
     problem = problem_in(line, error)
-    is_about_label = problem.location[:1] == ("label",)
-    if not is_about_label or not problem.text.startswith("expected"):
-        return str(problem)
+    is_in_label = problem.location[:1] == ("label",)
+    is_unexpected_value = problem.text.startswith("expected")
+    if is_in_label and is_unexpected_value:
+        expected = _guess_allowed_labels(line)
+        label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
+        return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
+    return str(problem)
 
-    label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-    # There's no valid case whose fields would show its kind, so search the line for keys.
-    allowed = (wording for key, wording in _LABELS.items() if f'"{key}"' in line)
-    expected = next(allowed, "accept, improve or reject")
-    return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
+
+def _guess_allowed_labels(line: str) -> str:
+    """Find the description of the labels that are probably allowed in an invalid line."""
+    # The line can't become a case whose fields show its kind, so search its text for the keys.
+    for key, wording in _LABELS.items():
+        if f'"{key}"' in line:
+            return wording
+    return "accept, improve or reject"
+
+
+def _refuse_winner_of_same_texts(case: Case, place: str) -> None:
+    """Raise `InputError` if both texts are the same, but the label names a winner."""
+    has_same_texts = bool(case.a) and case.a == case.b
+    if not has_same_texts:
+        return
+    winners = (labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient")))
+    if "A" in winners or "B" in winners:
+        raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")
 
 
 def read_cases(path: Path) -> list[Case]:
     """Read the cases in a file. Raises `InputError`, which names the file, line and key."""
     cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
-    originals = {case.id for case in cases if case.variant == "original"}
+    original_ids = {case.id for case in cases if case.variant == "original"}
     for case in cases:
-        is_original = case.variant == "original"
-        if is_original and case.pair:
-            raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
-        if not is_original and case.pair not in originals:
-            raise case.wrong(
-                f"pair: expected the id of an original case of this file, got {case.pair!r}"
-            )
+        _check_pair(case, original_ids)
     return cases
+
+
+def _check_pair(case: Case, original_ids: set[str]) -> None:
+    """Raise `InputError` if an original case has a pair, or if another case's pair isn't an original one."""
+    if case.variant == "original":
+        if case.pair:
+            raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
+    elif case.pair not in original_ids:
+        raise case.wrong(
+            f"pair: expected the id of an original case of this file, got {case.pair!r}"
+        )
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
@@ -310,6 +339,7 @@ CORPUS = "corpus.jsonl"
 QUERIES = "queries.jsonl"
 QRELS = "qrels.tsv"
 HEADER = ("query-id", "corpus-id", "score")
+_COLUMNS = f"{' '.join(HEADER)}, separated by tabs"
 _WANTED = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
 _DIGITS = 9  # people grade from 0 to some hundreds, and sums of gains must stay numbers
@@ -353,31 +383,12 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
-
-    # Count the strays, which are grades for queries or documents that the collection doesn't contain.
-    document_ids = {document.id for document in documents}
-    query_ids = {query.id for query in queries}
-    stray_count = 0
-    for query_id, document_grades in grades.items():
-        if query_id in query_ids:
-            stray_count += len(document_grades.keys() - document_ids)
-        else:
-            stray_count += len(document_grades)
-
     if scoped:
         _check_scopes(folder / CORPUS, documents)
         _check_scopes(folder / QUERIES, queries)
+
+    stray_count = _count_strays(grades, documents, queries)
     return Collection(folder.resolve().name, documents, queries, grades, stray_count)
-
-
-def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
-    """Raise `InputError` for an id that isn't `SCOPE/NAME`."""
-    for item in items:
-        _, _, name = item.id.partition("/")
-        if not name:
-            problem = f"{path}: id: expected SCOPE/NAME, got {item.id!r}"
-            remedy = "leave out --scope-prefix to search all documents for every query"
-            raise InputError(f"{problem}; {remedy}")
 
 
 def _read_items(
@@ -404,32 +415,64 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
 
     Raises `InputError` if the file can't be read or is invalid.
     """
-    grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
+    header_place, header = next(rows, (f"{path}:1", ""))
+    if tuple(header.split("\t")) != HEADER:
+        raise InputError(f"{header_place}: expected the header {_COLUMNS}")
 
-    # the header
-    columns = f"{' '.join(HEADER)}, separated by tabs"
-    place, first_line = next(rows, (f"{path}:1", ""))
-    if tuple(first_line.split("\t")) != HEADER:
-        raise InputError(f"{place}: expected the header {columns}")
-
+    grades: dict[str, dict[str, int]] = {}
     for place, line in rows:
-        fields = line.split("\t")
-        if len(fields) != len(HEADER):
-            raise InputError(f"{place}: expected {columns}, got {len(fields)} fields")
-
-        query_id, document_id, grade = fields
-        if len(grade) > _DIGITS or not _WHOLE.match(grade):
-            shown_grade = short_line(repr(grade), _SHOWN)
-            expected = f"a whole number of at most {_DIGITS} characters"
-            raise InputError(f"{place}: score: expected {expected}, got {shown_grade}")
-
-        if document_id in grades.setdefault(query_id, {}):
+        query_id, document_id, grade = _parse_grade(line, place)
+        document_grades = grades.setdefault(query_id, {})
+        if document_id in document_grades:
             raise InputError(
                 f"{place}: {query_id} {document_id}: is there twice; expected each pair once"
             )
-        grades[query_id][document_id] = int(grade)
+        document_grades[document_id] = grade
 
     if not grades:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
     return grades
+
+
+def _parse_grade(line: str, place: str) -> tuple[str, str, int]:
+    """Parse a line to a query id, a document id and a grade. Raises `InputError` if it's invalid."""
+    fields = line.split("\t")
+    if len(fields) != len(HEADER):
+        raise InputError(f"{place}: expected {_COLUMNS}, got {len(fields)} fields")
+
+    query_id, document_id, grade = fields
+    is_short = len(grade) <= _DIGITS
+    is_whole_number = _WHOLE.match(grade) is not None
+    if is_short and is_whole_number:
+        return query_id, document_id, int(grade)
+    shown_grade = short_line(repr(grade), _SHOWN)
+    expected = f"a whole number of at most {_DIGITS} characters"
+    raise InputError(f"{place}: score: expected {expected}, got {shown_grade}")
+
+
+def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
+    """Raise `InputError` for an id that isn't `SCOPE/NAME`."""
+    for item in items:
+        _, _, name = item.id.partition("/")
+        if not name:
+            problem = f"{path}: id: expected SCOPE/NAME, got {item.id!r}"
+            remedy = "leave out --scope-prefix to search all documents for every query"
+            raise InputError(f"{problem}; {remedy}")
+
+
+def _count_strays(
+    grades: Mapping[str, Mapping[str, int]],
+    documents: Iterable[CollectionDocument],
+    queries: Iterable[CollectionQuery],
+) -> int:
+    """Count the grades for queries or documents that the collection doesn't contain."""
+    document_ids = {document.id for document in documents}
+    query_ids = {query.id for query in queries}
+    stray_count = 0
+    for query_id, document_grades in grades.items():
+        for document_id in document_grades:
+            is_in_collection = query_id in query_ids and document_id in document_ids
+            if not is_in_collection:
+                stray_count += 1
+    return stray_count

@@ -63,15 +63,24 @@ class Condition(NamedTuple):
         The two only differ for an undecided row, whose verdict could have been anything.
         """
         is_undecided = word in UNDECIDED
-        if self.word == UNDETERMINED:
-            return Totals(int(is_undecided), int(is_undecided))
+        counts_undecided_rows = self.word == UNDETERMINED
+        if counts_undecided_rows:
+            value = int(is_undecided)
+            return Totals(value, value)
         if is_undecided:
             return Totals(0, self.largest)
-        value = int(word == self.word)
-        if self.other is not None:
-            # When comparing two texts, a win counts 2, a tie 1 and a loss 0.
-            value += int(word != self.other)
+        value = self._value_of(word)
         return Totals(value, value)
+
+    def _value_of(self, word: str) -> int:
+        """Return 1 for the counted verdict, else 0. If two texts are compared, a win is 2 and a tie 1."""
+        if self.other is None:
+            return int(word == self.word)
+        if word == self.word:
+            return 2
+        if word == self.other:
+            return 0
+        return 1
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
         """Add up the values of all rows, given the number of rows with each verdict."""
@@ -84,12 +93,16 @@ class Condition(NamedTuple):
         return Totals(min_total, max_total)
 
     def enough(self, rows: int) -> int:
-        """Compute the smallest total that meets `>=` or `>`, and that no longer meets `<` or `<=`."""
+        """Compute the total from which `>` or `>=` holds, and `<` or `<=` no longer does.
+
+        For example, with a limit of 2 rows, it's 2 for `>=` and `<`, and 3 for `>` and `<=`.
+        """
         total_at_limit = self.limit * rows
         if self.other is not None:
             # When comparing two texts, each row's value is offset by 1 to keep it non-negative.
             total_at_limit += rows
-        if self.operator in (">", "<="):
+        changes_above_limit = self.operator in (">", "<=")
+        if changes_above_limit:
             return math.floor(total_at_limit) + 1
         return math.ceil(total_at_limit)
 
@@ -100,9 +113,11 @@ class Condition(NamedTuple):
     def holds(self, totals: Totals, rows: int) -> bool | None:
         """Whether the condition holds for rows with these totals. None means that it's still open."""
         enough = self.enough(rows)
-        if totals.minimum >= enough:
+        is_reached = totals.minimum >= enough
+        is_out_of_reach = totals.maximum < enough
+        if is_reached:
             return self.wants_enough
-        if totals.maximum < enough:
+        if is_out_of_reach:
             return not self.wants_enough
         return None
 
@@ -112,13 +127,15 @@ class Condition(NamedTuple):
         digits = max(_DIGITS, len(decimals) + 1)
         # When comparing two texts, each row's value is offset by 1 to keep it non-negative; undo that here.
         offset = rows if self.other else 0
-        if totals.minimum == totals.maximum:
-            return f"{(totals.minimum - offset) / rows:.{digits}f}"
+        lowest = Fraction(totals.minimum - offset, rows)
+        highest = Fraction(totals.maximum - offset, rows)
+        if lowest == highest:
+            return f"{float(lowest):.{digits}f}"
 
         # Round outward, so that the range doesn't exclude a possible value.
         scale = 10**digits
-        low = math.floor(Fraction(totals.minimum - offset, rows) * scale) / scale
-        high = math.ceil(Fraction(totals.maximum - offset, rows) * scale) / scale
+        low = math.floor(lowest * scale) / scale
+        high = math.ceil(highest * scale) / scale
         return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
@@ -127,28 +144,40 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
 
     Raises `UsageError`, which names the option, if the condition is invalid.
     """
-    words = _JUDGED if task == "judge" else _COMPARED
     match = _PARTS.fullmatch(text)
     if match is None:
-        example = "accept >= 0.9" if task == "judge" else "A > B"
-        operators = ", ".join(get_args(Operator))
-        problem = f"expected a word, one of {operators}, and a share, such as '{example}'"
-        raise UsageError(f"{option}: {problem}; got {text!r}")
+        raise UsageError(f"{option}: {_describe_form(task)}; got {text!r}")
 
     word, limit = match[1], match[3]
     operator = cast("Operator", match[2])
-    if word not in words:
-        expected = "accept, improve, reject or undetermined"
-        if task == "compare":
-            expected = "A, B (or another letter), tie or undetermined"
-        raise UsageError(f"{option}: unknown word {word!r}; expected {expected}")
+    _check_word(word, task, option)
 
-    # `A > B` compares two texts' shares.
-    if task == "compare" and limit in LETTERS:
-        if word not in LETTERS or word == limit:
-            raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
-        return Condition(word, operator, Fraction(0), other=limit)
-    return Condition(word, operator, read_share(limit, option))
+    compares_shares = task == "compare" and limit in LETTERS  # as in `A > B`
+    if not compares_shares:
+        return Condition(word, operator, read_share(limit, option))
+    names_two_texts = word in LETTERS and word != limit
+    if not names_two_texts:
+        raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
+    return Condition(word, operator, Fraction(0), other=limit)
+
+
+def _describe_form(task: Literal["judge", "compare"]) -> str:
+    """Describe the form of a condition, with an example."""
+    example = "accept >= 0.9" if task == "judge" else "A > B"
+    operators = ", ".join(get_args(Operator))
+    return f"expected a word, one of {operators}, and a share, such as '{example}'"
+
+
+def _check_word(word: str, task: Literal["judge", "compare"], option: str) -> None:
+    """Raise `UsageError` if the word isn't a verdict of the task."""
+    if task == "judge":
+        words = _JUDGED
+        expected = "accept, improve, reject or undetermined"
+    else:
+        words = _COMPARED
+        expected = "A, B (or another letter), tie or undetermined"
+    if word not in words:
+        raise UsageError(f"{option}: unknown word {word!r}; expected {expected}")
 
 
 def read_share(text: str, option: str) -> Fraction:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from judgekit.judging.state import JudgingState
     from judgekit.judging.steps import End
     from judgekit.providers.base import Gateway
+    from judgekit.replies.forms import ScoreReply
     from judgekit.rubric.loader import LoadedRubric
 
 DISTANCE = ""
@@ -67,11 +68,14 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
         """Build the document from the case's text, its other files and its task."""
+        judged_path = case.path or "text"
         # The judged file comes first.
-        texts_by_path = {case.path or "text": read_text(case, inputs), **case.files}
-        files = tuple(map(file_of, texts_by_path, texts_by_path.values()))
+        texts_by_path = {judged_path: read_text(case, inputs), **case.files}
+        files = tuple(file_of(path, text) for path, text in texts_by_path.items())
+
         task = TaskDescription(case.description, case.acceptance, case.reference)
-        return Document(files, case.path or case.id, task)
+        name = case.path or case.id
+        return Document(files, name, task)
 
     async def ask_tiers(
         self,
@@ -121,31 +125,43 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
         """Read one model's scores by dimension, either as recorded or from the model's reply.
 
-        Returns None if the reply can't be read. Raises `InputError` if the scores aren't for the rubric's
-        dimensions.
+        Returns None if there are no readable scores. Raises `InputError` if the scores aren't for the
+        rubric's dimensions.
         """
-        scores = recorded.scores
+        if recorded.reply is None:
+            scores = recorded.scores
+        else:
+            scores = self._read_reply(recorded.reply)
+        if scores is None:
+            return None
+
         dimensions = self.rubric.dimensions
-        if recorded.reply is not None:
-            scale = self.rubric.scale
-            binary_names = frozenset(
-                name for name, dimension in dimensions.items() if dimension.scale == "binary"
-            )
-            reply_model = make_score_reply_model(
-                tuple(dimensions), scale.min, scale.max, binary_names
-            )
-            try:
-                answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
-            except InvalidReply:
-                return None
-
-            # Convert "yes" and "no" to scores. All other answers are already scores.
-            scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
-
-        if scores is not None and set(scores) != set(dimensions):
+        fits_rubric = scores.keys() == dimensions.keys()
+        if not fits_rubric:
             expected = ", ".join(dimensions)
             raise case.wrong(f"scores: expected {expected}, got {', '.join(scores)}")
         return scores
+
+    def _read_reply(self, reply: str) -> dict[str, float] | None:
+        """Read the scores by dimension from a model's reply. Returns None if the reply can't be read."""
+        reply_model = self._make_reply_model()
+        try:
+            answers = extract.read_answer(reply, reply_model).model_dump()["scores"]
+        except InvalidReply:
+            return None
+
+        # "yes" and "no" stand for scores, and all other answers are scores already.
+        number_by_word = self.rubric.scale.answers
+        return {name: number_by_word.get(answer, answer) for name, answer in answers.items()}
+
+    def _make_reply_model(self) -> type[ScoreReply]:
+        """Make the model that validates a reply's scores, one for each of the rubric's dimensions."""
+        dimensions = self.rubric.dimensions
+        scale = self.rubric.scale
+        binary_names = frozenset(
+            name for name, dimension in dimensions.items() if dimension.scale == "binary"
+        )
+        return make_score_reply_model(tuple(dimensions), scale.min, scale.max, binary_names)
 
     def label_words(self, case: Case) -> Sequence[str]:
         del case  # other tasks use it
@@ -157,11 +173,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         Returns None if too few models gave readable scores. Raises `InputError` if the case's label isn't a
         score on the rubric's scale.
         """
-        scale = self.rubric.scale
-        if case.score is not None and not scale.min <= case.score <= scale.max:
-            expected = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
-            raise case.wrong(f"label: expected {expected}, got {case.score:g}")
-
+        self._check_score(case)
         means = []  # each model's mean over the dimensions
         for juror in recorded.jurors:
             scores = self._read_scores(case, juror)
@@ -171,8 +183,21 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             return fmean(means)
         return None
 
+    def _check_score(self, case: Case) -> None:
+        """Raise `InputError` if a case is labelled with a score that isn't on the rubric's scale."""
+        if case.score is None:
+            return
+        scale = self.rubric.scale
+        is_on_scale = scale.min <= case.score <= scale.max
+        if not is_on_scale:
+            expected = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
+            raise case.wrong(f"label: expected {expected}, got {case.score:g}")
+
     def read_ratings(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return a document's scores, and as `DISTANCE` their signed distance from acceptance, or None."""
+        """Return a document's scores by dimension, and under `DISTANCE` their distance from acceptance.
+
+        The distance is negative below acceptance. Returns None if the opinion can't be read.
+        """
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None
@@ -182,10 +207,13 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
         """Record the scores of the tier that decided about the document. If none did, record a failure."""
         end = ends[WHOLE]
-        if end.tier is None:
+        deciding_tier = end.tier
+        if deciding_tier is None:
             return Recorded(calls=calls, failure=end.verdict)
-        rated = self.read_ratings(case, case.judges[end.tier]) or {}
-        scores = {name: rated[name] for name in self.rubric.questions}
+
+        # A tier that decided has readable scores, so there are ratings. They also contain the distance.
+        ratings = self.read_ratings(case, case.judges[deciding_tier]) or {}
+        scores = {name: ratings[name] for name in self.rubric.questions}
         return Recorded(calls=calls, scores=scores)
 
     def compare_with_label(self, case: Case, record: Verdict) -> Iterator[Tried]:
