@@ -32,26 +32,38 @@ _DIGITS = 6  # of an amount in USD
 
 def shown_text(text: str) -> str:
     """Remove invisible characters from a text, and truncate it if it's too long for a page."""
-    text = visible(encodable(text[: MAX_CHARS + 1]))
-    if len(text) > MAX_CHARS:
-        return text[:MAX_CHARS] + " … (cut here)"
-    return text
+    # One character more than the page shows is enough to notice that the text is too long.
+    start = text[: MAX_CHARS + 1]
+    shown = visible(encodable(start))
+    is_too_long = len(shown) > MAX_CHARS
+    if is_too_long:
+        return shown[:MAX_CHARS] + " … (cut here)"
+    return shown
 
 
 def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
     """Split a text into alternating segments: unquoted, quoted, unquoted and so on."""
-    segments: list[str] = []
-    end = 0  # where the last quoted segment ended
-    for quote_start, quote_end in sorted(_find_quotes(text, quotes)):
-        if quote_end <= end:
-            continue
-        start = max(quote_start, end)  # quotes can overlap
-        if start == end and segments:  # extend the previous quote
-            segments[-1] += text[start:quote_end]
+    segments = []
+    last_end = 0
+    for start, end in _merge_spans(_find_quotes(text, quotes)):
+        unquoted = text[last_end:start]
+        quoted = text[start:end]
+        segments += [unquoted, quoted]
+        last_end = end
+    return [*segments, text[last_end:]]
+
+
+def _merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort spans by their start, and merge those that overlap or touch."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        is_connected = bool(merged) and start <= merged[-1][1]
+        if is_connected:
+            last_start, last_end = merged.pop()
+            merged.append((last_start, max(last_end, end)))
         else:
-            segments += [text[end:start], text[start:quote_end]]
-        end = quote_end
-    return [*segments, text[end:]]
+            merged.append((start, end))
+    return merged
 
 
 def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
@@ -59,27 +71,41 @@ def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
 
     If a quote contains an ellipsis, the parts before and after it are searched for separately.
     """
-    spans: list[tuple[int, int]] = []
+    spans = []
     for quote in list(quotes)[:_MAX_QUOTES]:
-        for quote_part in _ELLIPSIS.split(quote[:_MAX_QUOTE_CHARS]):
-            words = quote_part.strip(" \n\t\"'\u201c\u201d").split()
-            if len(" ".join(words)) < _MIN_QUOTE_CHARS:
-                continue
-
-            # Any whitespace can be between the words.
-            pattern = r"\s+".join(map(re.escape, words))
-            match = re.search(pattern, text, re.IGNORECASE)
+        shortened_quote = quote[:_MAX_QUOTE_CHARS]
+        for quote_part in _ELLIPSIS.split(shortened_quote):
+            match = _find_quote_part(text, quote_part)
             if match:
                 spans.append(match.span())
     return spans
 
 
+def _find_quote_part(text: str, quote_part: str) -> re.Match[str] | None:
+    """Find a part of a quote in a text, with any whitespace between its words.
+
+    Returns None if the text doesn't contain the part, or if it's too short to be searched for.
+    """
+    without_marks = quote_part.strip(" \n\t\"'\u201c\u201d")
+    words = without_marks.split()
+    is_too_short = len(" ".join(words)) < _MIN_QUOTE_CHARS
+    if is_too_short:
+        return None
+
+    pattern = r"\s+".join(map(re.escape, words))
+    return re.search(pattern, text, re.IGNORECASE)
+
+
 def amount(usd: float | None) -> str:
-    """Format a cost in USD. Returns "" if it's unknown."""
+    """Format a cost in USD without trailing zeros, such as "0.25". Returns "" if it's unknown."""
     if usd is None:
         return ""
-    text = f"{usd:.{_DIGITS}f}".rstrip("0").rstrip(".")
-    return text if float(text) or not usd else f"{usd:.1e}"
+
+    rounded = f"{usd:.{_DIGITS}f}"
+    looks_free = usd != 0 and float(rounded) == 0
+    if looks_free:
+        return f"{usd:.1e}"
+    return rounded.rstrip("0").rstrip(".")
 
 
 def scores_text(scores: Mapping[str, float]) -> str:
@@ -120,10 +146,11 @@ class RowList:
     def add(self, view: RowView, *rank: float) -> None:
         """Add a row. Rows are sorted by `rank`, lowest first. Rows with the same rank keep their order."""
         self.total += 1
-        row_json = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace(
-            "<", "\\u003c"
-        )
-        self._ranked.append(((*rank, self.total), row_json))
+        row_json = _format_row(view)
+        full_rank = (*rank, self.total)  # the row's number keeps the order within a rank
+        self._ranked.append((full_rank, row_json))
+
+        # Dropping rows means sorting them all, so wait until there's twice as much as fits on the page.
         self._bytes += len(row_json.encode())
         if self._bytes > 2 * MAX_BYTES:
             self._drop_excess()
@@ -131,23 +158,33 @@ class RowList:
     def _drop_excess(self) -> None:
         """Drop the last-ranked rows if all rows together are too large for the page."""
         self._ranked.sort(key=itemgetter(0))
-        size = 0
+        self._bytes = 0  # up to the first row that's too much, including this row
         for index, (_, row_json) in enumerate(self._ranked):
-            size += len(row_json.encode()) + 1  # with the comma
-            if size > MAX_BYTES:
-                del self._ranked[index:]
-                self._last_kept = self._ranked[-1][0] if self._ranked else ()
+            self._bytes += len(row_json.encode()) + 1  # with the comma
+            if self._bytes > MAX_BYTES:
+                self._drop_rows_from(index)
                 break
-        self._bytes = size
+
+    def _drop_rows_from(self, index: int) -> None:
+        """Drop the rows from this index on, and note the rank of the last row that's kept."""
+        del self._ranked[index:]
+        if self._ranked:
+            last_rank, _ = self._ranked[-1]
+            self._last_kept = last_rank
+        else:
+            self._last_kept = ()
 
     def finish(self) -> ShownRows:
         """Drop rows that don't fit on the page, and return the others in the form that its template needs."""
         self._drop_excess()
         json_rows = [row_json for _, row_json in self._ranked]
+        json_list = f"[{','.join(json_rows)}]"
+        # The template writes these rows as HTML, so it needs their values.
+        static_rows = [json.loads(row_json) for row_json in self._choose_static_rows(json_rows)]
         return ShownRows(
             columns=self.columns,
-            data=f"[{','.join(json_rows)}]",
-            first=[json.loads(row_json) for row_json in self._choose_static_rows(json_rows)],
+            data=json_list,
+            first=static_rows,
             shown=len(json_rows),
             total=self.total,
             note=self.note,
@@ -161,6 +198,13 @@ class RowList:
             if room < 0:
                 return lines[:index]
         return lines[:STATIC_ROWS]
+
+
+def _format_row(view: RowView) -> str:
+    """Format a row as compact JSON for the page's script element."""
+    row_json = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
+    # A text with "</script>" would end the element.
+    return row_json.replace("<", "\\u003c")
 
 
 class ShownRows(NamedTuple):

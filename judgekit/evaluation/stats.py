@@ -31,7 +31,7 @@ from pydantic import BaseModel
 from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 RESAMPLES = 2_000
 LEVEL = 0.95
@@ -98,14 +98,19 @@ def bootstrap(
 
 
 def interval(measure: Measure) -> Interval | None:
-    """Compute the ratio of a measure's sums, with an interval. Returns None if the denominator is 0."""
+    """Divide a measure's summed numerators by its summed denominators, with a bootstrap interval.
+
+    Returns None if the denominators are 0.
+    """
     numerators, denominators = measure
 
     def compute_ratio(positions: Sequence[int]) -> float | None:
-        denominator = sum(map(denominators.__getitem__, positions))
-        if not denominator:
+        """Compute the ratio for the items at these positions."""
+        denominator = sum([denominators[position] for position in positions])
+        if denominator == 0:
             return None
-        return sum(map(numerators.__getitem__, positions)) / denominator
+        numerator = sum([numerators[position] for position in positions])
+        return numerator / denominator
 
     return bootstrap(len(numerators), compute_ratio)
 
@@ -115,12 +120,11 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
 
     Raises `ValueError` if the measures have different sizes.
     """
-    sizes = set()
-    for measure in measures.values():
-        for column in measure:
-            sizes.add(len(column))
+    sizes = {len(column) for measure in measures.values() for column in measure}
     if len(sizes) > 1:
         raise ValueError(f"expected measures over the same queries, got {sorted(sizes)} of them")
+
+    # The resamples only depend on the fixed seed and the size, so they're the same for each measure.
     return {name: interval(measure) for name, measure in measures.items()}
 
 
@@ -131,13 +135,17 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Interval | No
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
-    """Measure the fraction of answer pairs in the same group that differ."""
+    """Measure how often two answers in the same group differ.
+
+    In each group, the numerator counts the pairs that differ, and the denominator counts all pairs.
+    """
     differing_counts = []
     pair_counts = []
     for group in groups:
-        pairs_differ = [one != other for one, other in combinations(group, 2)]
-        differing_counts.append(sum(pairs_differ))
-        pair_counts.append(len(pairs_differ))
+        pairs = list(combinations(group, 2))
+        differing_pairs = [pair for pair in pairs if pair[0] != pair[1]]
+        differing_counts.append(len(differing_pairs))
+        pair_counts.append(len(pairs))
     return Measure(differing_counts, pair_counts)
 
 
@@ -164,13 +172,17 @@ def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
 def adjusted_mean(values: Sequence[float], extra: Sequence[float]) -> Interval:
     """Compute the mean of values between -1 and 1, with an adjusted Wald interval.
 
-    The interval is computed as if there were `extra` values. With 0, 0, 1, 1 it's Agresti and Coull's
-    interval for a proportion (1998). With -1, 1 it's Bonett and Price's interval for a paired difference
-    (2012).
+    The interval is computed as if there were also the `extra` values, which include the smallest possible
+    value. With 0, 0, 1, 1 it's Agresti and Coull's interval for a proportion (1998). With -1, 1 it's Bonett
+    and Price's interval for a paired difference (2012).
     """
+    mean_value = fmean(values)
+    smallest_possible = min(extra)
+
     extended = [*values, *extra]
-    noise = pvariance(extended) / len(extended)
-    return _limit_interval(fmean(values), middle=fmean(extended), noise=noise, minimum=min(extra))
+    middle = fmean(extended)
+    mean_variance = pvariance(extended) / len(extended)
+    return _limit_interval(mean_value, middle, mean_variance, minimum=smallest_possible)
 
 
 def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
@@ -182,43 +194,66 @@ def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[flo
     The method is prediction-powered inference with power tuning: Angelopoulos, Duchi and Zrnic, "PPI++:
     Efficient prediction-powered inference", 2023.
     """
-
-    def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Estimate the mean and its variance from labelled rows and `others`."""
-        # Choose the weight of the judge's values, from 0 to 1. It's called lambda in PPI++.
-        judged, labels = zip(*rows, strict=True)
-        spread = pvariance([*judged, *others])
-        tuning = 0.0
-        if others and spread:
-            slope = covariance(judged, labels) / spread
-            tuning = slope / (1 + len(rows) / len(others))
-        tuning = min(1.0, max(0.0, tuning))
-
-        # The mean consists of the weighted mean of the judge's values for the other rows, and a correction:
-        # how far people's labels differ from the weighted values.
-        residuals = [label - tuning * verdict for verdict, label in rows]
-        value = fmean(residuals)
-        noise = variance(residuals) / len(rows)
-        if tuning:
-            value += tuning * fmean(others)
-            noise += tuning**2 * pvariance(others) / len(others)
-        return value, noise
-
-    value, _ = estimate(labelled)
+    mean_value, _ = _estimate_mean(labelled, others)
 
     # For the interval, add each pair of 0 and 1 once, similar to Agresti and Coull. Otherwise an interval
     # from 30 labels contains the truth in only 84 to 94 % of cases, instead of 95 %.
-    middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
-    return _limit_interval(value, middle, noise, minimum=0.0)
+    extended = [*labelled, (0, 0), (0, 1), (1, 0), (1, 1)]
+    middle, mean_variance = _estimate_mean(extended, others)
+    return _limit_interval(mean_value, middle, mean_variance, minimum=0.0)
 
 
-def _limit_interval(value: float, middle: float, noise: float, minimum: float) -> Interval:
-    """Build a confidence interval around `middle`, which has the variance `noise`, within `minimum` and 1."""
-    half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
-    bounded_value = min(1.0, max(minimum, value))
-    low_bound = max(minimum, min(bounded_value, middle - half_width))
-    high_bound = min(1.0, max(bounded_value, middle + half_width))
-    return Interval(bounded_value, low_bound, high_bound)
+def _estimate_mean(
+    labelled: Sequence[tuple[float, float]], others: Sequence[float]
+) -> tuple[float, float]:
+    """Estimate the mean that people would give, and its variance, as `corrected_mean` describes."""
+    weight = _choose_judge_weight(labelled, others)
+
+    # The judge's weighted values can be wrong, so start from how far people's labels differ from them.
+    corrections = [label - weight * judged for judged, label in labelled]
+    mean_value = fmean(corrections)
+    mean_variance = variance(corrections) / len(labelled)
+
+    has_judge_weight = weight > 0
+    if has_judge_weight:
+        mean_value += weight * fmean(others)
+        mean_variance += weight**2 * pvariance(others) / len(others)
+    return mean_value, mean_variance
+
+
+def _choose_judge_weight(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> float:
+    """Choose the weight of the judge's values, from 0 to 1. It's called lambda in PPI++.
+
+    The better the judge's values predict the labels, and the more other rows there are, the larger it is.
+    """
+    if not others:
+        return 0.0
+
+    judged_values = [judged for judged, _ in labelled]
+    labels = [label for _, label in labelled]
+    judged_variance = pvariance([*judged_values, *others])
+    if judged_variance == 0:
+        return 0.0
+
+    slope = covariance(judged_values, labels) / judged_variance
+    weight = slope / (1 + len(labelled) / len(others))
+    return min(1.0, max(0.0, weight))
+
+
+def _limit_interval(
+    mean_value: float, middle: float, mean_variance: float, minimum: float
+) -> Interval:
+    """Build a confidence interval around `middle`, which has this variance, within `minimum` and 1.
+
+    It always contains the mean, which may differ from the middle.
+    """
+    upper_quantile = 0.5 + LEVEL / 2  # half of the level is above the middle
+    half_width = NormalDist().inv_cdf(upper_quantile) * sqrt(mean_variance)
+    bounded_mean = min(1.0, max(minimum, mean_value))
+
+    low_bound = min(bounded_mean, middle - half_width)
+    high_bound = max(bounded_mean, middle + half_width)
+    return Interval(bounded_mean, max(minimum, low_bound), min(1.0, high_bound))
 
 
 # --- Agreement with labels, for readable pairs
@@ -241,9 +276,11 @@ def accuracy(pairs: Sequence[Pair]) -> Interval | None:
 def sort_on_scale(words: Sequence[str]) -> list[str] | None:
     """Sort distinct words that are outcomes or numbers. Returns None for other words, which have no order."""
     distinct = set(words)
+    are_outcomes = all(word in OUTCOMES for word in distinct)
+    if are_outcomes:
+        return sorted(distinct, key=OUTCOMES.index)
+
     try:
-        if distinct <= set(OUTCOMES):
-            return sorted(distinct, key=OUTCOMES.index)
         return sorted(distinct, key=float)
     except ValueError:
         return None
@@ -252,12 +289,10 @@ def sort_on_scale(words: Sequence[str]) -> list[str] | None:
 def squared_distances(words: Sequence[str]) -> dict[Pair, float]:
     """Compute the squared distance of each pair of words on a scale.
 
-    Words that aren't numbers count by position.
+    If all words are numbers, such as "1" and "5", they're the positions. Otherwise neighbouring words are 1
+    apart.
     """
-    try:
-        positions = list(map(float, words))
-    except ValueError:
-        positions = list(map(float, range(len(words))))
+    positions = _place_on_scale(words)
     distances = {}
     for word, position in zip(words, positions, strict=True):
         for other_word, other_position in zip(words, positions, strict=True):
@@ -265,30 +300,55 @@ def squared_distances(words: Sequence[str]) -> dict[Pair, float]:
     return distances
 
 
+def _place_on_scale(words: Sequence[str]) -> list[float]:
+    """Convert words to numbers. If any word isn't a number, number them in their order."""
+    try:
+        return [float(word) for word in words]
+    except ValueError:
+        return [float(index) for index in range(len(words))]
+
+
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
     """Compute Cohen's kappa (1960) or, given the `distance` of each pair of words, weighted kappa (1968).
 
     `counts` contains the pairs of label and answer. Returns None if chance would lead to no disagreement.
     """
-    # how often each word is a label, and how often it's an answer
-    labels = Counter[str]()
-    answers = Counter[str]()
+    label_counts = Counter[str]()
+    answer_counts = Counter[str]()
     for (label, answer), count in counts.items():
-        labels[label] += count
-        answers[answer] += count
+        label_counts[label] += count
+        answer_counts[answer] += count
 
-    if distance is None:  # All disagreements count equally.
-        words = {*labels, *answers}
-        distance = {(a, b): float(a != b) for a, b in product(words, repeat=2)}
+    if distance is None:
+        distance = _set_equal_distances({*label_counts, *answer_counts})
 
-    # Compare the observed disagreement with the one expected by chance.
     observed = sum(distance[pair] * count for pair, count in counts.items())
-    expected = 0.0
-    for label, answer in product(labels, answers):
-        expected += distance[label, answer] * labels[label] * answers[answer]
-    if not expected:
+    expected = _sum_chance_distances(label_counts, answer_counts, distance)
+    if expected == 0:
         return None
-    return 1 - observed * sum(counts.values()) / expected
+
+    total = sum(counts.values())
+    return 1 - observed * total / expected
+
+
+def _set_equal_distances(words: Collection[str]) -> dict[Pair, float]:
+    """Set the distance of all different words to 1, so that all disagreements count equally."""
+    distance = {}
+    for word, other_word in product(words, repeat=2):
+        distance[word, other_word] = float(word != other_word)
+    return distance
+
+
+def _sum_chance_distances(
+    label_counts: Mapping[str, int],
+    answer_counts: Mapping[str, int],
+    distance: Mapping[Pair, float],
+) -> float:
+    """Add up the distances if every label met every answer, as it does by chance."""
+    expected = 0.0
+    for label, answer in product(label_counts, answer_counts):
+        expected += distance[label, answer] * label_counts[label] * answer_counts[answer]
+    return expected
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
@@ -316,20 +376,28 @@ def _rank_values(values: Sequence[float]) -> list[float]:
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
     """Compute Cohen's kappa, and also quadratically weighted kappa if the words have an order."""
-    unweighted = _estimate_kappa(pairs, None)
-    ordered = sort_on_scale(_list_words(pairs))
-    if not ordered:
+    unweighted = _estimate_kappa(pairs, distance=None)
+
+    scale = sort_on_scale(_list_words(pairs))
+    if not scale:
         return unweighted, None
-    return unweighted, _estimate_kappa(pairs, squared_distances(ordered))
+
+    weighted = _estimate_kappa(pairs, distance=squared_distances(scale))
+    return unweighted, weighted
 
 
 def _estimate_kappa(
     pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
 ) -> Interval | None:
-    """Compute kappa for pairs of label and answer, with a bootstrap interval."""
+    """Compute kappa for pairs of label and answer, with a bootstrap interval.
+
+    It's weighted by the words' `distance`, or unweighted if that's None. Returns None if kappa is undefined.
+    """
 
     def compute_kappa(positions: Sequence[int]) -> float | None:
-        return kappa(Counter(pairs[position] for position in positions), distance)
+        """Compute kappa for the pairs at these positions."""
+        pair_counts = Counter(pairs[position] for position in positions)
+        return kappa(pair_counts, distance)
 
     return bootstrap(len(pairs), compute_kappa)
 
@@ -344,26 +412,24 @@ def measure_words(pairs: Sequence[Pair]) -> list[Class]:
     The words are in the order of their scale. Words without a scale are in alphabetical order.
     """
     words = _list_words(pairs)
-    classes = []
-    for word in sort_on_scale(words) or sorted(set(words)):
-        # flags for each pair: the word is both label and answer, is the label, is the answer
-        hits = []
-        labelled = []
-        uses = []
-        for label, answer in pairs:
-            hits.append(label == answer == word)
-            labelled.append(label == word)
-            uses.append(answer == word)
+    ordered_words = sort_on_scale(words)
+    if ordered_words is None:
+        ordered_words = sorted(set(words))
+    return [_measure_word(word, pairs) for word in ordered_words]
 
-        class_ = Class(
-            word=word,
-            labelled=sum(labelled),
-            said=sum(uses),
-            precision=interval(Measure(numerators=hits, denominators=uses)),
-            recall=interval(Measure(numerators=hits, denominators=labelled)),
-        )
-        classes.append(class_)
-    return classes
+
+def _measure_word(word: str, pairs: Sequence[Pair]) -> Class:
+    """Measure how often a word is a label and an answer, with precision and recall."""
+    is_label = [label == word for label, _ in pairs]
+    is_answer = [answer == word for _, answer in pairs]
+    is_both = [label == word and answer == word for label, answer in pairs]
+    return Class(
+        word=word,
+        labelled=sum(is_label),
+        said=sum(is_answer),
+        precision=interval(Measure(numerators=is_both, denominators=is_answer)),
+        recall=interval(Measure(numerators=is_both, denominators=is_label)),
+    )
 
 
 # --- Reliability: of things rated 0.7, seven in ten should turn out true
@@ -443,13 +509,16 @@ def _group_hits(
 
     Returns each group's size, its mean probability, and the fraction that is relevant.
     """
-    members = defaultdict[Key, list[tuple[float, bool]]](list)
-    for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
-        members[key].append((probability, is_true))
+    probabilities_by_key = defaultdict[Key, list[float]](list)
+    outcomes_by_key = defaultdict[Key, list[bool]](list)
+    for key, probability, is_relevant in zip(keys, probabilities, outcomes, strict=True):
+        probabilities_by_key[key].append(probability)
+        outcomes_by_key[key].append(is_relevant)
 
     groups = {}
-    for key, hits in members.items():
-        confidences, truths = zip(*hits, strict=True)
-        count = len(hits)
-        groups[key] = (count, sum(confidences) / count, sum(truths) / count)
+    for key, group_probabilities in probabilities_by_key.items():
+        size = len(group_probabilities)
+        mean_probability = sum(group_probabilities) / size
+        relevant_fraction = sum(outcomes_by_key[key]) / size
+        groups[key] = (size, mean_probability, relevant_fraction)
     return groups
