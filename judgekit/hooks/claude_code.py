@@ -217,7 +217,8 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         session.hold_back(ranked, prompt)  # the memories that the session has already
 
     chosen = _choose_shown(prompt, ranked, payload, configured, notes)
-    has_matches = any(chosen) or bool(ranked.repeated)
+    injected, mentioned = chosen
+    has_matches = bool(injected or mentioned or ranked.repeated)
     shown = context.drop_repeats(chosen, session, prompt)
     if session is not None:
         session.add(*shown)

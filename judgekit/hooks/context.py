@@ -69,13 +69,14 @@ def _build_search_options(configured: Settings) -> dict[str, Any]:
 
     return {
         "project": configured.project,
-        # A judge gets `pool` memories, and without a judge, up to `max_inject` are injected.
+        # A judge gets the setting `pool`. Without a judge, up to `max_inject` are injected.
         "limit": max(configured["pool"], configured["max_inject"]),
         "trusted": configured.trusted,
         "profiles": configured.profiles,
         "scorer": configured["scorer"],
         "pins": configured["pin"],
-        # This many hits get a confidence, or `limit` if that's more. It's not the setting `pool`.
+        # Despite its name, this option isn't the setting `pool`. It says how many hits get a confidence, if
+        # `limit` isn't higher.
         "pool": confidence.PROMPT_POOL,
         "patience": READ_SECONDS,
     }
@@ -94,14 +95,9 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
 def open_session(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
     """Open the record of the memories that this conversation was shown, to avoid repeating them.
 
-    Returns None if memories may be repeated, or if the client doesn't identify the conversation.
+    Returns None if every prompt may repeat memories, or if the client doesn't identify the conversation.
     """
-    repeat_after = configured[
-        "repeat_after"
-    ]  # in prompts; with 0, every prompt may repeat memories
-    # In the mode "top_k", the best memories are injected with every prompt, even if they were shown before.
-    may_repeat = not repeat_after or configured["inject"] == "top_k"
-    if may_repeat:
+    if may_always_repeat(configured):
         return None
 
     session_id = payload.get("session_id")
@@ -111,7 +107,14 @@ def open_session(payload: Mapping[str, Any], configured: Settings) -> HookSessio
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
     path = repeats.get_session_path(session_id)
-    return repeats.HookSession(path, configured.project, repeat_after)
+    return repeats.HookSession(path, configured.project, configured["repeat_after"])
+
+
+def may_always_repeat(configured: Settings) -> bool:
+    """Whether every prompt may repeat memories: after 0 prompts, or because the best are always injected."""
+    repeats_at_once = not configured["repeat_after"]
+    always_injects_best = configured["inject"] == "top_k"
+    return repeats_at_once or always_injects_best
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
@@ -388,9 +391,10 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
     if not text:
         return ""
     if is_gemini:
-        # Gemini turns `<` into `&lt;`, but leaves `&` alone. Our tags would then look like a title's own
-        # `&lt;`, so turn that into `&amp;lt;` first.
-        return _format_json("BeforeAgent", text.replace("&", "&amp;"), titles)
+        # Gemini escapes `<`, but not `&`, so a `&lt;` in a title would look like the start of our tags.
+        # Escape `&` for it: a title's `&lt;` becomes `&amp;lt;`.
+        escaped_text = text.replace("&", "&amp;")
+        return _format_json("BeforeAgent", escaped_text, titles)
     if titles:
         return _format_json("UserPromptSubmit", text, titles)
     return text

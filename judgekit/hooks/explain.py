@@ -198,35 +198,29 @@ def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
 
     Stores can differ in their main language, so the prompt is split once for each of these languages.
     """
-    text = terms.shorten_prompt(prompt)
-    # Kinds of stores with the same main language need only one split.
-    languages_by_main = {}
+    known_languages = {}  # by a profile's main language
     for profile in configured.profiles.by_kind.values():
-        languages_by_main[profile.language] = profile.languages
+        known_languages[profile.language] = profile.languages
 
+    text = terms.shorten_prompt(prompt)
     prompt_parts = []
-    for main_language, languages in languages_by_main.items():
+    for main_language, profile_languages in known_languages.items():
         # The prompt itself can be in any language.
-        other_languages = languages.beside(main_language.name)
+        other_languages = profile_languages.beside(main_language.name)
         chosen_languages = terms.choose_languages(text, [main_language], other_languages)
         prompt_parts += parts.parse(prompt, *chosen_languages)
     return prompt_parts
 
 
 def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Find the project's latest session. None if there's none, or if the settings never hold repeats back."""
-    repeat_after = configured[
-        "repeat_after"
-    ]  # in prompts; with 0, every prompt may repeat memories
-    # In the mode "top_k", the best memories are injected with every prompt.
-    may_repeat = not repeat_after or configured["inject"] == "top_k"
-    if may_repeat:
+    """Find the project's latest session. None if there's none, or if every prompt may repeat memories."""
+    if context.may_always_repeat(configured):
         return None
 
     latest_file = next(repeats.list_session_files(configured.project), None)
     if latest_file is None:
         return None
-    return repeats.HookSession(latest_file, configured.project, repeat_after)
+    return repeats.HookSession(latest_file, configured.project, configured["repeat_after"])
 
 
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
@@ -344,7 +338,10 @@ def _explain_by_thresholds(candidate: Candidate, outcome: str, configured: Setti
     is_mentioned = outcome == "mentioned"
     if candidate.worth_mentioning and not is_mentioned:
         return f"enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
-    if candidate.stands_out and candidate.confidence < labels["mention"]:
+
+    is_below_mention = candidate.confidence < labels["mention"]
+    is_mentioned_for_its_lead = candidate.stands_out and is_below_mention
+    if is_mentioned_for_its_lead:
         return "not sure enough to inject it, but it is far ahead of all others"
     if candidate.worth_mentioning:
         return f"not sure enough, since {high} is needed to inject it"
@@ -441,8 +438,10 @@ def _count_rivals(candidate: Candidate) -> int:
     # The feature `alone` is 1 divided by the number of equally good hits, including this one.
     equally_good = round(1 / candidate.features["alone"])
     rivals = equally_good - 1
-    # A single matching word doesn't distinguish a hit, so the feature counts one more.
-    if len(candidate.matched) < SEVERAL_TERMS:
+
+    # A hit with a single matching word is weak, so the feature counts one rival too many for it.
+    has_extra_rival = len(candidate.matched) < SEVERAL_TERMS
+    if has_extra_rival:
         rivals -= 1
     return rivals
 

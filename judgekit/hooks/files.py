@@ -240,10 +240,11 @@ def _check_writable(path: Path, target: Path) -> None:
 
 
 def _is_writable(file: Path) -> bool:
-    """Whether this user may write to a file, and anyone at all has the right to."""
+    """Whether this user may write to a file. One without any write permission isn't writable for root."""
     # For root, `access` always succeeds, so look at the permissions first.
     writable_by_anyone = 0o222
-    has_write_bit = file.stat().st_mode & writable_by_anyone != 0
+    write_bits = file.stat().st_mode & writable_by_anyone
+    has_write_bit = write_bits != 0
     return has_write_bit and os.access(file, os.W_OK)
 
 

@@ -335,26 +335,26 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
     Raises `ConfigError` if a file can't be written, or if the project has a profile, which would take
     precedence.
     """
-    source = profiles.find(fitted.kind, project)
-    is_projects = source.is_relative_to(project / ".judgekit")
-    if is_projects:
+    profile = profiles.find(fitted.kind, project)
+    is_in_project = profile.is_relative_to(project / ".judgekit")
+    if is_in_project:
         labels = ", ".join(f"{name}: {value:g}" for name, value in fitted.after.items())
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
-        raise ConfigError(problem, path=source, key="labels")
+        raise ConfigError(problem, path=profile, key="labels")
 
     users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
     written = [str(users_file)]
     if users_file.exists():
         backup = _name_backup(users_file)
         written.append(str(backup))
-        _copy_profile(source, backup, users_file)
+        _copy_profile(profile, backup, users_file)
     else:  # the user's profile begins as a copy of the bundled one
-        _copy_profile(source, users_file, users_file)
+        _copy_profile(profile, users_file, users_file)
 
     # `mention` and `medium` can only have been lowered. Write them first, so that they never exceed `high`.
     for name in ("mention", "medium", "high"):
-        value = float(f"{fitted.after[name]:g}")
-        yaml_text.put_value(users_file, "labels", name, value)
+        short_text = f"{fitted.after[name]:g}"  # such as 0.4 instead of 0.39999999999999997
+        yaml_text.put_value(users_file, "labels", name, float(short_text))
     return fitted.model_copy(update={"written": written})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -83,7 +82,7 @@ def find_hooks(folder: Path) -> HooksFolder:
 
 
 def _find_repository(folder: Path) -> tuple[Path | None, Repository]:
-    """Find the repository that contains `folder`. Returns its working tree, None if it's bare, and itself.
+    """Find the working tree and the repository that contain `folder`. A bare repository has no tree: None.
 
     Raises `UsageError` if there's no repository.
     """
@@ -152,17 +151,24 @@ def _choose_users_hooks(folder: Path) -> HooksFolder:
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
 
-    # Git takes a relative path from the repository, and other configuration can set the path too. So ask for
-    # the folder that git uses here.
-    with contextlib.suppress(UsageError):
-        hooks_folder = find_hooks(folder)
-        _refuse_if_off(hooks_folder, folder)
-        if hooks_folder.shared:
-            return hooks_folder
+    # The path can also be relative to a repository, or set by another of git's files. Only git knows these.
+    hooks_folder = _find_shared_hooks(folder)
+    if hooks_folder is not None:
+        return hooks_folder
 
     remedy = "set one with git config --global core.hooksPath FOLDER"
     effect = "which replaces the hooks of every repository"
     raise UsageError(f"no shared hooks folder is set up; {remedy}, {effect}")
+
+
+def _find_shared_hooks(folder: Path) -> HooksFolder | None:
+    """Find the hooks folder that git uses in `folder`. None if it's off or isn't shared."""
+    try:
+        hooks_folder = find_hooks(folder)
+        _refuse_if_off(hooks_folder, folder)
+    except UsageError:
+        return None
+    return hooks_folder if hooks_folder.shared else None
 
 
 def _refuse_if_off(hooks_folder: HooksFolder, folder: Path) -> None:
@@ -293,9 +299,9 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
 
 
 def _refuse_other_backup(path: Path, content: bytes | None, backup: Path) -> None:
-    """Raise `UsageError` if another program's hook would replace a backup that differs from its `content`.
+    """Raise `UsageError` if a different hook is already at `backup`, where the hook at `path` should go.
 
-    Then two programs have a hook each, and only one can be renamed.
+    Then two programs have a hook each, and only one can be renamed. `content` is that of the hook at `path`.
     """
     if not os.path.lexists(backup):
         return
@@ -336,7 +342,8 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
         changes += _plan_removals(hooks)
-        if not changes and _has_only_backup(hooks):
+        nothing_found_yet = not changes
+        if nothing_found_yet and _has_only_backup(hooks):
             changes.append(_plan_removal(hooks / HOOK, hooks / KEPT, is_users=False))
     if changes:
         return changes

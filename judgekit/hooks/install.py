@@ -64,18 +64,21 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
     home folder, because the project's settings file is then the user's.
     """
     path = get_settings_path(scope, project, client)
-    if scope != "user" and _is_users_file(path, project, client):
+    is_for_project = scope != "user"
+    if is_for_project and _is_users_file(path, project, client):
         raise UsageError(
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
 
-    # Removing our entries leaves the original content, which a later uninstallation restores.
     removal = plan_uninstall(scope, project, client)
     current_text = (removal.before or b"").decode()
     text_with_hook = entries.add_hook(current_text, _build_entry(scope, client), str(path), client)
     is_installed = text_with_hook == current_text
     after = removal.before if is_installed else _encode(text_with_hook)
-    return removal._replace(after=after, original=removal.after)
+
+    # A later uninstallation restores the original, which is the content without any entries of ours.
+    original = removal.after
+    return removal._replace(after=after, original=original)
 
 
 def _is_users_file(path: Path, project: Path, client: Client) -> bool:
@@ -519,7 +522,10 @@ def _build_bare_environ() -> dict[str, str]:
 
 
 def _describe_hints(environ: dict[str, str]) -> str:
-    """Describe what our hints to an agent name if a login shell doesn't find judgekit."""
+    """Describe our hints to an agent for when a login shell doesn't find judgekit.
+
+    They contain judgekit's full path if it runs, or else the memories' files.
+    """
     path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
     if _runs_without_error([path, "--version"], environ):
         return f"hints to an agent may name {path}"

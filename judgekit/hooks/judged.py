@@ -109,14 +109,12 @@ def drop_only(
 ) -> Shown:
     """Choose what would be shown without a judge, except for the memories that models dropped.
 
-    Models judged all undamaged candidates, and dropped those that aren't in `not_dropped`.
+    Models judged all undamaged candidates, and kept only `not_dropped`.
     """
     # An uncalibrated decision model can't be trusted to add memories, but it can still remove some.
+    judged_ids = {id(hit) for hit in list_judged(ranked)}
     kept_ids = {id(hit) for hit in not_dropped}
-    dropped_ids = set()
-    for hit in confidence.select_in_force(ranked.candidates):
-        if not hit.damaged and id(hit) not in kept_ids:
-            dropped_ids.add(id(hit))
+    dropped_ids = judged_ids - kept_ids
 
     injected, mentioned = context.choose_without_judge(ranked, configured)
     kept_injected = [hit for hit in injected if id(hit) not in dropped_ids]
@@ -133,8 +131,8 @@ def choose_decided(
 ) -> Shown:
     """Choose the memories to inject and to mention, from those that models kept or left undecided.
 
-    Some can be in both lists. Injected memories that models decided on get a label in place of the
-    confidence. `labels` maps a candidate's `id` (Python's) to its label, by default "judged".
+    A memory can be in both lists. `labels` maps a candidate's `id` (Python's) to the label that replaces its
+    confidence if models decided on it. Without one, it's "judged".
     """
     injectable = [hit for hit in kept if _may_be_injected(hit, undecided)]
     injected = injectable[: configured["max_inject"]]
@@ -145,14 +143,18 @@ def choose_decided(
     if configured["inject"] == "top_k":
         return injected, []
 
-    # Only mention memories that models didn't decide on. They never saw the damaged ones.
     not_injected = [hit for hit in undecided if hit not in injected]
+    return injected, _choose_mentioned(ranked, not_injected)
+
+
+def _choose_mentioned(ranked: RankedCandidates, undecided: Sequence[Candidate]) -> list[Candidate]:
+    """Choose the memories to mention: those that models didn't decide on, or never saw (damaged ones)."""
     mentioned = []
     for hit in confidence.select_in_force(ranked.candidates):
-        has_no_decision = hit.damaged or hit in not_injected
+        has_no_decision = hit.damaged or hit in undecided
         if has_no_decision and hit.worth_mentioning:
             mentioned.append(hit)
-    return injected, mentioned
+    return mentioned
 
 
 def _may_be_injected(hit: Candidate, undecided: Sequence[Candidate]) -> bool:

@@ -84,9 +84,11 @@ def _plan_nothing_for_prek(toml: Path) -> FileChange:
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     """Plan the removal of our hook from a project's configuration.
 
-    If the file is unchanged since the installation, its earlier content is restored exactly. If our entry
-    also lists other hooks, nothing changes, or `only_ours` raises `ConfigError`. If only prek's file lists
-    our hook, nothing changes either, or `only_ours` raises `UsageError`. A file that isn't UTF-8 or YAML
+    If the file is unchanged since the installation, its earlier content is restored exactly. Otherwise, only
+    our entry is removed.
+
+    If our entry also lists other hooks, or if only prek's file lists our hook, nothing changes. With
+    `only_ours`, the first raises `ConfigError`, and the second `UsageError`. A file that isn't UTF-8 or YAML
     always raises `ConfigError`.
     """
     path = get_config_path(project)
@@ -105,7 +107,8 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
             _check_prek_file(project / PREK_FILE)
         return no_change
 
-    if not _is_alone(repos[index]):
+    lists_other_hooks = not _is_alone(repos[index])
+    if lists_other_hooks:
         if only_ours:
             problem = f"{ID} is listed among other hooks; remove it by hand"
             raise ConfigError(problem, path=path, key="repos")
@@ -135,8 +138,12 @@ def _remove_our_entry(path: Path, text: str) -> bytes | None:
         return None
 
     # Prefer removing lines, which keeps the layout of all others. The parser might change it.
-    text_without_ours = _remove_lines(text) or _apply_edit(path, text, _remove_ours)
-    return (text_without_ours or "").encode()
+    text_without_ours = _remove_lines(text)
+    if not text_without_ours:
+        text_without_ours = _apply_edit(path, text, _remove_ours)
+    if not text_without_ours:
+        return b""
+    return text_without_ours.encode()
 
 
 def is_for_prek(project: Path) -> bool:
@@ -270,7 +277,7 @@ def _write_empty_list(lines: list[str], data: Any) -> None:  # noqa: ANN401 - an
 def _contains_data(text: str, data: Any) -> bool:  # noqa: ANN401 - any YAML
     """Whether YAML text is valid and contains exactly `data`.
 
-    In an unusual layout it might not, because removed lines can also hold other data.
+    This checks a removal of lines: in an unusual layout, these can contain other data as well.
     """
     try:
         return bool(yaml_text.parse_yaml(text) == data)

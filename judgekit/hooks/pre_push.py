@@ -72,13 +72,18 @@ def finish_early(words: Sequence[str]) -> int | None:
         code, code_if_late = ended_child
         return code if code is not None else _report_late_child(code_if_late)
 
-    # Our hook calls `--pre-push REMOTE URL`. With any other options, the command itself must run.
-    is_called_by_hook = words[0] == "--pre-push" and "--format" not in words
-    if not is_called_by_hook or find_skip_variable():
+    # The command itself has to run if a person calls it, or if a skip must be recorded.
+    if not _is_called_by_hook(words) or find_skip_variable():
         return None
 
     remote_and_url = words[1:3]
     return _accept_if_none_is_judged(remote_and_url)
+
+
+def _is_called_by_hook(words: Sequence[str]) -> bool:
+    """Whether a command's words are those of our hook: `--pre-push REMOTE URL`."""
+    has_format = "--format" in words
+    return words[0] == "--pre-push" and not has_format
 
 
 def _report_late_child(code_if_late: int | None) -> int:
@@ -209,8 +214,8 @@ def _judge(
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import is_engine_wanted  # noqa: PLC0415 - a skipped push needs little
 
-    # Verdicts get their ids from the run's. So those that the engine stored aren't counted again if this
-    # process has to judge the push once more.
+    # If the engine fails halfway, this process judges again. Both use this id to make their verdicts' ids, so
+    # no verdict is counted twice.
     run = run._replace(id=os.urandom(16).hex())
     asked_at: float | None = None
 

@@ -62,9 +62,9 @@ def _parse_line(place: str, text: str) -> _Line:
     try:
         return _Line.model_validate_json(text)
     except ValidationError as error:
-        # The line may not be JSON at all. To name the wrong key, the keys of a valid line are enough.
-        known_keys = dict.fromkeys(_Line.model_fields)
-        problem = yamlfile.problem(error.errors(include_url=False), known_keys)
+        # `problem` needs the data to name a wrong key. As the line may not be JSON, pass a valid line's keys.
+        keys_of_valid_line = dict.fromkeys(_Line.model_fields)
+        problem = yamlfile.problem(error.errors(include_url=False), keys_of_valid_line)
         raise InputError(f"{place}: {problem}; correct or remove the line") from None
 
 

@@ -84,7 +84,10 @@ class _DistinctiveTerms:
 
 
 def _select_distinctive(stems_by_file: Mapping[str, set[str]]) -> dict[str, list[str]]:
-    """Select each memory's stems that at most one in `RARE` memories contains, by file."""
+    """Select each memory's distinctive stems, by file.
+
+    A stem is distinctive if at most one in `RARE` memories contains it, or only a single memory.
+    """
     memories_by_stem = Counter[str]()
     for stems in stems_by_file.values():
         memories_by_stem.update(stems)

@@ -73,7 +73,8 @@ def judge_stop(
 
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
-    return _format_request(verdict) if must_go_on else "", notes
+    output = _format_request(verdict) if must_go_on else ""
+    return output, notes
 
 
 def _judge_until(ends_at: float, document: Document, folder: Path) -> tuple[Verdict, list[str]]:
