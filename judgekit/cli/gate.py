@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -19,7 +19,7 @@ from judgekit.hooks import watchdog
 from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.ledger.records import GateMode
 
@@ -45,46 +45,68 @@ def gate(
     is_pre_push = pre_push is not None
     if has_base == is_pre_push:  # both or neither
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
-    if advise and block:
-        raise UsageError("--advise and --block cannot be combined")
-
+    mode = _choose_mode(advise=advise, block=block)
     also_files = formats.read_also(also)
-    mode: GateMode | None = None
-    if advise:
-        mode = "advisory"
-    elif block:
-        mode = "blocking"
 
-    def on_start(begin: Begin) -> None:
-        # The exit code to use if the run takes too long.
-        late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
-        watchdog.extend(begin["budget"] + hook.GRACE_SECONDS, late_code)
-        if is_watched():
-            note(f"judging {counted(begin['count'], 'changed file', 'changed files')}")
-
-    def on_row(row: Row) -> None:
-        if is_watched():
-            note(f"{row['word'].lower():12}  {escaped(row['path'])}")
-
-    run = Run(mode, on_row, on_start)
-    report = hook.check(
-        run, *(pre_push or ()), base=base or None, use_engine=not no_engine, warn=warn
-    )
-    if report is None:
+    run = _prepare_run(mode, blocked_code)
+    remote, url = pre_push or ("", "")
+    report = hook.check(run, remote, url, base=base or None, use_engine=not no_engine, warn=warn)
+    if report is None:  # the gate was skipped, or the push is empty
         return Exit.ACCEPTED
 
     _print_report(report, format_, base)
     formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
-    # On a push, this would be noise. But with --base, the user asked for it.
-    if base and report.word is None:
+    found_nothing = report.word is None
+    if has_base and found_nothing:  # on a push, this would be noise
         note(
             f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}"
         )
 
     # This can take long, so do it after everything is printed.
-    if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
-        _notify_and_open_issues(report, pre_push[1] if pre_push else "")
+    if _is_escalation_on(report):
+        _notify_and_open_issues(report, url)
     return blocked_code if report.blocked else Exit.ACCEPTED
+
+
+def _choose_mode(*, advise: bool, block: bool) -> GateMode | None:
+    """Choose the gate's mode by the options; None leaves it to the settings.
+
+    Raises `UsageError` if both options are given.
+    """
+    if advise and block:
+        raise UsageError("--advise and --block cannot be combined")
+    if advise:
+        return "advisory"
+    if block:
+        return "blocking"
+    return None
+
+
+def _prepare_run(mode: GateMode | None, blocked_code: int) -> Run:
+    """Prepare a run of the gate, which shows its progress if somebody is watching."""
+
+    def start(begin: Begin) -> None:
+        """Extend the time limit by the run's budget, and say how many files are judged."""
+        # If undetermined files block the push, so does a run that takes too long.
+        late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
+        seconds = begin["budget"] + hook.GRACE_SECONDS
+        watchdog.extend(seconds, late_code)
+        if is_watched():
+            note(f"judging {counted(begin['count'], 'changed file', 'changed files')}")
+
+    def note_row(row: Row) -> None:
+        """Print a file's word as soon as it's known."""
+        if is_watched():
+            note(f"{row['word'].lower():12}  {escaped(row['path'])}")
+
+    return Run(mode, on_verdict=note_row, on_start=start)
+
+
+def _is_escalation_on(report: Report) -> bool:
+    """Whether the settings want issues to be opened or people to be notified."""
+    opens_issues = report.escalate.get("issues") == "on"
+    notifies = bool(report.escalate.get("notify"))
+    return opens_issues or notifies
 
 
 def _notify_and_open_issues(report: Report, address: str) -> None:
@@ -101,33 +123,46 @@ def _notify_and_open_issues(report: Report, address: str) -> None:
 def _print_report(report: Report, form: str, base: str | None) -> None:
     """Print the rows in a format, and on stderr everything else about the run."""
     formats.print_gate(form, report)
-    if not report.fault:
-        for omission in report.unexamined:
-            warn(f"UNDETERMINED: {escaped(omission['name'])}: {omission['reason']}")
-
+    if not report.fault:  # the reason of a fault was printed already
+        _warn_unexamined(report)
     warn(*report.notes)
+    _note_substitutes(report)
+
+    is_push = not base
+    has_counts = bool(report.rows or report.skipped or report.not_examined)
+    if is_push or has_counts:  # otherwise, the caller prints that there's nothing to judge
+        warn(_describe_counts(report))
+    _print_effect(report, is_push=is_push)
+
+
+def _warn_unexamined(report: Report) -> None:
+    """Print each file or ref that wasn't examined, with the reason."""
+    for omission in report.unexamined:
+        warn(f"UNDETERMINED: {escaped(omission['name'])}: {omission['reason']}")
+
+
+def _note_substitutes(report: Report) -> None:
+    """Print the providers that were used in place of the authors' own model families."""
     substitutes: list[str] = []
     for row in report.rows:
         substitutes += row["verdict"].get("substitutes", ())
     output.note_sent(substitutes)
-    # With --base and nothing to judge, the caller prints a note instead.
-    has_counts = report.rows or report.skipped or report.not_examined
-    if has_counts or not base:
-        warn(_describe_counts(report))
-    _print_effect(report, is_push=not base)
 
 
 def _describe_counts(report: Report) -> str:
     """Build the last line, which counts the files. Reasons that were printed before aren't repeated."""
     omissions = []
     for omission in report.not_examined:
-        if report.fault or omission["reason"] in report.notes:
-            reason = "the reason is above"
-        else:
-            reason = short_line(omission["reason"], 80)
+        reason = _shorten_reason(omission["reason"], report)
         omissions.append(Omission(name=omission["name"], reason=reason))
     counts_line = describe_run(report.judged, report.skipped, omissions)
     return f"nothing was judged: {counts_line}" if report.fault else counts_line
+
+
+def _shorten_reason(reason: str, report: Report) -> str:
+    """Cut a reason to 80 characters; if it was printed before, refer to it."""
+    was_printed = report.fault or reason in report.notes
+    return "the reason is above" if was_printed else short_line(reason, 80)
 
 
 def _print_effect(report: Report, *, is_push: bool) -> None:
@@ -138,44 +173,62 @@ def _print_effect(report: Report, *, is_push: bool) -> None:
         _print_block(report, is_push=is_push)
         return
 
-    count = sum(row["word"] == STOPS for row in report.rows)
-    if not count:
+    nogo_count = sum(row["word"] == STOPS for row in report.rows)
+    if nogo_count == 0:
         return
-
     if report.mode == "advisory":
-        note(f"advisory: {count} NO-GO; the push continues")
+        note(f"advisory: {nogo_count} NO-GO; the push continues")
     else:
-        note(f"{count} NO-GO within the noise; the push continues")
+        # A blocking gate lets a NO-GO through only if another run could well decide differently.
+        note(f"{nogo_count} NO-GO within the noise; the push continues")
 
 
 def _print_block(report: Report, *, is_push: bool) -> None:
     """Print why the push is blocked, and how to proceed."""
-    words = [row["word"] for row in report.stopping]
-    if report.holds:  # unexamined files block the push as well
-        words += [UNKNOWN] * len(report.unexamined)
-    counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
-    warn(f"blocked: {', '.join(counts)}. Fix the findings above, commit, and push again;")
-    # Overrides refer to verdicts in the ledger, which these aren't in.
-    if any(row["lost"] for row in report.stopping):
+    counts = _count_blocking_words(report)
+    warn(f"blocked: {counts}. Fix the findings above, commit, and push again;")
+
+    # An override refers to a verdict in the ledger, and a lost verdict couldn't be written there.
+    has_lost_verdict = any(row["lost"] for row in report.stopping)
+    if has_lost_verdict:
         if is_push:
             note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
 
     if report.reviewers is not None:
         _print_reviewers(report.reviewers)
-    if report.reviewers == []:  # no overrides count
+    nobody_can_override = report.reviewers == []
+    if nobody_can_override:
         return
 
     for row in report.stopping:
-        verdict = row["verdict"]
-        if all(subject["sha256"] for subject in verdict["subjects"]):
-            task = verdict["task_id"]
-            fits_into_command = escaped(task) == task and not task.startswith("-")
-            name = shlex.quote(task) if fits_into_command else verdict["id"]
-            note(f"or accept it: judgekit override {name} accept --why '...'")
-
+        _note_override(row["verdict"])
     if is_push:
         note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
+
+
+def _count_blocking_words(report: Report) -> str:
+    """Count what blocks the push, by word: `2 NO-GO, 1 UNDETERMINED`."""
+    words = [row["word"] for row in report.stopping]
+    if report.holds:  # unexamined files block the push as well
+        words += [UNKNOWN] * len(report.unexamined)
+    counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
+    return ", ".join(counts)
+
+
+def _note_override(verdict: Mapping[str, Any]) -> None:
+    """Print the command that accepts a file despite its verdict, if that's possible."""
+    # An override holds until the content changes, so the content's hash must be known.
+    has_all_hashes = all(subject["sha256"] for subject in verdict["subjects"])
+    if not has_all_hashes:
+        return
+
+    task = verdict["task_id"]
+    is_printable = escaped(task) == task
+    looks_like_option = task.startswith("-")
+    can_be_typed = is_printable and not looks_like_option
+    name = shlex.quote(task) if can_be_typed else verdict["id"]
+    note(f"or accept it: judgekit override {name} accept --why '...'")
 
 
 def _print_reviewers(names: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.data.fields import TaskName
+    from judgekit.data.rows import Rows
 
 
 class _Subject(NamedTuple):
@@ -55,20 +56,19 @@ def init(
     Nothing is overwritten, and nothing is sent. Options answer the questions beforehand.
     """
     answers = {"--what": what, "--model": model, "--where": where}
-    _require_terminal([option for option, answer in answers.items() if answer is None])
+    open_questions = [option for option, answer in answers.items() if answer is None]
+    _require_terminal(open_questions)
     if what is None:
-        for name, subject in SUBJECTS.items():
-            note(f"{name:<10} {subject.description}")
+        _note_subjects()
 
     what = _get_answer(what, "What do you judge?", _check_what, lambda: "answers")
     subject = SUBJECTS[what]
     model = _get_answer(model, "Which model?", _check_model, _find_usable_model)
     where = _get_answer(where, "Where is it (a path)?", partial(_check_path, subject=subject))
 
-    # Write the files, and say how to go on.
     column_options = _find_column_options(where, subject)
     rubric_file = _begin_rubric(what, subject)
-    rubric = rubric_file.stem.partition("@")[0]
+    rubric, _, _version = rubric_file.stem.partition("@")
     _write_configuration(rubric, subject, model)
 
     say(f"Next: edit {_make_relative(rubric_file)}, and run")
@@ -76,11 +76,18 @@ def init(
         say(f"  {command}")
 
 
-def _require_terminal(missing: list[str]) -> None:
+def _require_terminal(open_questions: list[str]) -> None:
+    """Raise `UsageError` if there are questions to ask, but no terminal to ask them at."""
     from judgekit.ledger.labels import is_at_terminal
 
-    if missing and not is_at_terminal():
-        raise UsageError(f"no terminal to ask questions at; give {', '.join(missing)}")
+    if open_questions and not is_at_terminal():
+        raise UsageError(f"no terminal to ask questions at; give {', '.join(open_questions)}")
+
+
+def _note_subjects() -> None:
+    """Print what can be judged, to choose from."""
+    for name, subject in SUBJECTS.items():
+        note(f"{name:<10} {subject.description}")
 
 
 def _get_answer(
@@ -137,42 +144,51 @@ def _find_usable_model() -> str:
 
 def _check_path(path: str, subject: _Subject) -> str:
     """Return a path if there's something to judge; else raise `InputError`."""
-    if subject.task is None:
-        if not Path(path).exists():
-            raise InputError(f"{path}: no such file or folder")
-        return path
+    has_rows = subject.task is not None
+    if has_rows:
+        _open_rows(path)
+    elif not Path(path).exists():
+        raise InputError(f"{path}: no such file or folder")
+    return path
+
+
+def _open_rows(path: str) -> Rows:
+    """Open a file of rows; raises `InputError` if it contains none, or for standard input."""
     from judgekit.data.rows import open_rows
 
     if path == "-":
         raise InputError("-: standard input is read once; name a file")
-    stdin = io.BytesIO()  # never read, since `-` is refused above
-    open_rows(path, stdin)  # raises an error if the file doesn't contain rows
-    return path
+    unused_stdin = io.BytesIO()
+    return open_rows(path, unused_stdin)
 
 
 def _find_column_options(path: str, subject: _Subject) -> str:
-    """Print the columns that were found. Returns the options to name columns that can't be found.
+    """Print the columns that were found, or what's missing. Returns the options to add to the command.
 
-    The options start with a space. They're "" if none are needed.
+    They start with a space, as ` --map text=COLUMN` does; "" if none are needed.
     """
     from judgekit.data.dataset import RowOptions, match_columns
-    from judgekit.data.rows import open_rows
 
     if subject.task is None:
         return ""
 
-    rows = open_rows(path, io.BytesIO())  # the path isn't `-`, so this stream is never read
+    rows = _open_rows(path)
     try:
         matched = match_columns(rows, RowOptions(subject.task))
     except UsageError as error:
         note(str(error))
-        if subject.task == "compare":
-            return " --map a=COLUMN --map b=COLUMN"
-        return " --map text=COLUMN"
+        return _suggest_column_options(subject)
 
     id_columns = [matched.id_column] if matched.id_column else []
     note(*rows.describe(matched.fields, *id_columns))
     return ""
+
+
+def _suggest_column_options(subject: _Subject) -> str:
+    """Write the options that name a task's columns, for the user to fill in."""
+    if subject.task == "compare":
+        return " --map a=COLUMN --map b=COLUMN"
+    return " --map text=COLUMN"
 
 
 def _begin_rubric(what: str, subject: _Subject) -> Path:
@@ -197,18 +213,8 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     from judgekit.config import settings, yaml_text
 
     path = settings.project_file(get_project_path())
-    configured_values: dict[str, object] = {}
-    if path.exists():
-        configured = yaml_text.parse_yaml(path.read_text(encoding="utf-8"), path) or {}
-        configured_values = configured.get("judge") or {}
-
-    new_values: dict[str, object] = {}
-    if subject.task != "compare":  # `compare` takes its rubric as an option
-        new_values["rubric"] = rubric
-    if model != _LATER:
-        new_values["tiers"] = {"quick": model}
-
-    # Don't overwrite values.
+    configured_values = _read_judge_values(path)
+    new_values = _choose_judge_values(rubric, subject, model)
     for key, value in new_values.items():
         if key in configured_values:
             note(f"{_make_relative(path)}: judge.{key} is kept as it is")
@@ -219,21 +225,46 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         say(_make_relative(path))
 
 
+def _read_judge_values(path: Path) -> dict[str, object]:
+    """Read the values under `judge` in a configuration file; {} if there are none."""
+    from judgekit.config import yaml_text
+
+    if not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    configured = yaml_text.parse_yaml(text, path) or {}  # an empty file is None
+    return configured.get("judge") or {}
+
+
+def _choose_judge_values(rubric: str, subject: _Subject, model: str) -> dict[str, object]:
+    """Choose the values to set under `judge`: the rubric, and the first model if there's one yet."""
+    values: dict[str, object] = {}
+    if subject.task != "compare":  # `compare` takes its rubric as an option
+        values["rubric"] = rubric
+    if model != _LATER:
+        values["tiers"] = {"quick": model}
+    return values
+
+
 def _list_commands(where: str, column_options: str, subject: _Subject, rubric: str) -> list[str]:
     """List the commands to run next, with the rubric if the configuration doesn't contain it."""
-    from judgekit.config import settings
-
     quoted_path = shlex.quote(where)
-    is_configured = settings.load(get_project_path()).judge.rubric == rubric
-    named_rubric = f" --rubric {rubric}"
-    if is_configured and subject.task != "compare":
-        named_rubric = ""
+    rubric_option = _build_rubric_option(rubric, subject)
     if subject.task is None:
-        return [f"judgekit judge {quoted_path}{named_rubric}"]
+        return [f"judgekit judge {quoted_path}{rubric_option}"]
 
-    row_options = f"--data {quoted_path}{column_options}{named_rubric}"
+    row_options = f"--data {quoted_path}{column_options}{rubric_option}"
     command = f"judgekit {subject.task} {row_options} --out results.jsonl"
     return [command, "judgekit report results.jsonl --html report.html"]
+
+
+def _build_rubric_option(rubric: str, subject: _Subject) -> str:
+    """Build the --rubric option, after a space; "" if the configuration has this rubric."""
+    from judgekit.config import settings
+
+    is_configured = settings.load(get_project_path()).judge.rubric == rubric
+    takes_configured = subject.task != "compare"  # `compare` takes its rubric only as an option
+    return "" if is_configured and takes_configured else f" --rubric {rubric}"
 
 
 def _make_relative(path: Path) -> str:

@@ -17,7 +17,9 @@ from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from judgekit.hooks.remains import Remain
 
 _OF = Option(
     help="Settings of: user (all projects), project (shared), local (yours, this project)."
@@ -54,16 +56,19 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
         return
 
     _install(change, ": git runs the gate before a push", is_program=True)
-    earlier_hook = change.path.with_name(git_hook.KEPT)
+    earlier_hook = change.path.with_name(git_hook.EARLIER_HOOK)
     if earlier_hook.exists():
-        if os.access(earlier_hook, os.X_OK):
-            effect = "runs first"
-        else:
-            effect = "does not run, as before: it is not executable"
-        say(f"the earlier hook {effect}: {earlier_hook}")
-
-    say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
+        _say_earlier_hook(earlier_hook)
+    scope_option = " --scope user" if scope == "user" else ""
+    say(f"undo: judgekit uninstall git{scope_option}")
     note(*git_hook.list_notes(hooks_folder))
+
+
+def _say_earlier_hook(earlier_hook: Path) -> None:
+    """Print whether the hook that ours replaced still runs."""
+    is_executable = os.access(earlier_hook, os.X_OK)
+    effect = "runs first" if is_executable else "does not run, as before: it is not executable"
+    say(f"the earlier hook {effect}: {earlier_hook}")
 
 
 @uninstalling.command("git")
@@ -74,10 +79,11 @@ def uninstall_git(
     from judgekit.hooks import git_hook
 
     for change in git_hook.plan_uninstalls(scope, Path.cwd()):
-        outcome = f"removed {change.path}"
-        if change.backup:  # the hook that ours replaced is restored
-            outcome = f"put back {change.path}"
+        restores_earlier_hook = change.backup is not None
+        outcome = f"put back {change.path}" if restores_earlier_hook else f"removed {change.path}"
         _uninstall(change, outcome, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
+
+    # Other programs, such as husky or pre-commit, can still run the gate. This doesn't change their files.
     note(*git_hook.list_other_callers(Path.cwd()))
     _report_remains("git", purge=purge, print_=print_)
 
@@ -88,19 +94,29 @@ def install_pre_commit(print_: _Print = False) -> None:
     from judgekit.hooks import pre_commit
 
     project = get_project_path()
-    if print_ and pre_commit.is_for_prek(project):
-        say(pre_commit.PREK_ITEM)
+    if print_:
+        _print_pre_commit_plan(project)
         return
 
     change = pre_commit.plan_install(project)
-    if print_:
-        _print_plan(change)
-        return
-
     _install(change, "\nrun once in each clone: pre-commit install --hook-type pre-push")
-    toml = project / pre_commit.PREK_FILE
-    if toml.exists() and toml != change.path:
-        note(f"prek reads {toml} instead; add to it:\n{pre_commit.PREK_ITEM}")
+    prek_file = project / pre_commit.PREK_FILE
+    is_other_file = prek_file != change.path
+    if is_other_file and prek_file.exists():
+        note(f"prek reads {prek_file} instead; add to it:\n{pre_commit.PREK_ITEM}")
+
+
+def _print_pre_commit_plan(project: Path) -> None:
+    """Print the planned configuration file, or for prek, the lines to add to its own file.
+
+    prek is another program that runs pre-commit's hooks. judgekit doesn't edit its file.
+    """
+    from judgekit.hooks import pre_commit
+
+    if pre_commit.is_for_prek(project):
+        say(pre_commit.PREK_ITEM)
+    else:
+        _print_plan(pre_commit.plan_install(project))
 
 
 @uninstalling.command("pre-commit")
@@ -109,15 +125,19 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
     from judgekit.hooks import pre_commit
 
     change = pre_commit.plan_uninstall(get_project_path())
-    removed = f"removed {change.path}"
-    if change.after:  # the file contains other hooks
-        removed = f"removed the gate from {change.path}"
-    _uninstall(change, removed, "the gate", print_=print_)
+    has_other_hooks = bool(change.after)
+    outcome = (
+        f"removed the gate from {change.path}" if has_other_hooks else f"removed {change.path}"
+    )
+    _uninstall(change, outcome, "the gate", print_=print_)
     _report_remains("pre-commit", purge=purge, print_=print_)
 
 
 def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    """Add the commands that install and remove a client's prompt hook. `scopes` annotates their option."""
+    """Add the commands that install and remove a client's prompt hook.
+
+    `scopes` is the annotation of their --scope option, since clients differ in their scopes.
+    """
 
     def install_hook(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
         _install_client(client, scope, print_=print_, with_skill=skill)
@@ -126,19 +146,20 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
         _uninstall_client(client, scope, print_=print_)
         _report_remains(client.command, purge=purge, print_=print_)
 
-    # typer takes an option's choices from the annotation.
+    # typer reads an option's choices from its annotation, so put it in place of `Any`.
     install_hook.__annotations__["scope"] = scopes
     remove_hook.__annotations__["scope"] = scopes
-    installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(
-        install_hook
-    )
-    help_ = f"Remove the prompt hook from {client.title}'s settings; everything else stays."
-    uninstalling.command(client.command, help=help_)(remove_hook)
+
+    install_help = f"Install the prompt hook in {client.title}."
+    add_install = installing.command(client.command, help=install_help)
+    add_install(install_hook)
+    remove_help = f"Remove the prompt hook from {client.title}'s settings; everything else stays."
+    add_remove = uninstalling.command(client.command, help=remove_help)
+    add_remove(remove_hook)
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
     """Install the prompt hook in a client's settings and describe the effect, or only print the plan."""
-    from judgekit.hooks import skill as skills
     from judgekit.hooks import stores
 
     project = get_project_path()
@@ -148,29 +169,23 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
         return
 
     files.install(change)
-    effect = f"{client.title} runs judgekit on every prompt {_describe_reach(scope, project)}"
-    if any(install.list_obstacles(project, client)):
-        effect = f"{client.title} doesn't run it yet, see below"
-    say(f"{_describe_writing(change)}: {effect}")
-
+    say(f"{_describe_writing(change)}: {_describe_effect(client, scope, project)}")
     for store_line in stores.describe_stores(str(project)):
         say(store_line)
-
-    if with_skill:
-        skill_change = skills.plan_install(scope, project, client)
-        _install(skill_change, ": the agent knows how to search")
-    elif not skills.get_skill_path(scope, project, client).exists():
-        command = f"judgekit install {client.command} --scope {scope} --skill"
-        say(f"to let the agent search by itself, add the skill: {command}")
+    _install_or_offer_skill(client, scope, project, with_skill=with_skill)
 
     notes = list(install.list_notes(project, client))
-    if client.trust and not any(client.trust in store_line for store_line in notes):
-        say(client.trust)
-
-    # Say how to go on.
+    _say_trust(client, notes)
     undo = f"judgekit uninstall {client.command} --scope {scope}"
     say(f'try: judgekit hook --explain "…"; undo: {undo}')
     note(*notes)
+
+
+def _describe_effect(client: Client, scope: Scope, project: Path) -> str:
+    """Describe whose prompts are answered from now on, or that a setting prevents it."""
+    if any(install.list_obstacles(project, client)):
+        return f"{client.title} doesn't run it yet, see below"
+    return f"{client.title} runs judgekit on every prompt {_describe_reach(scope, project)}"
 
 
 def _describe_reach(scope: Scope, project: Path) -> str:
@@ -182,27 +197,56 @@ def _describe_reach(scope: Scope, project: Path) -> str:
     return f"of everyone in {project} with judgekit installed"
 
 
-def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
-    """Remove the prompt hook and skill from a client's settings, or only print the plan."""
+def _install_or_offer_skill(
+    client: Client, scope: Scope, project: Path, *, with_skill: bool
+) -> None:
+    """Install the skill for searching. If it's neither wanted nor there, print the command for it."""
     from judgekit.hooks import skill as skills
 
+    if with_skill:
+        change = skills.plan_install(scope, project, client)
+        _install(change, ": the agent knows how to search")
+        return
+
+    has_skill = skills.get_skill_path(scope, project, client).exists()
+    if not has_skill:
+        command = f"judgekit install {client.command} --scope {scope} --skill"
+        say(f"to let the agent search by itself, add the skill: {command}")
+
+
+def _say_trust(client: Client, notes: Sequence[str]) -> None:
+    """Print what a person must do before the client runs a new hook, unless the notes say it."""
+    if not client.trust:
+        return
+    is_in_notes = any(client.trust in line for line in notes)
+    if not is_in_notes:
+        say(client.trust)
+
+
+def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
+    """Remove the prompt hook and skill from a client's settings, or only print the plan."""
     project = get_project_path()
     change = install.plan_uninstall(scope, project, client)
-    removed = f"removed the hook from {change.path}"
-    if change.after is None:
-        removed = f"removed {change.path}, which held nothing else"
-    _uninstall(change, removed, "the hook", print_=print_)
+    outcome = f"removed the hook from {change.path}"
+    if change.after is None:  # the file is deleted
+        outcome = f"removed {change.path}, which held nothing else"
+    _uninstall(change, outcome, "the hook", print_=print_)
 
-    # Only a skill that wasn't edited is removed.
-    skill_path = skills.get_skill_path(scope, project, client)
-    skill_change = skills.plan_uninstall(scope, project, client)
-    if skill_change is not None:
-        _uninstall(skill_change, f"removed {skill_change.path}", "the skill", print_=print_)
-    elif skill_path.exists():
-        note(f"{skill_path} stays: judgekit did not write it so")
-
+    _uninstall_skill(client, scope, project, print_=print_)
     if not print_:
         note(*install.list_left_hooks(project, client))
+
+
+def _uninstall_skill(client: Client, scope: Scope, project: Path, *, print_: bool) -> None:
+    """Remove a client's skill, or only print the plan. A skill that was edited stays."""
+    from judgekit.hooks import skill as skills
+
+    path = skills.get_skill_path(scope, project, client)
+    change = skills.plan_uninstall(scope, project, client)
+    if change is not None:
+        _uninstall(change, f"removed {change.path}", "the skill", print_=print_)
+    elif path.exists():
+        note(f"{path} stays: judgekit did not write it so")
 
 
 for _client in CLIENTS:
@@ -224,7 +268,7 @@ def _describe_writing(change: FileChange) -> str:
 
 def _uninstall(
     change: FileChange,
-    removed: str,
+    outcome: str,
     what: str,
     *,
     print_: bool,
@@ -232,55 +276,81 @@ def _uninstall(
 ) -> None:
     """Carry out a planned removal, or only print the plan.
 
-    `removed` is printed afterwards. `what` names the thing, in case it wasn't there.
+    `outcome` is printed afterwards. `what` names the thing, in case it wasn't there.
     """
     if print_:
         _print_plan(change)
         return
+
     carry_out(change)
-    say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
+    if change.changes:
+        say(outcome)
+    else:
+        say(f"nothing to change: {what} is not in {change.path}")
 
 
 def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
-    """List the data that judgekit keeps on this machine, and if `purge`, delete it.
+    """Print what judgekit keeps on this machine. With `purge`, delete what can be made again, and logs.
 
-    `command` is the client in the suggested uninstall command.
+    `command` is the client in the suggested uninstall command. With `print_`, nothing is deleted.
     """
-    from judgekit.engine import process
     from judgekit.hooks import remains
 
     all_remains = remains.find_remains()
-    if purge and not print_:
-        # Running engines would write some of the files again.
-        for engine in process.running():
-            process.stop(engine, at_once=False)
-        remains.purge(all_remains)
+    if not purge:
+        _note_remains(all_remains, command)
+        return
 
+    if not print_:
+        _delete_remains(all_remains)
     for remain in all_remains:
-        if not purge:
-            note(f"stays: {remain.describe()}")
-        elif not remain.is_purged:
-            note(f"stays, because it can't be made again: {remain.describe()}")
-        elif print_:
-            note(f"would delete {remain.describe()}")
-        else:
-            say(f"deleted {remain.describe()}")
+        _report_purge(remain, print_=print_)
 
-    if not purge and any(remain.is_purged for remain in all_remains):
+
+def _note_remains(all_remains: Sequence[Remain], command: str) -> None:
+    """Print what stays, and the command that would delete it."""
+    for remain in all_remains:
+        note(f"stays: {remain.describe()}")
+    if any(remain.is_purged for remain in all_remains):
         note(f"judgekit uninstall {command} --purge deletes what can be made again, and logs")
+
+
+def _delete_remains(all_remains: list[Remain]) -> None:
+    """Delete what can be made again, and logs, after stopping the engines."""
+    from judgekit.engine import process
+    from judgekit.hooks import remains
+
+    # Running engines would write some of the files again.
+    for engine in process.running():
+        process.stop(engine, at_once=False)
+    remains.purge(all_remains)
+
+
+def _report_purge(remain: Remain, *, print_: bool) -> None:
+    """Print that something was deleted, that it stays, or with `print_`, that it would be deleted."""
+    if not remain.is_purged:
+        note(f"stays, because it can't be made again: {remain.describe()}")
+    elif print_:
+        note(f"would delete {remain.describe()}")
+    else:
+        say(f"deleted {remain.describe()}")
 
 
 def _print_plan(change: FileChange) -> None:
     """Print the file's planned content to stdout, and the action to stderr."""
-    if change.changes:
-        verb = "remove" if change.after is None else "write"
-        note(f"would {verb} {change.path}")
-    elif change.before is None:
-        note(f"no {change.path}")
-    else:
-        note(f"{change.path} would stay as it is")
-
+    note(_describe_action(change))
     if change.after is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)
         sys.stdout.flush()
+
+
+def _describe_action(change: FileChange) -> str:
+    """Describe what a change would do to its file."""
+    exists_before = change.before is not None
+    exists_after = change.after is not None
+    if change.changes:
+        return f"would write {change.path}" if exists_after else f"would remove {change.path}"
+    if exists_before:
+        return f"{change.path} would stay as it is"
+    return f"no {change.path}"

@@ -147,7 +147,7 @@ def judge(
         run=run,
     )
     # Several models or rubrics are judged as variants.
-    variants = _name_variants(request, rubric or [], model or [], dataset)
+    variants = _build_variants(request, rubric or [], model or [], dataset)
     if variants and estimate:
         raise UsageError("--estimate is for one model and one rubric; estimate each by itself")
     if variants and show_prompt:
@@ -225,49 +225,55 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
     """Judge files, or only print the prompts or an estimate. Returns the exit code."""
     request = file_options.request
     unreadable: list[InputError] = []
-    subjects = _read_documents(paths, unreadable, file_options)
-    words: set[str] = set()  # the verdicts
+    subjects = _read_documents(paths, unreadable, file_options)  # adds to `unreadable` as it reads
+    outcomes: set[str] = set()
     if file_options.show_prompt:
         _print_prompts(list(subjects), request)
     elif file_options.is_estimate:
         _print_estimate(subjects, request, file_options.jobs, file_options.format)
     else:
         verdicts = _judge_documents(subjects, file_options)
-        _print_notes(verdicts)
-        if file_options.explains:
-            _note_reasons(verdicts)
-        words = {verdict["verdict"] for verdict in verdicts}
+        _print_notes(verdicts, explains=file_options.explains)
+        outcomes = {verdict["verdict"] for verdict in verdicts}
 
-    # A rejection takes precedence over unreadable files.
-    code = row_options.choose_exit_code(words, file_options.exit_on)
-    if unreadable and code != Exit.REJECTED:
+    code = row_options.choose_exit_code(outcomes, file_options.exit_on)
+    is_rejected = code == Exit.REJECTED  # takes precedence over unreadable files
+    if unreadable and not is_rejected:
         return unreadable[-1].exit_code
     return code
 
 
-def _name_variants(
+def _build_variants(
     request: Record,
     rubrics: Sequence[str],
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """Build a request for each of multiple models or rubrics, by name. Returns {} if there's one of each.
+    """Build a request for each model or each rubric, by its name; {} if neither is given twice.
 
-    Raises `UsageError` for duplicate names, or if there are multiple models and multiple rubrics.
+    Raises `UsageError` if both are given twice, or the same name twice.
     """
-    if len(rubrics) > 1 and len(models) > 1:
+    varies_rubric = len(rubrics) > 1
+    varies_model = len(models) > 1
+    if varies_rubric and varies_model:
         raise UsageError("--rubric and --model are both given twice; vary one of the two")
 
-    if len(rubrics) > 1:
-        field, values = "rubric", rubrics
-    elif len(models) > 1:
-        field, values = "model", models
-    else:
-        return {}
+    if varies_rubric:
+        return _vary_field("rubric", rubrics, request, dataset)
+    if varies_model:
+        return _vary_field("model", models, request, dataset)
+    return {}
 
+
+def _vary_field(
+    field: str, values: Sequence[str], request: Record, dataset: row_options.DataOptions
+) -> dict[str, Record]:
+    """Build a request for each value of a field, by value; raises `UsageError` if one is given twice."""
     dataset.check_variants(f"--{field}")
-    if len(set(values)) < len(values):
+    has_duplicates = len(set(values)) < len(values)
+    if has_duplicates:
         raise UsageError(f"--{field}: the same value is given twice; give it once")
+    # Words of a command line can contain bytes that aren't UTF-8, which a request can't.
     return {value: {**request, field: encodable(value)} for value in values}
 
 
@@ -276,6 +282,7 @@ def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
     # A dict is enough here, and doesn't need pydantic, which is slow to import.
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
+        # Words of a command line can contain bytes that aren't UTF-8, which a request can't.
         fields["model"] = encodable(fields["model"])
     return fields
 
@@ -290,10 +297,23 @@ def _read_documents(
     task = file_options.task
     task_id = file_options.task_id
     family = file_options.author_family
-    task_files: list[File] = []
+    files = _read_files(paths, unreadable)
+    if task_id is None:
+        for file in files:
+            yield documents.document([file], task=task, family=family)
+        return
 
+    task_files = list(files)
+    if unreadable:
+        raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
+    yield documents.document(task_files, task_id, task, family)
+
+
+def _read_files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
+    """Yield each file once it's read. Unreadable ones are reported and added to `unreadable`."""
     for path in documents.expand(paths):
-        if path in paths and path.endswith(_TEXTS_WITH_ROWS):
+        is_named = path in paths  # itself, and not only its folder
+        if is_named and path.endswith(_TEXTS_WITH_ROWS):
             note(f"{path}: judged as one document; --data judges each of its rows")
         try:
             file = documents.read_file(path, sys.stdin.buffer)
@@ -301,22 +321,17 @@ def _read_documents(
             warn(str(error))
             unreadable.append(error)
             continue
+        _warn_if_cut(file)
+        yield file
 
-        # A cut file is judged by the part that models see.
-        if len(file.text) < file.total:
-            cut = f"models see only {len(file.text):,} of {file.total:,} characters"
-            warn(f"{file.path}: {cut}, so it can be rejected but not accepted; judge it in parts")
 
-        if task_id is None:
-            yield documents.document([file], task=task, family=family)
-        else:
-            task_files.append(file)
-
-    if task_id is None:
-        return
-    if unreadable:
-        raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-    yield documents.document(task_files, task_id, task, family)
+def _warn_if_cut(file: File) -> None:
+    """Warn if a file is so long that it's judged only by the part that models see."""
+    is_cut = len(file.text) < file.total
+    if is_cut:
+        seen_part = f"models see only {len(file.text):,} of {file.total:,} characters"
+        effect = "so it can be rejected but not accepted; judge it in parts"
+        warn(f"{file.path}: {seen_part}, {effect}")
 
 
 def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
@@ -326,8 +341,8 @@ def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
 
     project = Path(environment.project_root())
     for document in subjects:
-        tiers = prompts(document, project, JudgeRequest(**request))
-        output.say_prompts(document.task_id, tiers)
+        prompts_by_model = prompts(document, project, JudgeRequest(**request))
+        output.say_prompts(document.task_id, prompts_by_model)
 
 
 def _print_estimate(
@@ -352,8 +367,6 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
     With a task id, the only document is judged as a task and recorded in the ledger.
     """
     verdicts: list[Record] = []
-    request = file_options.request
-    project = environment.project_root()
     format_ = file_options.format or "table"
     is_streamed = formats.FORMATS[format_].is_streamed
 
@@ -364,61 +377,111 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
         else:
             progress.show(f"{len(verdicts)} judged")
 
-    def write_body(document: Document) -> bytes:
-        fields = {"wish": request, "document": document.body()}
-        return json.dumps({**client.caller_fields(project), **fields}).encode()
-
-    def judge_here(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
-        from judgekit.judging.request import JudgeRequest
-        from judgekit.judging.service import ajudge_documents
-        from judgekit.providers import running
-
-        def on_judged(document: Document, verdict: Verdict) -> None:
-            on_verdict(document, verdict.record())
-
-        judge_request = JudgeRequest(**request)
-        judging = ajudge_documents(rest, Path(project), judge_request, on_judged, file_options.jobs)
-        running.run(judging)
-
-    # Judge by the engine if possible.
-    use_engine = file_options.use_engine
     if file_options.task_id is not None:
         (task,) = subjects
-        _judge_task(task, request, lambda: write_body(task), on_verdict, use_engine=use_engine)
-    elif use_engine:
-        jobs = file_options.jobs
-        answers.many(
-            "judge", subjects, write_body, judge_here, on_verdict, max_threads=jobs, warn=note
-        )
+        _judge_task(task, file_options, on_verdict)
+    elif file_options.use_engine:
+        _judge_by_engine(subjects, file_options, on_verdict)
     else:
-        judge_here(subjects, on_verdict)
+        _judge_here(subjects, file_options, on_verdict)
 
     if not is_streamed:
         progress.clear()
         formats.print_verdicts(format_, verdicts)
-
     also_files = file_options.also_files
     formats.write_also(also_files, lambda renderer: renderer.render_verdicts(verdicts))
     return verdicts
 
 
-def _note_reasons(verdicts: Iterable[Record]) -> None:
-    """Print the rule by which each judging ended."""
-    for verdict in verdicts:
-        if verdict.get("because"):
-            note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
+def _judge_task(document: Document, file_options: _FileOptions, on_verdict: OnVerdict) -> None:
+    """Judge a document as a task, record the verdict in the ledger, and pass it to `on_verdict`."""
+    request = file_options.request
+    project = environment.project_root()
+    record, notes = client.call(
+        "task",
+        lambda: _write_body(document, request, project),
+        _read_task_reply,
+        lambda _: _judge_task_here(document, request),
+        use=file_options.use_engine,
+        warn=note,
+    )
+    on_verdict(document, record)
+    note(*notes)
 
 
-def _print_notes(verdicts: Sequence[Record]) -> None:
-    """Print why verdicts are undetermined, where texts were sent, and which verdicts have no reasons."""
-    reasons = set()
-    for verdict in verdicts:
-        if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
-            reasons.add(verdict["degraded"])
+def _read_task_reply(response: client.Response) -> tuple[Record, list[str]]:
+    """Read the verdict and the notes in the engine's response."""
+    reply = answers.read_value(response)
+    return reply["verdict"], reply["notes"]
 
-    for reason in sorted(reasons):
-        warn(f"undetermined: {reason}")
 
+def _judge_task_here(document: Document, request: Record) -> tuple[Record, list[str]]:
+    """Judge a task in this process, and notify people or open an issue if configured.
+
+    Returns the verdict's record and notes.
+    """
+    from judgekit.gate import github, tasks
+    from judgekit.judging.request import JudgeRequest
+
+    project = Path(environment.project_root())
+    verdict, notes = tasks.judge_task(document, project, JudgeRequest(**request))
+    record = verdict.record()
+    problems = github.notify_and_open_issues([verdict], project)
+    return record, [*notes, *problems]
+
+
+def _judge_by_engine(
+    subjects: Iterable[Document], file_options: _FileOptions, on_verdict: OnVerdict
+) -> None:
+    """Judge documents by the engine. Without one, the rest is judged here."""
+    project = environment.project_root()
+
+    def write_body(document: Document) -> bytes:
+        return _write_body(document, file_options.request, project)
+
+    def judge_rest(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
+        _judge_here(rest, file_options, on_verdict)
+
+    answers.many(
+        "judge",
+        subjects,
+        write_body,
+        judge_rest,
+        on_verdict,
+        max_threads=file_options.jobs,
+        warn=note,
+    )
+
+
+def _judge_here(
+    subjects: Iterable[Document], file_options: _FileOptions, on_verdict: OnVerdict
+) -> None:
+    """Judge documents in this process, without the engine."""
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.service import ajudge_documents
+    from judgekit.providers import running
+
+    def pass_record(document: Document, verdict: Verdict) -> None:
+        on_verdict(document, verdict.record())
+
+    project = Path(environment.project_root())
+    request = JudgeRequest(**file_options.request)
+    judging = ajudge_documents(subjects, project, request, pass_record, file_options.jobs)
+    running.run(judging)
+
+
+def _write_body(document: Document, request: Record, project: str) -> bytes:
+    """Write the body of a call to the engine, as JSON."""
+    fields = {"wish": request, "document": document.body()}
+    return json.dumps({**client.caller_fields(project), **fields}).encode()
+
+
+def _print_notes(verdicts: Sequence[Record], *, explains: bool) -> None:
+    """Print why verdicts are undetermined, where texts were sent, and what to know about decision models.
+
+    `explains`: also print the rule by which each judging ended.
+    """
+    _warn_undetermined(verdicts)
     substitutes: list[str] = []
     secrets = 0
     deciders = Deciders()
@@ -429,36 +492,22 @@ def _print_notes(verdicts: Sequence[Record]) -> None:
 
     output.note_sent(substitutes, secrets)
     note(*deciders.notes("judge"))
+    if explains:
+        _note_reasons(verdicts)
 
 
-def _judge_task(
-    document: Document,
-    request: Record,
-    body: Callable[[], bytes],
-    on_verdict: OnVerdict,
-    *,
-    use_engine: bool,
-) -> None:
-    """Judge a task, record the verdict in the ledger, and pass it to `on_verdict`.
+def _warn_undetermined(verdicts: Sequence[Record]) -> None:
+    """Print each reason why verdicts are undetermined, once."""
+    reasons = {verdict["degraded"] for verdict in verdicts if verdict["verdict"] == "undetermined"}
+    for reason in sorted(reasons - {None}):
+        warn(f"undetermined: {reason}")
 
-    `body` builds the request for the engine.
-    """
 
-    def read_reply(response: client.Response) -> tuple[Record, list[str]]:
-        reply = answers.read_value(response)
-        return reply["verdict"], reply["notes"]
-
-    def judge_here(_: client.NoEngine) -> tuple[Record, list[str]]:
-        from judgekit.gate import github, tasks
-        from judgekit.judging.request import JudgeRequest
-
-        project = Path(environment.project_root())
-        verdict, notes = tasks.judge_task(document, project, JudgeRequest(**request))
-        return verdict.record(), [*notes, *github.notify_and_open_issues([verdict], project)]
-
-    record, notes = client.call("task", body, read_reply, judge_here, use=use_engine, warn=note)
-    on_verdict(document, record)
-    note(*notes)
+def _note_reasons(verdicts: Iterable[Record]) -> None:
+    """Print the rule by which each judging ended."""
+    for verdict in verdicts:
+        if verdict.get("because"):
+            note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
 
 
 def compare(
@@ -563,22 +612,31 @@ def compare(
 def _read_texts_to_compare(
     files: Sequence[str], prompt: str, author_families: Sequence[str]
 ) -> ComparisonInput:
-    """Read the files to compare; raises `UsageError` for arguments that don't go together."""
+    """Read the files to compare; raises `InputError` if one is a folder or can't be read.
+
+    Raises `UsageError` without a prompt, or for arguments that don't go together.
+    """
     from judgekit.judging import service
 
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
-
-    options.check_filled(*options.FAMILY, *author_families)
-    for file in files:
-        if file and documents.is_folder(file):
-            raise InputError(f"{file}: a folder; compare takes files")
+    option, expected = options.FAMILY
+    options.check_filled(option, expected, *author_families)
+    _refuse_folders(files)
 
     authors = service.authors(author_families or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     return documents.ComparisonInput(prompt, texts, authors)
+
+
+def _refuse_folders(files: Sequence[str]) -> None:
+    """Raise `InputError` if one of the files is a folder."""
+    for file in files:
+        is_empty = file == ""  # would be taken for the current folder; reading it fails later
+        if not is_empty and documents.is_folder(file):
+            raise InputError(f"{file}: a folder; compare takes files")
 
 
 def _compare_texts(
@@ -599,12 +657,18 @@ def _compare_texts(
 
 
 def _print_comparison(comparison: Comparison, format_: str) -> int:
-    """Print a comparison and notes about it. Returns the exit code."""
+    """Print a comparison, and notes about the texts that were sent and the models. Returns the exit code."""
     formats.print_comparison(format_, comparison)
-    if not comparison.decided and comparison.degraded:
+    is_open = not comparison.decided
+    if is_open and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")
     output.note_sent(comparison.substitutes, comparison.redacted)
+    _note_deciders(comparison)
+    return Exit.HUMAN_NEEDED if is_open else Exit.ACCEPTED
+
+
+def _note_deciders(comparison: Comparison) -> None:
+    """Print what to know about decision models, such as that they gave no reasons."""
     deciders = Deciders()
     deciders.add(comparison.model_dump())
     note(*deciders.notes("compare"))
-    return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED

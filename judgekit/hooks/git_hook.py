@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HOOK = "pre-push"
 HOOKS_PATH = "core.hooksPath"
-KEPT = "pre-push.before-judgekit"  # an earlier hook, which ours runs first
+EARLIER_HOOK = "pre-push.before-judgekit"  # the hook that ours replaced and runs first
 # Added to the hooks folder's name: there the earlier hook finds its neighbours
 BESIDE = ".before-judgekit"
 LEGACY = "pre-push.legacy"  # the pre-commit framework's name for ours if it's installed later
@@ -206,7 +206,7 @@ def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
         "PYTHON": shlex.quote(python or sys.executable or ""),
         "ROOT": shlex.quote(root),
         "OWN_PYTHON": programs.OWN_PYTHON,
-        "KEPT": KEPT,
+        "KEPT": EARLIER_HOOK,
         "HOOK": HOOK,
         "BESIDE": BESIDE,
         "BLOCKED": str(pre_commit.BLOCKED),
@@ -284,7 +284,7 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
     before, owner = _read_hook(path)
     backup = None
     if owner == "foreign":
-        backup = path.with_name(KEPT)
+        backup = path.with_name(EARLIER_HOOK)
         _refuse_other_backup(path, before, backup)
 
     lacks_run_bit = owner == "ours" and not os.access(path, os.X_OK)
@@ -325,7 +325,7 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
-    return _plan_removal(path, path.with_name(KEPT), is_users=hooks_folder.shared)
+    return _plan_removal(path, path.with_name(EARLIER_HOOK), is_users=hooks_folder.shared)
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
@@ -344,7 +344,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
         changes += _plan_removals(hooks)
         nothing_found_yet = not changes
         if nothing_found_yet and _has_only_backup(hooks):
-            changes.append(_plan_removal(hooks / HOOK, hooks / KEPT, is_users=False))
+            changes.append(_plan_removal(hooks / HOOK, hooks / EARLIER_HOOK, is_users=False))
     if changes:
         return changes
 
@@ -355,7 +355,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
 def _plan_removals(hooks: Path) -> list[FileChange]:
     """Plan the removal of all our hooks from a folder. A replaced hook comes back in place of the first."""
     changes = []
-    backup: Path | None = hooks / KEPT
+    backup: Path | None = hooks / EARLIER_HOOK
     for path in _list_our_hooks(hooks):
         changes.append(_plan_removal(path, backup, is_users=False))
         backup = None  # it can be restored only once
@@ -364,7 +364,7 @@ def _plan_removals(hooks: Path) -> list[FileChange]:
 
 def _has_only_backup(hooks: Path) -> bool:
     """Whether a folder has the backup of a replaced hook, but no hook in its place."""
-    has_backup = os.path.lexists(hooks / KEPT)
+    has_backup = os.path.lexists(hooks / EARLIER_HOOK)
     has_hook = os.path.lexists(hooks / HOOK)
     return has_backup and not has_hook
 
@@ -488,7 +488,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
         return None, "foreign"
     owner = identify_owner(content)
     if owner == "edited":
-        remedy = f"move your additions to {path.with_name(KEPT)}, which runs first, and remove it"
+        remedy = f"move your additions to {path.with_name(EARLIER_HOOK)}, which runs first, and remove it"
         raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
     return content, owner
 
@@ -659,7 +659,7 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
 
 def _describe_left_backup(path: Path) -> Iterator[Remark]:
     """Yield a remark if a hook that ours had replaced is still renamed, although ours is gone."""
-    earlier_hook = path.with_name(KEPT)
+    earlier_hook = path.with_name(EARLIER_HOOK)
     if os.path.lexists(earlier_hook):
         reason = "it ran before judgekit's hook, but another program replaced that"
         yield "note", f"{earlier_hook} does not run: {reason}; move it back or remove it"
@@ -720,7 +720,7 @@ def _describe_missing_python(path: Path, python: str) -> Remark:
 
 def _describe_earlier_hook(path: Path) -> Iterator[Remark]:
     """Yield a remark if our hook at `path` replaced another program's hook, which has another name since."""
-    earlier_hook = path.with_name(KEPT)
+    earlier_hook = path.with_name(EARLIER_HOOK)
     if os.access(earlier_hook, os.X_OK):
         yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"
     elif os.path.lexists(earlier_hook):

@@ -179,7 +179,7 @@ def test_a_hook_that_another_program_writes_anew_over_ours_is_no_second_one(worl
     ours = hook.read_bytes()
     hook.write_bytes(LFS)
     world.install()
-    kept = hook.with_name(git_hook.KEPT)
+    kept = hook.with_name(git_hook.EARLIER_HOOK)
     hook.write_bytes(LFS)
     world.install()
     assert (hook.read_bytes(), kept.read_bytes()) == (ours, LFS)

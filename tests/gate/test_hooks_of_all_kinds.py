@@ -101,7 +101,7 @@ def test_a_hook_that_was_there_runs_first_with_the_same_words_and_lines(world: W
 def test_a_hook_that_was_there_can_stop_the_push_unless_it_lacks_its_run_bit(world: World) -> None:
     hook = foreign(world, NOTES.format(code=1))
     world.work.commit("good", a_md=good("a"))
-    kept = hook.with_name(git_hook.KEPT)
+    kept = hook.with_name(git_hook.EARLIER_HOOK)
     for code in (1, 3, 85):
         kept.write_text(NOTES.format(code=code))
         world.push(code=1)
@@ -136,7 +136,7 @@ def test_hooks_that_call_each_other_come_to_an_end(world: World) -> None:
     before = len(world.ledger())
     assert world.run("origin", "main").returncode == 1
     assert {each["verdict"] for each in world.ledger()[before:]} == {"reject"}
-    assert (hooks / git_hook.KEPT).exists()
+    assert (hooks / git_hook.EARLIER_HOOK).exists()
 
 
 @pytest.mark.parametrize("where", [".githooks", "absolute"])
@@ -157,7 +157,7 @@ def test_other_shells(world: World, shell: str) -> None:
     hook = foreign(world, NOTES.format(code=0))
     folder = hook.parent
     words = {"busybox": "sh", "bash": "--posix"}.get(shell, "")
-    for path in (hook, folder / git_hook.KEPT):
+    for path in (hook, folder / git_hook.EARLIER_HOOK):
         path.write_text(
             path.read_text().replace("#!/bin/sh", f"#!{path_of_shell} {words}".rstrip(), 1)
         )

@@ -10,7 +10,7 @@ from git_repo import GitRepo, beside_origin
 
 from judgekit.errors import UsageError
 from judgekit.hooks import files, git_hook
-from judgekit.hooks.git_hook import BESIDE, HOOK, KEPT
+from judgekit.hooks.git_hook import BESIDE, EARLIER_HOOK, HOOK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +111,7 @@ def test_what_changes_beside_an_earlier_hook_counts_in_the_next_push(work: GitRe
     assert "one" in push(work)[1]
     (hooks_of(work) / "check-one").unlink()
     write(hooks_of(work) / "check-two", "echo two >&2")
-    write(hooks_of(work) / KEPT, 'echo anew >&2; "${0%/*}/check-two"')
+    write(hooks_of(work) / EARLIER_HOOK, 'echo anew >&2; "${0%/*}/check-two"')
     told = push(work)[1]
     assert "anew" in told
     assert "two" in told

@@ -15,7 +15,7 @@ import pytest
 from judgekit.config import yaml_text
 from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.hooks import files, git_hook, pre_commit
-from judgekit.hooks.git_hook import HOOK, KEPT, LEGACY
+from judgekit.hooks.git_hook import EARLIER_HOOK, HOOK, LEGACY
 
 if TYPE_CHECKING:
     from git_repo import GitRepo
@@ -67,7 +67,7 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     hook.write_bytes(git_hook.render_hook("/gone/python"))
     assert install(repository.folder).changes, "an older one is renewed"
     assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
-    assert not (hooks / KEPT).exists()
+    assert not (hooks / EARLIER_HOOK).exists()
     edited = hook.read_bytes() + b"echo mine\n"
     hook.write_bytes(edited)
     for change in (install, uninstall):
@@ -91,7 +91,7 @@ def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: 
         before = state(hooks)
         assert install(repository.folder).backup
         assert not (hooks / HOOK).is_symlink()
-        assert state(hooks)[KEPT] == before[HOOK]
+        assert state(hooks)[EARLIER_HOOK] == before[HOOK]
         assert not install(repository.folder).changes
         assert uninstall(repository.folder).backup
         assert state(hooks) == before, made
