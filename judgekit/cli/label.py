@@ -28,9 +28,11 @@ from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, escape_ci_commands, lines_of, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from judgekit.ledger import Label, Ledger, VerdictLine
+    from judgekit.config.settings import EscalateConfig
+    from judgekit.judging.verdict import Finding
+    from judgekit.ledger import Label, Ledger, OverrideLine, VerdictLine
     from judgekit.ledger.records import LabelWord
 
 AnyLedger: TypeAlias = "Ledger | TeamLedger"
@@ -66,49 +68,96 @@ def label(
     Asks first for the labels that promote needs, and continues where you stopped. Each label is saved at
     once; b undoes the last one.
     """
-    from judgekit.ledger import LineFilter, labels, store
+    from judgekit.ledger import labels
 
     ledger = TeamLedger() if team else find_ledger()
     who = labels.identify_user()
-
-    if isinstance(ledger, TeamLedger) and dismiss is not None:
-        raise UsageError(
-            "--team: a dismissal holds in the ledger of one machine; leave --team out there"
-        )
-    if verdict is not None and dismiss is not None:
-        return _dismiss_finding(ledger, verdict, dismiss, who, undo=undo)
-    if verdict is not None or dismiss is not None or undo:
-        raise UsageError(
-            "name a verdict and one of its findings: judgekit label ID --dismiss N [--undo]"
-        )
+    is_about_finding = verdict is not None or dismiss is not None or undo
+    if is_about_finding:
+        return _judge_finding(ledger, verdict, dismiss, who, undo=undo)
     if from_ is not None:
         return _add_labels_of_file(ledger, from_, who)
-
     if not labels.is_at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
 
-    # Ask about the verdicts that are most useful to label.
-    line_filter = LineFilter(since=store.parse_time(since) if since else None)
-    warn_once = functools.cache(warn_damaged)  # the files are read twice
-    readiness = None
-    if not team:
-        readiness, _ = measure_readiness(get_project_path(), on_damage=warn_once)
-    records = ledger.records(line_filter, warn_once)
-    open_verdicts = labels.list_waiting(records, who, readiness)[:limit]
+    open_verdicts = _list_most_useful(ledger, who, since)[:limit]
     count = _ask_for_labels(ledger, open_verdicts, who, blind=blind)
     say(f"{count} labelled, {len(open_verdicts) - count} left")
     return 0
 
 
+def _judge_finding(
+    ledger: AnyLedger, verdict: str | None, dismiss: int | None, who: str, *, undo: bool
+) -> int:
+    """Dismiss a verdict's finding, or undo that.
+
+    Raises `UsageError` for the shared judge's ledger, or if the verdict or the finding isn't named.
+    """
+    if isinstance(ledger, TeamLedger) and dismiss is not None:
+        raise UsageError(
+            "--team: a dismissal holds in the ledger of one machine; leave --team out there"
+        )
+    if verdict is None or dismiss is None:
+        raise UsageError(
+            "name a verdict and one of its findings: judgekit label ID --dismiss N [--undo]"
+        )
+    return _dismiss_finding(ledger, verdict, dismiss, who, undo=undo)
+
+
+def _list_most_useful(ledger: AnyLedger, who: str, since: str | None) -> list[VerdictLine]:
+    """List the verdicts that a person hasn't labelled, first those whose labels promote needs."""
+    from judgekit.ledger import LineFilter, labels, store
+
+    line_filter = LineFilter(since=store.parse_time(since) if since else None)
+    warn_once = functools.cache(warn_damaged)  # the files are read twice
+    readiness = None
+    if not isinstance(ledger, TeamLedger):
+        readiness, _ = measure_readiness(get_project_path(), on_damage=warn_once)
+    records = ledger.records(line_filter, warn_once)
+    return labels.list_waiting(records, who, readiness)
+
+
 def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
-    """Record that a finding is no problem, or with `undo`, that it counts again."""
+    """Record that a finding is no problem, or with `undo`, that it counts again.
+
+    Raises `UsageError` if there's no such verdict or finding, or if the finding has no quote.
+    """
     from judgekit.ledger import DismissalLine
 
+    verdict = _get_verdict(ledger, name)
+    finding = _get_quoting_finding(verdict, number)
+    dismissal = DismissalLine(
+        of=verdict.id,
+        rubric=verdict.rubric.id,
+        quote_hash=finding.quote_hash,
+        who=who,
+        withdrawn=undo,
+    )
+    add_to_ledger(ledger, dismissal)
+
+    effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
+    if undo:
+        effect = "counts again"
+    issue = short_line(finding.issue, _MAX_TEXT_CHARS)
+    say(f"{verdict.task_id}: finding {number} {effect}: {issue}")
+    return 0
+
+
+def _get_verdict(ledger: AnyLedger, name: str) -> VerdictLine:
+    """Get the verdict that `name` stands for; raises `UsageError` if there's none."""
     verdict = _find_verdict(ledger, name)
     if verdict is None:
         raise UsageError(
             f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts"
         )
+    return verdict
+
+
+def _get_quoting_finding(verdict: VerdictLine, number: int) -> Finding:
+    """Get a verdict's finding by its number, from 1.
+
+    Raises `UsageError` if it doesn't exist or quotes nothing.
+    """
     if number > len(verdict.findings):
         findings = counted(len(verdict.findings), "finding", "findings")
         raise UsageError(f"--dismiss {number}: the verdict on {verdict.task_id} has {findings}")
@@ -117,24 +166,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
     if not finding.quote_hash:
         why = "it quotes nothing, so it cannot be recognised in other files"
         raise UsageError(f"--dismiss {number}: {why}; override the verdict, or change the file")
-
-    dismissal = DismissalLine(
-        of=verdict.id,
-        rubric=verdict.rubric.id,
-        quote_hash=finding.quote_hash,
-        who=who,
-        withdrawn=undo,
-    )
-
-    add_to_ledger(ledger, dismissal)
-    if undo:
-        effect = "counts again"
-    else:
-        effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
-    say(
-        f"{verdict.task_id}: finding {number} {effect}: {short_line(finding.issue, _MAX_TEXT_CHARS)}"
-    )
-    return 0
+    return finding
 
 
 def _ask_for_labels(
@@ -143,27 +175,31 @@ def _ask_for_labels(
     """Ask a person about each verdict, and save each answer at once. Returns their number."""
     from judgekit.ledger import Label
 
+    labelled: set[int] = set()  # the positions of verdicts
+
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
         new_label = Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
         ledger.add(new_label)
 
-    labelled: set[int] = set()  # by position
+    def withdraw_label(position: int) -> None:
+        if position in labelled:
+            labelled.remove(position)
+            add_label(open_verdicts[position], "withdrawn")
+
     position = 0
     while position < len(open_verdicts):
         count = counted(len(labelled), "label is", "labels are")
         set_kept("label", f"{count} saved; judgekit label continues there")
         verdict = open_verdicts[position]
         key = _ask_about(verdict, f"{position + 1} of {len(open_verdicts)}", blind=blind)
-        if key == "q":
+        if key == "q":  # quit
             break
-        if key == "b":  # go back to the previous verdict and remove its label
+        if key == "b":  # back
             position = max(0, position - 1)
-            if position in labelled:
-                labelled.remove(position)
-                add_label(open_verdicts[position], "withdrawn")
+            withdraw_label(position)
             continue
 
-        if key in _KEY_WORDS:
+        if key in _KEY_WORDS:  # otherwise, the person skips the verdict
             add_label(verdict, _KEY_WORDS[key])
             labelled.add(position)
         position += 1
@@ -171,23 +207,26 @@ def _ask_for_labels(
     return len(labelled)
 
 
-def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
-    """Show a verdict and its files until a person presses an answer key. Returns the key."""
+def _ask_about(verdict: VerdictLine, place: str, *, blind: bool) -> str:
+    """Show a verdict and its files until a person presses an answer key. Returns the key.
+
+    `place` is its place in the list: `3 of 9`.
+    """
     commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
     time = f"{verdict.timestamp:%Y-%m-%d %H:%M} UTC"
-    say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {time}\n")
-    _print_texts(verdict, _MAX_LINES)
+    say(f"\n{'=' * 72}\n{place}: {verdict.task_id}{commit}, {time}\n")
+    _print_texts(verdict, limit=_MAX_LINES)
     if not blind:
         say(render_verdict(verdict.record()))
     say("\nShould this go?")
 
-    # The key `a` shows the complete files, and then the question is asked again.
+    answer_keys = {*_KEY_WORDS, "s", "b", "q"}  # a label, or skip, back, quit
     while True:
         say(_KEY_HELP)
         key = read_key()
-        if key == "a":
-            _print_texts(verdict, None)
-        if key in {*_KEY_WORDS, "s", "b", "q"}:
+        if key == "a":  # show all of the files, and ask again
+            _print_texts(verdict, limit=None)
+        if key in answer_keys:
             return key
 
 
@@ -212,36 +251,39 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
 
     Raises `InputError` if the file can't be read.
     """
-    from judgekit.ledger import Label, LineFilter, VerdictLine
+    from judgekit.ledger import Label
 
     text = _read_text(name)
-    projects = {}  # by verdict id
-    for verdict_line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
-        projects[verdict_line.id] = verdict_line.project
-
+    projects = _map_ids_to_projects(ledger)
     labels: list[Label] = []
-    wrong = 0
+    has_invalid_line = False
     for number, row in enumerate(map(_read_cells, lines_of(text)), 1):
         is_header = number == 1 and row[:2] == ["id", "label"]
-        if not row or is_header:
+        if is_header or not row:
             continue
-
         try:
             verdict_id, word = _read_label(row, projects)
         except ValueError as problem:
-            wrong += 1
+            has_invalid_line = True
             warn(f"{name}:{number}: {problem}")
             continue
-
-        author = who
-        has_author = len(row) > 2  # noqa: PLR2004 - the third cell
-        if has_author and row[2]:
-            author = row[2]
-        labels.append(Label(of=verdict_id, label=word, who=author, project=projects[verdict_id]))
+        author = _read_author(row) or who
+        project = projects[verdict_id]
+        labels.append(Label(of=verdict_id, label=word, who=author, project=project))
 
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
-    return Exit.BAD_INPUT if wrong else 0
+    return Exit.BAD_INPUT if has_invalid_line else 0
+
+
+def _map_ids_to_projects(ledger: AnyLedger) -> dict[str, str]:
+    """Map the id of each verdict in a ledger to its project."""
+    from judgekit.ledger import LineFilter, VerdictLine
+
+    projects = {}
+    for verdict_line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
+        projects[verdict_line.id] = verdict_line.project
+    return projects
 
 
 def _read_text(name: str) -> str:
@@ -256,14 +298,12 @@ def _read_text(name: str) -> str:
 
 
 def _read_cells(line: str) -> list[str]:
-    """Split a CSV line into cells; [] if it's blank."""
-    cells = []
+    """Split a CSV line into cells; [] if it's blank. A line that isn't CSV is a single cell."""
     try:
-        for row in csv.reader([line]):
-            cells += [cell.strip() for cell in row]
+        rows = list(csv.reader([line]))
     except csv.Error:  # e.g. a cell is larger than 128 KB
-        return [line]
-    return cells
+        return [line]  # the caller needs two cells, so it reports this line
+    return [cell.strip() for row in rows for cell in row]
 
 
 def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
@@ -275,23 +315,33 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
         raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT_CHARS)!r}")
 
     start, written_word, *_ = row
-    matches = [verdict_id for verdict_id in ids if verdict_id.startswith(start)]
-    if start in ids:
-        matches = [start]
-    if len(matches) != 1:
-        problem = "no verdict has it"
-        if matches:
-            problem = f"{len(matches)} verdicts have an id that starts so"
-        shown_start = short_line(start, _MAX_TEXT_CHARS)
-        raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
-
+    verdict_id = _complete_id(start, ids)
     word = _FILE_WORDS.get(written_word)
     if word is None:
         shown_word = short_line(written_word, _MAX_TEXT_CHARS) or "nothing"
         raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
-
-    (verdict_id,) = matches
     return verdict_id, word
+
+
+def _complete_id(start: str, ids: Collection[str]) -> str:
+    """Return the only id that starts so; raises `ValueError` if there's none or several."""
+    if start in ids:  # a whole id could also be the start of others
+        return start
+    matches = [verdict_id for verdict_id in ids if verdict_id.startswith(start)]
+    if len(matches) == 1:
+        return matches[0]
+
+    problem = "no verdict has it"
+    if matches:
+        problem = f"{len(matches)} verdicts have an id that starts so"
+    shown_start = short_line(start, _MAX_TEXT_CHARS)
+    raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
+
+
+def _read_author(row: Sequence[str]) -> str:
+    """Read who gave a row's label, from its third cell; "" if it's empty or missing."""
+    has_author = len(row) > 2  # noqa: PLR2004 - the third cell
+    return row[2] if has_author else ""
 
 
 def override(
@@ -305,19 +355,42 @@ def override(
     team: Annotated[bool, _TEAM] = False,
 ) -> None:
     """Override the verdict on a file until the file changes."""
-    from judgekit.config import settings
-    from judgekit.ledger import OverrideLine, labels
-
     if not why.strip():
         raise UsageError("--why is empty; give a reason")
 
     ledger = TeamLedger() if team else find_ledger()
     verdict = _find_verdict(ledger, task)
-    if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
-        remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
-        raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
+    if verdict is None:
+        _require_exact_content(task, ledger)
+    line = _build_override(task, verdict, decision, why)
+    add_to_ledger(ledger, line)
 
-    # Without a verdict, the override applies to the next one on this content.
+    if not _counts(line):
+        _say_uncounted(line)
+        return
+    say(f"{line.task_id}: {decision} by {line.who}, until it changes")
+    if verdict is None:
+        warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
+
+
+def _require_exact_content(task: str, ledger: AnyLedger) -> None:
+    """Raise `UsageError` for a task without a verdict, unless it names a file's content by its hash.
+
+    In the shared judge's ledger, a task needs a verdict in any case.
+    """
+    names_content = task_ids.is_blob(task, task_ids.DIGITS)
+    if names_content and not isinstance(ledger, TeamLedger):
+        return
+    remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
+    raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
+
+
+def _build_override(
+    task: str, verdict: VerdictLine | None, decision: Literal["accept", "reject"], why: str
+) -> OverrideLine:
+    """Build the override of a verdict; without one, of the next verdict on the task's content."""
+    from judgekit.ledger import OverrideLine, labels
+
     task_id = task
     project = ""
     subjects: list[str] = []
@@ -326,7 +399,7 @@ def override(
         project = verdict.project
         subjects = [subject.sha256 for subject in verdict.subjects if subject.sha256]
 
-    line = OverrideLine(
+    return OverrideLine(
         task_id=task_id,
         decision=decision,
         why=why,
@@ -336,19 +409,21 @@ def override(
         project=project,
     )
 
-    add_to_ledger(ledger, line)
 
-    # Say if the override counts.
-    counts = line.terminal or settings.load(None).gate.override_without_terminal
-    if not counts:
-        say(f"{line.task_id}: recorded, but it does not count")
-        setting = f"{settings.user_file()} has gate.override_without_terminal: true"
-        warn(f"this override was given without a terminal: it counts only if {setting}")
-        return
+def _counts(line: OverrideLine) -> bool:
+    """Whether an override counts: it was given at a terminal, or the user's settings don't need one."""
+    from judgekit.config import settings
 
-    say(f"{line.task_id}: {decision} by {line.who}, until it changes")
-    if verdict is None:
-        warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
+    return line.terminal or settings.load(None).gate.override_without_terminal
+
+
+def _say_uncounted(line: OverrideLine) -> None:
+    """Print that an override was recorded without counting, and the setting by which it counts."""
+    from judgekit.config import settings
+
+    say(f"{line.task_id}: recorded, but it does not count")
+    setting = f"{settings.user_file()} has gate.override_without_terminal: true"
+    warn(f"this override was given without a terminal: it counts only if {setting}")
 
 
 def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
@@ -356,38 +431,49 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
 
     Paths are relative to the current folder or the repository. Ids may be abbreviated.
     """
-    from judgekit.ledger import LineFilter, VerdictLine
-
     names = [_make_relative_to_root(task), task]  # in order of preference
     if task_ids.is_blob(task):  # an exact task id, so prefer it
         names.reverse()
     last_by_name: dict[str, VerdictLine] = {}
     verdicts_by_id: dict[str, VerdictLine] = {}  # those whose id starts with `task`
-
-    for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
-        if not isinstance(record, VerdictLine):
-            continue
-
-        if record.id.startswith(task):
-            verdicts_by_id[record.id] = record
-        path, _, _ = record.task_id.rpartition("@")
-        record_names = (record.id, record.task_id, path)
+    for verdict in _read_verdicts(ledger):
+        if verdict.id.startswith(task):
+            verdicts_by_id[verdict.id] = verdict
         for name in names:
-            is_meant = name in record_names or task_ids.is_same_task(record.task_id, name)
-            if not is_meant:
-                continue
-            earlier = last_by_name.get(name)
-            if earlier is None or record.timestamp >= earlier.timestamp:
-                last_by_name[name] = record
+            if _is_verdict_on(name, verdict):
+                _keep_latest(last_by_name, name, verdict)
 
     for name in names:
         if name in last_by_name:
             return last_by_name[name]
-    # An abbreviated id must be long enough and mean a single verdict.
-    if len(verdicts_by_id) == 1 and len(task) >= _MIN_ID_DIGITS:
-        (verdict,) = verdicts_by_id.values()
-        return verdict
+    is_long_enough = len(task) >= _MIN_ID_DIGITS
+    if is_long_enough and len(verdicts_by_id) == 1:
+        (only_verdict,) = verdicts_by_id.values()
+        return only_verdict
     return None
+
+
+def _read_verdicts(ledger: AnyLedger) -> Iterator[VerdictLine]:
+    """Yield a ledger's verdicts, with warnings about unreadable lines."""
+    from judgekit.ledger import LineFilter, VerdictLine
+
+    for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
+        if isinstance(record, VerdictLine):
+            yield record
+
+
+def _is_verdict_on(name: str, verdict: VerdictLine) -> bool:
+    """Whether `name` is a verdict's id, its path, or its task id, which may be abbreviated."""
+    path, _, _ = verdict.task_id.rpartition("@")
+    is_exact = name in (verdict.id, verdict.task_id, path)
+    return is_exact or task_ids.is_same_task(verdict.task_id, name)
+
+
+def _keep_latest(last_by_name: dict[str, VerdictLine], name: str, verdict: VerdictLine) -> None:
+    """Put a verdict under a name unless there's a later one. Of two at the same time, the last counts."""
+    earlier = last_by_name.get(name)
+    if earlier is None or verdict.timestamp >= earlier.timestamp:
+        last_by_name[name] = verdict
 
 
 def _make_relative_to_root(path: str) -> str:
@@ -395,10 +481,12 @@ def _make_relative_to_root(path: str) -> str:
     from judgekit.git import GitError, Repository
 
     try:
-        prefix = Repository(Path.cwd()).ask("rev-parse", "--show-prefix").removesuffix(b"\n")
+        answer = Repository(Path.cwd()).ask("rev-parse", "--show-prefix")
     except GitError:
         return path
-    return posixpath.normpath(posixpath.join(os.fsdecode(prefix), path))
+    current_folder = os.fsdecode(answer.removesuffix(b"\n"))  # from the root
+    path_from_root = posixpath.join(current_folder, path)
+    return posixpath.normpath(path_from_root)
 
 
 def escalate(
@@ -407,32 +495,16 @@ def escalate(
 ) -> int:
     """Open or update one GitHub issue for each task with gh. Exit code 2 when one could not be opened."""
     from judgekit.config.settings import load
-    from judgekit.gate import github, issues
 
     settings = load(get_project_path()).escalate
-    ledger = find_ledger()
-    verdicts = _choose_verdicts(ledger, task, with_rejects=settings.rejects)
+    verdicts = _choose_verdicts(find_ledger(), task, with_rejects=settings.rejects)
     if not verdicts:
         say("nothing needs a person")
         return Exit.ACCEPTED
     if dry_run:
-        for verdict in verdicts:
-            issue = issues.build_issue(verdict, with_text=settings.text)
-            emit(f"{issue.title}\n\n{issue.body}\n", escape_ci_commands)
+        _print_issues(verdicts, settings)
         return Exit.ACCEPTED
-
-    opened_count = 0
-    # A person is waiting, so allow each issue the time that an unattended run has for all.
-    seconds = github.SECONDS * len(verdicts)
-    try:
-        for _, line in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
-            say(line)
-            opened_count += 1
-    except github.GhError as error:
-        warn(f"no issue was opened for {len(verdicts) - opened_count}: {error}")
-        return Exit.HUMAN_NEEDED
-
-    return Exit.ACCEPTED
+    return _open_issues(verdicts, settings)
 
 
 def _choose_verdicts(
@@ -455,3 +527,30 @@ def _choose_verdicts(
     if verdict.verdict == "accept":
         raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
     return [verdict]
+
+
+def _print_issues(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> None:
+    """Print the issue for each verdict."""
+    from judgekit.gate import issues
+
+    for verdict in verdicts:
+        issue = issues.build_issue(verdict, with_text=settings.text)
+        emit(f"{issue.title}\n\n{issue.body}\n", escape=escape_ci_commands)
+
+
+def _open_issues(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> Exit:
+    """Open or update the issue for each verdict, and print what was done. Returns the exit code."""
+    from judgekit.gate import github
+
+    # A person is waiting for this, so each issue may take as long as all issues of an unattended run.
+    seconds = github.SECONDS * len(verdicts)
+    opened_count = 0
+    try:
+        for _, outcome in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
+            say(outcome)
+            opened_count += 1
+    except github.GhError as error:
+        unopened_count = len(verdicts) - opened_count
+        warn(f"no issue was opened for {unopened_count}: {error}")
+        return Exit.HUMAN_NEEDED
+    return Exit.ACCEPTED

@@ -29,46 +29,66 @@ def render_parts(parts: Sequence[Part], limit: int = MAX_ROWS) -> str:
     width = get_terminal_width()
     page_lines = []
     for part in parts:
-        if isinstance(part, str):
-            page_lines += lines_of(escaped(part))
-        elif isinstance(part, Table):
-            page_lines += _render_table(part, limit, width)
-        else:
-            figures = [figure for figure in part if isinstance(figure, Figure)]
-            page_lines += _render_figures(figures, width)
-
+        page_lines += _render_part(part, limit, width)
     return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in page_lines)
+
+
+def _render_part(part: Part, limit: int, width: int | None) -> list[str]:
+    """Render a text, a table or a list of figures. Charts are left out."""
+    if isinstance(part, str):
+        return lines_of(escaped(part))
+    if isinstance(part, Table):
+        return _render_table(part, limit, width)
+    figures = [item for item in part if isinstance(item, Figure)]
+    return _render_figures(figures, width)
 
 
 def _render_table(table: Table, limit: int, width: int | None) -> list[str]:
     """Render a table's header, its first rows, and a line that counts any others."""
-    rows = [[escaped(format_cell(cell)) for cell in row] for row in table.rows[:limit]]
     names = list(map(escaped, table.columns))
-    least_widths = {}
-    for number, name in enumerate(table.columns):
-        if name in _TEXTS:
-            least_widths[number] = _TEXTS[name]
-
+    rows = [[escaped(format_cell(cell)) for cell in row] for row in table.rows[:limit]]
+    least_widths = _get_least_widths(table.columns)
     table_lines = render_grid([names, *rows], least_widths, width)
+
     total = max(table.total, len(table.rows))
     if total > limit:
-        is_whole = table.is_in_list or total == len(table.rows)
-        on_page = "" if is_whole else f" the first {len(table.rows)} of"
-        table_lines.append(f"and {total - limit} more; --html FILE shows{on_page} them")
+        table_lines.append(_describe_other_rows(table, total=total, shown=limit))
     return table_lines
 
 
+def _get_least_widths(names: Sequence[str]) -> dict[int, int]:
+    """Get the least widths of the columns that may shrink, by the column's number."""
+    least_widths = {}
+    for number, name in enumerate(names):
+        if name in _TEXTS:
+            least_widths[number] = _TEXTS[name]
+    return least_widths
+
+
+def _describe_other_rows(table: Table, *, total: int, shown: int) -> str:
+    """Count the rows that aren't shown, and say how many of them the HTML page shows."""
+    page_has_all = table.is_in_list or total == len(table.rows)
+    on_page = "them" if page_has_all else f"the first {len(table.rows)} of them"
+    return f"and {total - shown} more; --html FILE shows {on_page}"
+
+
 def _render_figures(figures: Sequence[Figure], width: int | None) -> list[str]:
-    """Render each figure as a line. If its note doesn't fit, it goes on the next line."""
+    """Render each figure as a line. If one doesn't fit, all notes go on lines of their own."""
     rows = [[escaped(figure.name), figure.text, escaped(figure.note)] for figure in figures]
     figure_lines = render_grid(rows)
-    if width is None or max(map(len, figure_lines), default=0) <= width - _INDENT:
+    if width is None:
         return figure_lines
 
-    # Some line is too long, so put the notes on separate lines.
+    longest = max(map(len, figure_lines), default=0)
+    room = width - _INDENT  # the page indents each line
+    return figure_lines if longest <= room else _put_notes_below(rows)
+
+
+def _put_notes_below(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Render rows of a name, a text and a note, with the note indented on the next line."""
+    lines_without_notes = render_grid([[name, text] for name, text, _ in rows])
     figure_lines = []
-    without_notes = render_grid([row[:2] for row in rows])
-    for line, (_, _, note) in zip(without_notes, rows, strict=True):
+    for line, (_, _, note) in zip(lines_without_notes, rows, strict=True):
         figure_lines.append(line)
         if note:
             figure_lines.append(f"{' ' * _INDENT}{note}")
@@ -105,52 +125,69 @@ def _put_cells_below(
 ) -> list[str]:
     """Render rows with the cells of `moved_columns` below them, as "name: text".
 
-    `lengths` are the column widths, and `room` the limit for a line.
+    The first row is the header. `lengths` are the column widths, and `room` the limit for a line.
     """
-    from rich.cells import cell_len
-
-    aligned_columns = [number for number in range(len(lengths)) if number not in moved_columns]
-    aligned_cells = [[row[number] for number in aligned_columns] for row in rows]
-    aligned_lengths = [lengths[number] for number in aligned_columns]
-    header_line, *row_lines = _align_columns(aligned_cells, aligned_lengths)
-    names, *rows_without_header = rows
+    kept_columns = [number for number in range(len(lengths)) if number not in moved_columns]
+    kept_cells = [[row[number] for number in kept_columns] for row in rows]
+    kept_lengths = [lengths[number] for number in kept_columns]
+    header_line, *row_lines = _align_columns(kept_cells, kept_lengths)
+    header, *rows_without_header = rows
 
     result = [header_line]
     for line, row in zip(row_lines, rows_without_header, strict=True):
         result.append(line)
         for number in moved_columns:
             if row[number]:
-                text = f"{' ' * _INDENT}{names[number]}: {row[number]}"
-                result += _align_columns([[text]], [min(cell_len(text), room)])
-
+                result.append(_render_moved_cell(header[number], row[number], room))
     return result
 
 
-def fit_text(head: str, text: str) -> str:
-    """Join `head` and `text`, cutting the text if the terminal is too narrow."""
+def _render_moved_cell(name: str, text: str, room: int) -> str:
+    """Render a cell as an indented line "name: text", cut if it's longer than `room`."""
     from rich.cells import cell_len
 
+    whole_line = f"{' ' * _INDENT}{name}: {text}"
+    return _cut_text(whole_line, min(cell_len(whole_line), room))
+
+
+def _cut_text(text: str, width: int) -> str:
+    """Cut a text to a width, like the only cell of a table."""
+    (line,) = _align_columns([[text]], [width])
+    return line
+
+
+def fit_text(head: str, text: str) -> str:
+    """Join `head` and `text`, cutting the text if the terminal is too narrow.
+
+    If there's hardly any room for the text, only the head is returned.
+    """
+    from rich.cells import cell_len
+
+    line = head + text
     width = get_terminal_width()
-    if width is None or cell_len(head + text) <= width:
-        return head + text
+    if width is None or cell_len(line) <= width:
+        return line
+
     room = width - cell_len(head)
     if room <= _MIN_TEXT_WIDTH:
         return head
-    (cut_text,) = _align_columns([[text]], [room])
-    return f"{head}{cut_text}"
+    return head + _cut_text(text, room)
 
 
 def _shrink_columns(
     lengths: Sequence[int], least_widths: Mapping[int, int], width: int
 ) -> list[int]:
-    """Compute column widths by shrinking the widest columns until all fit or can't shrink further."""
+    """Compute column widths by shrinking the widest columns until all fit or can't shrink further.
+
+    Only the columns in `least_widths` may shrink.
+    """
     widths = list(lengths)
     gaps = _GAP * (len(widths) - 1)
     while sum(widths) + gaps > width:
-        shrinking = [number for number in least_widths if widths[number] > least_widths[number]]
-        if not shrinking:
+        shrinkable = [number for number in least_widths if widths[number] > least_widths[number]]
+        if not shrinkable:
             break
-        widest = max(shrinking, key=widths.__getitem__)
+        widest = max(shrinkable, key=lambda number: widths[number])
         widths[widest] -= 1
     return widths
 

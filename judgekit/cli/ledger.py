@@ -23,7 +23,7 @@ from judgekit.text import counted, escape_ci_commands, short_line
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Purge = Callable[..., Counter[str]]
 
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
         ModeChange,
         OverrideLine,
         Record,
+        Skip,
         VerdictLine,
     )
     from judgekit.ledger.database import Database
-    from judgekit.ledger.kpi import Evidence, Readiness
+    from judgekit.ledger.kpi import Evidence, Kpi, Readiness
     from judgekit.ledger.labels import Triage
     from judgekit.ledger.store import OnDamage, ReadLine
 
@@ -85,9 +86,12 @@ def export(
     from judgekit.ledger.export import make_csv
 
     ledger_lines = read_lines(ledger, project or "all", since, of_team=team)
-    if format_ == "csv" and not jsonl:
-        emit(make_csv(line.record for line in ledger_lines), escape_ci_commands)
+    chosen_format = "jsonl" if jsonl else format_
+    if chosen_format == "csv":
+        table = make_csv(line.record for line in ledger_lines)
+        emit(table, escape=escape_ci_commands)
         return
+
     for line in ledger_lines:
         emit(line.raw.decode())
 
@@ -103,27 +107,40 @@ def import_(
     Exit code 65 when a line cannot be read; the others are imported.
     """
     from judgekit.config import settings
-    from judgekit.ledger import importing, store
+    from judgekit.ledger import importing
 
-    if not store.list_files(choose_places(sources)):
-        store.list_files(sources, on_damage=warn_damaged)  # print the problems
-        names = ", ".join(map(str, sources))
-        raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
-
+    _require_files(sources)
     set_kept("ledger", "the added lines stay; run the import again for the rest")
     ledger = find_ledger()
     imported = importing.import_lines(ledger, sources, text=settings.load(None).ledger.text)
-    warn(*imported.damaged[:_MAX_DAMAGED])
-    left_out = len(imported.damaged) - _MAX_DAMAGED
-    if left_out > 0:
-        more = counted(left_out, "more line", "more lines")
-        warn(f"and {more} that cannot be read; are these ledgers?")
+    _warn_unreadable(imported.damaged)
 
     known = ""
     if imported.known:
         known = f", {counted(imported.known, 'was', 'were')} already there"
     say(f"{counted(imported.added, 'line', 'lines')} added to {ledger.folder}{known}")
     return Exit.BAD_INPUT if imported.damaged else 0
+
+
+def _require_files(sources: list[Path]) -> None:
+    """Raise `InputError` if the sources contain no *.jsonl file, after printing the problems."""
+    from judgekit.ledger import store
+
+    has_files = bool(store.list_files(choose_places(sources)))
+    if has_files:
+        return
+    store.list_files(sources, on_damage=warn_damaged)  # again, only to print the problems
+    names = ", ".join(map(str, sources))
+    raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
+
+
+def _warn_unreadable(problems: Sequence[Damage]) -> None:
+    """Print the problems of the first unreadable lines, and count any others."""
+    warn(*problems[:_MAX_DAMAGED])
+    left_out = len(problems) - _MAX_DAMAGED
+    if left_out > 0:
+        more = counted(left_out, "more line", "more lines")
+        warn(f"and {more} that cannot be read; are these ledgers?")
 
 
 @app.command("purge")
@@ -145,51 +162,67 @@ def remove_lines(
 
     day = date.max if before is None else store.parse_time(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
-
-    counts = {}  # of lines to remove, by ledger and kind
-    for name, purge in purges.items():
-        count = purge(preview=True)
-        if count:
-            counts[name] = count
-
-    for name, count in counts.items():
-        kinds = [f"{number} {kind}" for kind, number in sorted(count.items())]
-        say(f"{name}: {', '.join(kinds)}")
-
+    counts = _count_removable_lines(purges)
     if not counts:
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return
 
+    _say_removable_lines(counts)
     if not yes:
         of_days = "" if all_ else f" of days before {day}"
         confirm(f"Remove these lines{of_days}?", "remove these lines")
-
     for name in counts:
         purges[name](preview=False)
-    removed = sum(count.total() for count in counts.values())
+    removed = sum(count_by_kind.total() for count_by_kind in counts.values())
     say(f"removed {counted(removed, 'line', 'lines')}")
 
 
+def _count_removable_lines(purges: Mapping[str, Purge]) -> dict[str, Counter[str]]:
+    """Count the lines that would be removed, by ledger and kind. Ledgers without any are left out."""
+    counts = {}
+    for name, purge in purges.items():
+        count_by_kind = purge(preview=True)
+        if count_by_kind:
+            counts[name] = count_by_kind
+    return counts
+
+
+def _say_removable_lines(counts: Mapping[str, Counter[str]]) -> None:
+    """Print the counts of lines by kind, a line for each ledger."""
+    for name, count_by_kind in counts.items():
+        kinds = [f"{count} {kind}" for kind, count in sorted(count_by_kind.items())]
+        say(f"{name}: {', '.join(kinds)}")
+
+
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Return a function for each ledger, by name, that removes its lines from before `day`.
+    """Prepare to remove the lines from before `day`. Returns the function for it, by ledger.
 
     `project` is a ledger's name, "all", or None for the current project.
     """
     from judgekit.ledger import store
 
     check_project(project)
-    ledger_name = find_ledger().name if project is None else project
     purges: dict[str, Purge] = {}
-    for folder in _list_folders():
-        if project == "all" or store.same_project(folder.name, ledger_name):
-            purges[folder.name] = partial(store.purge, folder, day)
+    for folder in _choose_folders(project):
+        purges[folder.name] = partial(store.purge, folder, day)
     return purges
 
 
-def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Prepare to delete the team ledger's lines older than `day`. Maps the ledger's name to the function.
+def _choose_folders(project: str | None) -> list[Path]:
+    """Choose the folders of one project's ledger, or of all ledgers."""
+    from judgekit.ledger import store
 
-    Raises `UsageError` if `project` isn't given, or if the user doesn't own the ledger.
+    if project == "all":
+        return _list_folders()
+    name = find_ledger().name if project is None else project
+    return [folder for folder in _list_folders() if store.same_project(folder.name, name)]
+
+
+def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
+    """Prepare to delete the team ledger's lines from before `day`, or with `date.max`, all of them.
+
+    Returns the function that deletes them, by the ledger's name. Raises `UsageError` if `project` isn't
+    given, or if the user doesn't own the ledger.
     """
     from judgekit.ledger.database import Database
 
@@ -198,9 +231,12 @@ def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
     database = connect_team()
     if not isinstance(database, Database):
         raise UsageError("--team: set server.store: only its owner removes lines")
-    before = None if day == date.max else datetime.combine(day, time.min, UTC)
+
+    is_of_all_days = day == date.max
+    before = None if is_of_all_days else datetime.combine(day, time.min, UTC)
     name = None if project == "all" else project
-    return {"the team's ledger": partial(database.purge, before, name)}
+    delete_lines = partial(database.purge, before, name)
+    return {"the team's ledger": delete_lines}
 
 
 @app.command("forward")
@@ -263,7 +299,9 @@ class TeamLedger:
 
         if not records:
             return
-        refusal = connect_team().send([serialise_record(record).rstrip() for record in records])
+        team = connect_team()
+        lines = [serialise_record(record).rstrip() for record in records]  # without the line break
+        refusal = team.send(lines)
         if refusal:
             raise UsageError(refusal)
 
@@ -274,8 +312,10 @@ def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
     from judgekit.ledger.export import send_to_team
 
     ledger.add(record)
-    if not isinstance(ledger, TeamLedger):
-        warn(*send_to_team(settings.load(None), ledger))
+    if isinstance(ledger, TeamLedger):  # this is the shared judge's
+        return
+    problems = send_to_team(settings.load(None), ledger)
+    warn(*problems)
 
 
 def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
@@ -406,22 +446,35 @@ def print_kpis(
         from judgekit.evaluation import pages
 
         write_file(html, pages.kpi_page(evidence, build_foot()))
+    if as_json:
+        _emit_kpis(evidence)
+    else:
+        _say_all_kpis(evidence)
+
+
+def _emit_kpis(evidence: Evidence) -> None:
+    """Print the KPIs as JSON: over all, by rubric version, and by model."""
+    from judgekit.ledger import kpi
 
     rubrics, models = kpi.split_by_rubric_and_model(evidence)
-    if as_json:
-        record = {
-            "all": _build_kpi_record(evidence),
-            "rubrics": {name: _build_kpi_record(part) for name, part in rubrics.items()},
-            "models": {name: _build_kpi_record(part) for name, part in models.items()},
-        }
-        emit(json.dumps(record, indent=2, ensure_ascii=False))
-        return
+    record = {
+        "all": _build_kpi_record(evidence),
+        "rubrics": {name: _build_kpi_record(part) for name, part in rubrics.items()},
+        "models": {name: _build_kpi_record(part) for name, part in models.items()},
+    }
+    emit(json.dumps(record, indent=2, ensure_ascii=False))
+
+
+def _say_all_kpis(evidence: Evidence) -> None:
+    """Print the KPIs for people: over all, by rubric version, and by model."""
+    from judgekit.ledger import kpi
 
     _say_kpis("all", evidence)
-    for group in (rubrics, models):
-        if len(group) > 1:
-            for name, part in group.items():
-                _say_kpis(f"\n{name}", part)
+    for parts in kpi.split_by_rubric_and_model(evidence):
+        if len(parts) <= 1:  # a single part is the same as all
+            continue
+        for name, part in parts.items():
+            _say_kpis(f"\n{name}", part)
 
 
 def _say_kpis(name: str, evidence: Evidence) -> None:
@@ -447,27 +500,7 @@ def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
 
     kpis: dict[str, Any] = {}
     for kpi in [*measure_kpis(evidence), *measure_reliance(evidence)]:
-        bounds = kpi.interval.bounds if kpi.interval else None
-        if kpi.limit.rate:
-            lower_bound, upper_bound = bounds or (None, None)
-            kpis[kpi.name] = {
-                "estimate": kpi.value,
-                "low": lower_bound,
-                "high": upper_bound,
-                "labels": kpi.total,
-                "limit": kpi.limit.high,
-                "state": kpi.state,
-            }
-        else:
-            kpis[kpi.name] = {
-                "value": kpi.value,
-                "interval": bounds,
-                "total": kpi.total,
-                "low": kpi.limit.low,
-                "high": kpi.limit.high,
-                "state": kpi.state,
-            }
-
+        kpis[kpi.name] = _build_rate_record(kpi) if kpi.limit.rate else _build_amount_record(kpi)
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     cost = sum_up_cost(evidence.verdicts)
     return {
@@ -475,6 +508,32 @@ def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
         "labelled": labelled,
         "kpis": kpis,
         "cost": cost.record(),
+    }
+
+
+def _build_rate_record(kpi: Kpi) -> dict[str, Any]:
+    """Build the record of a rate; here, `low` and `high` are the bounds of its interval."""
+    bounds = kpi.interval.bounds if kpi.interval else None
+    lower_bound, upper_bound = bounds or (None, None)
+    return {
+        "estimate": kpi.value,
+        "low": lower_bound,
+        "high": upper_bound,
+        "labels": kpi.total,
+        "limit": kpi.limit.high,
+        "state": kpi.state,
+    }
+
+
+def _build_amount_record(kpi: Kpi) -> dict[str, Any]:
+    """Build the record of any other KPI; here, `low` and `high` are its limits."""
+    return {
+        "value": kpi.value,
+        "interval": kpi.interval.bounds if kpi.interval else None,
+        "total": kpi.total,
+        "low": kpi.limit.low,
+        "high": kpi.limit.high,
+        "state": kpi.state,
     }
 
 
@@ -495,8 +554,7 @@ def promote(
 
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
-    from judgekit.config import settings, yaml_text
-    from judgekit.ledger import ModeChange, kpi, labels
+    from judgekit.config import settings
 
     project = _find_top_folder()
     path = settings.project_file(project)
@@ -504,21 +562,39 @@ def promote(
     is_dependent = settings.load(project).judge.independence != "require"
 
     readiness, rubric = measure_readiness(project, ledger, of_team=team)
+    _say_held_kpis(readiness, rubric)
+    missing = list(readiness.missing)
+    needs_independence = not accept_dependence
+    if is_dependent and needs_independence:
+        missing.append(_DEPENDENT)
+    warn(*(f"missing: {reason}" for reason in missing))
+
+    may_promote = force or not missing
+    if not may_promote:
+        warn("not promoted; see judgekit kpi for the figures, or use --force")
+        return Exit.REJECTED
+    _make_blocking(project, path, missing, is_dependent=is_dependent)
+    return 0
+
+
+def _say_held_kpis(readiness: Readiness, rubric: str) -> None:
+    """Print the KPIs that hold; the others are among the missing conditions."""
+    from judgekit.ledger import kpi
+
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
     for measured in readiness.kpis:
         if measured.state == "holds":
             say(f"  {measured.state:<7} {measured}")
 
-    # A missing condition prevents the promotion, unless forced.
-    missing = list(readiness.missing)
-    if is_dependent and not accept_dependence:
-        missing.append(_DEPENDENT)
-    warn(*(f"missing: {reason}" for reason in missing))
-    if missing and not force:
-        warn("not promoted; see judgekit kpi for the figures, or use --force")
-        return Exit.REJECTED
 
-    # Promote, and record it.
+def _make_blocking(project: Path, path: Path, missing: list[str], *, is_dependent: bool) -> None:
+    """Set the gate's mode in a configuration file, and record the promotion in the ledger.
+
+    `missing` are the conditions that don't hold, if the promotion is forced.
+    """
+    from judgekit.config import yaml_text
+    from judgekit.ledger import ModeChange, labels
+
     yaml_text.put_value(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
     promotion = ModeChange(
@@ -530,7 +606,6 @@ def promote(
     )
     # Do this last, so that the ledger never contains a failed promotion.
     add_to_ledger(find_ledger(), promotion)
-    return 0
 
 
 def _refuse_links(path: Path) -> None:
@@ -561,23 +636,35 @@ def measure_readiness(
     *,
     of_team: bool = False,
 ) -> tuple[Readiness, str]:
-    """Measure whether a project's gate is ready to block pushes. Also returns the rubric's name."""
+    """Measure whether a project's gate is ready to block pushes. Also returns the rubric, as NAME@VERSION.
+
+    Raises `UsageError` if both `ledger` and `of_team` are given.
+    """
     from judgekit.config import settings
-    from judgekit.ledger import kpi, store
+    from judgekit.ledger import kpi
     from judgekit.rubric import loader
 
-    name = settings.load(project).gate.rubric
-    rubric = loader.load_configured_rubric("gate", name, project).rubric.ref
-    line_filter = kpi.make_window_filter()
-    if of_team:
-        if ledger:
-            raise UsageError("--team and --ledger cannot be combined")
-        project_filter = line_filter._replace(project=find_ledger().name)
-        ledger_lines = _fetch_from_team(project_filter, on_damage)
-    else:
-        ledger_lines = store.read_entries(choose_places(ledger, None), line_filter, on_damage)
+    configured_name = settings.load(project).gate.rubric
+    loaded = loader.load_configured_rubric("gate", configured_name, project)
+    rubric = loaded.rubric.ref
+    ledger_lines = _read_kpi_window(ledger, on_damage, of_team=of_team)
+    readiness = kpi.assess_readiness((line.record for line in ledger_lines), rubric)
+    return readiness, rubric
 
-    return kpi.assess_readiness((line.record for line in ledger_lines), rubric), rubric
+
+def _read_kpi_window(
+    ledger: list[Path] | None, on_damage: OnDamage, *, of_team: bool
+) -> Iterator[ReadLine]:
+    """Read this project's lines of the last days, which KPIs are measured on."""
+    from judgekit.ledger import kpi, store
+
+    line_filter = kpi.make_window_filter()
+    if not of_team:
+        return store.read_entries(choose_places(ledger, None), line_filter, on_damage)
+    if ledger:
+        raise UsageError("--team and --ledger cannot be combined")
+    project_filter = line_filter._replace(project=find_ledger().name)
+    return _fetch_from_team(project_filter, on_damage)
 
 
 def print_triage(
@@ -595,7 +682,8 @@ def print_triage(
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage_records
 
-    if not since and not files:
+    reads_whole_files = bool(files)
+    if not since and not reads_whole_files:
         since = "7d"
     paths = [*(files or []), *(ledger or [])]
     ledger_lines = read_lines(paths, project or "all", since, of_team=team, host=host)
@@ -629,57 +717,70 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
     """Build the JSON record of everything that needs a person."""
     from judgekit.ledger.kpi import sum_up_cost
 
-    record: dict[str, Any] = {}
-    for name in ("nogo", "unclear", "overrides", "skips", "changes"):
-        records = getattr(report, name)
-        record[name] = [
-            record_in_group.model_dump(mode="json", by_alias=True) for record_in_group in records
-        ]
+    return {
+        "nogo": _dump_records(report.nogo),
+        "unclear": _dump_records(report.unclear),
+        "overrides": _dump_records(report.overrides),
+        "skips": _dump_records(report.skips),
+        "changes": _dump_records(report.changes),
+        "faults": _list_faults(report),
+        "failures": _list_failures(report),
+        "settled": report.settled,
+        "unjudged": [_build_unjudged_record(verdict) for verdict in report.unjudged],
+        "cost": sum_up_cost(report.verdicts).record(),
+    }
 
-    record["faults"] = []  # reasons why complete pushes weren't judged
-    for problem, count in report.faults.most_common():
-        record["faults"].append({"problem": problem, "count": count})
-    record["failures"] = []  # models that didn't answer
+
+def _dump_records(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Convert records of the ledger to JSON."""
+    return [record.model_dump(mode="json", by_alias=True) for record in records]
+
+
+def _list_faults(report: Triage) -> list[dict[str, Any]]:
+    """List the reasons why complete pushes weren't judged, the most common first."""
+    return [{"problem": problem, "count": count} for problem, count in report.faults.most_common()]
+
+
+def _list_failures(report: Triage) -> list[dict[str, Any]]:
+    """List the models that didn't answer, the most common failure first."""
+    failures = []
     for (kind, model, message), count in report.failures.most_common():
-        failure = {"kind": kind, "model": model, "message": message, "count": count}
-        record["failures"].append(failure)
+        failures.append({"kind": kind, "model": model, "message": message, "count": count})
+    return failures
 
-    record["settled"] = report.settled
-    record["unjudged"] = []  # files pushed when no model answered
-    for verdict in report.unjudged:
-        pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
-        record["unjudged"].append({**pushed, "command": _build_judge_command(verdict)})
 
-    record["cost"] = sum_up_cost(report.verdicts).record()
-    return record
+def _build_unjudged_record(verdict: VerdictLine) -> dict[str, Any]:
+    """Build the record of a file that was pushed when no model answered, with the command to judge it."""
+    return {
+        "id": verdict.id,
+        "project": verdict.project,
+        "task_id": verdict.task_id,
+        "command": _build_judge_command(verdict),
+    }
 
 
 def _group_triage(report: Triage) -> dict[str, list[str]]:
     """Describe everything that needs a person, as lines by heading. Some headings can be empty."""
-    skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in report.skips]
-
-    not_judged = []
-    for problem, count in report.faults.most_common():
-        not_judged.append(f"{counted(count, 'time', 'times')}: {problem}")
-    unanswered = []
-    for (kind, model, message), count in report.failures.most_common():
-        unanswered.append(f"{counted(count, 'time', 'times')} {kind}, {model}: {message}")
-
-    unjudged_ids = {verdict.id for verdict in report.unjudged}
-    unclear = [verdict for verdict in report.unclear if verdict.id not in unjudged_ids]
-
     return {
         "NO-GO": list(map(_describe_verdict, report.nogo)),
-        "UNDETERMINED: review it yourself": list(map(_describe_verdict, unclear)),
+        "UNDETERMINED: review it yourself": list(
+            map(_describe_verdict, _list_judged_unclear(report))
+        ),
         "Pushed while no judge answered: judge it now": list(
             map(_describe_unjudged, report.unjudged)
         ),
         "Overrides": list(map(_describe_override, report.overrides)),
-        "Skipped the gate": skips,
+        "Skipped the gate": list(map(_describe_skip, report.skips)),
         "Changes of mode": list(map(_describe_change, report.changes)),
-        "Not judged": not_judged,
-        "Models that did not answer": unanswered,
+        "Not judged": _describe_faults(report),
+        "Models that did not answer": _describe_failures(report),
     }
+
+
+def _list_judged_unclear(report: Triage) -> list[VerdictLine]:
+    """List the unclear verdicts that a judge gave; the others have a heading of their own."""
+    unjudged_ids = {verdict.id for verdict in report.unjudged}
+    return [verdict for verdict in report.unclear if verdict.id not in unjudged_ids]
 
 
 def _describe_unjudged(verdict: VerdictLine) -> str:
@@ -699,6 +800,11 @@ def _describe_override(override: OverrideLine) -> str:
     return f"{override.task_id}: {override.decision} by {override.who}{warning}: {override.why}"
 
 
+def _describe_skip(skip: Skip) -> str:
+    """Describe a push that skipped the gate."""
+    return f"{skip.project}: {skip.variable} by {skip.who}"
+
+
 def _describe_change(change: ModeChange) -> str:
     """Describe a change of the gate's mode, with its reasons."""
     words = [f"{change.project}: {change.mode}"]
@@ -709,17 +815,47 @@ def _describe_change(change: ModeChange) -> str:
     return f"{' '.join(words)} {'; '.join(change.why)}"
 
 
+def _describe_faults(report: Triage) -> list[str]:
+    """Describe why complete pushes weren't judged, the most common problem first."""
+    fault_lines = []
+    for problem, count in report.faults.most_common():
+        times = counted(count, "time", "times")
+        fault_lines.append(f"{times}: {problem}")
+    return fault_lines
+
+
+def _describe_failures(report: Triage) -> list[str]:
+    """Describe the models that didn't answer, the most common failure first."""
+    failure_lines = []
+    for (kind, model, message), count in report.failures.most_common():
+        times = counted(count, "time", "times")
+        failure_lines.append(f"{times} {kind}, {model}: {message}")
+    return failure_lines
+
+
 def _describe_verdict(verdict: VerdictLine) -> str:
     """Describe a verdict: its time, place, outcome and first reasons."""
-    verdict_place = f"{verdict.project}: {verdict.task_id}"
+    place = f"{verdict.project}: {verdict.task_id}"
     if verdict.commit:
-        verdict_place = f"{verdict_place} in {verdict.commit[:12]}"
+        place = f"{place} in {verdict.commit[:12]}"
+    outcome = _describe_outcome(verdict)
+    headline = f"{verdict.timestamp.date()} {place}: {outcome}"
+    reasons = _join_first_reasons(verdict)
+    return f"{headline}: {reasons}" if reasons else headline
+
+
+def _describe_outcome(verdict: VerdictLine) -> str:
+    """Describe a verdict's outcome with any scores: `reject clarity 2 accuracy 4.5`."""
     words: list[str] = [verdict.verdict]
     for name, value in (verdict.scores or {}).items():
         words.append(f"{name} {value:g}")
-    headline = f"{verdict.timestamp.date()} {verdict_place}: {' '.join(words)}"
+    return " ".join(words)
+
+
+def _join_first_reasons(verdict: VerdictLine) -> str:
+    """Join a verdict's first two findings and why it's degraded; "" if there are none."""
     reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
     if verdict.degraded:
         reasons.append(verdict.degraded)
-    reason = short_line("; ".join(reasons).strip("; "), _MAX_REASON_CHARS)
-    return f"{headline}: {reason}" if reason else headline
+    joined = "; ".join(reasons).strip("; ")  # the text of a finding can be empty
+    return short_line(joined, _MAX_REASON_CHARS)
