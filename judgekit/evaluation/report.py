@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -143,12 +143,13 @@ class JudgingReport(stats.ReportPart):
 
 
 class Item(NamedTuple):
-    """One labelled thing, `of` its original, and a judge's answer. None if unreadable."""
+    """One labelled thing, and a judge's answer about it, which is None if unreadable."""
 
-    of: str
+    original_id: str
+    """The id of the original case, and of the candidate if it has several, as in CASE/CANDIDATE."""
     variant: Variant
     label: str
-    said: str | None
+    answer: str | None
     recorded: Recorded
     calls: int
     cost_usd: float | None
@@ -164,8 +165,8 @@ class Item(NamedTuple):
     @property
     def word(self) -> str | None:
         """The answer, or "escalate" if the tiers reached no result. None if the answer is unreadable."""
-        if self.said:
-            return self.said
+        if self.answer:
+            return self.answer
         return "escalate" if self.recorded.failure == "escalate" else None
 
 
@@ -191,36 +192,22 @@ def report(
     items_by_judge: dict[str, list[Item]] = {}
     judges = []
     for judge, answers in answers_by_judge.items():
-        items: list[Item] = []
-        for case, recorded in answers:
-            task = choose_task(loaded.rubric, mode, case) if loaded else None
-            items.extend(_read_items(case, judge, recorded, task))
+        items = _read_judge_items(judge, answers, loaded, mode)
         items_by_judge[judge] = items
         _, first_answer = answers[0]
         judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
 
     outcomes = _collect_outcomes(items_by_judge)
-    best_judge = max(judges, key=_rank_by_accuracy)
-    compared_judges = []
-    for judge_report in judges:
-        gap_to_best = _compare_with_best(judge_report, best_judge, outcomes)
-        compared_judges.append(judge_report.model_copy(update={"behind": gap_to_best}))
-
     variants = [case.variant for case in cases]
     return JudgingReport(
         file=name,
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
         items=variants.count("original"),
-        judges=compared_judges,
+        judges=_add_gaps_to_best(judges, outcomes),
         outcomes=outcomes,
         left_out=left_out or LeftOut(),
     )
-
-
-def _rank_by_accuracy(judge: JudgeReport) -> float:
-    """Rank a judge by its accuracy. Judges without one come last."""
-    return judge.accuracy.value if judge.accuracy else -1.0
 
 
 def _group_answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
@@ -236,21 +223,60 @@ def _group_answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case,
     return answers
 
 
+def _read_judge_items(
+    judge: str,
+    answers: Iterable[tuple[Case, Recorded]],
+    loaded: LoadedRubric | None,
+    mode: ModeName,
+) -> list[Item]:
+    """Read a judge's answers about all cases. Without a rubric, they're choices of words."""
+    items: list[Item] = []
+    for case, recorded in answers:
+        task = choose_task(loaded.rubric, mode, case) if loaded else None
+        items.extend(_read_items(case, judge, recorded, task))
+    return items
+
+
 def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     """Collect all judges' answers about each original item, disputed items first."""
-    outcomes = {}
+    outcome_by_id: dict[str, Outcome] = {}
     for judge, items in items_by_judge.items():
-        for item in items:
-            if not item.is_original:
-                continue
-            label: str | float = item.label
-            answer: str | float | None = item.said
-            if item.score_pair is not None:
-                label, answer = item.score_pair
-            if item.of not in outcomes:
-                outcomes[item.of] = Outcome(id=item.of, label=label, said={})
-            outcomes[item.of].said[judge] = answer
-    return sorted(outcomes.values(), key=lambda outcome: not outcome.is_disputed)
+        original_items = [item for item in items if item.is_original]
+        for item in original_items:
+            item_id = item.original_id
+            label, answer = _read_label_and_answer(item)
+            if item_id not in outcome_by_id:
+                outcome_by_id[item_id] = Outcome(id=item_id, label=label, said={})
+            outcome_by_id[item_id].said[judge] = answer
+
+    outcomes = outcome_by_id.values()
+    disputed = [outcome for outcome in outcomes if outcome.is_disputed]
+    undisputed = [outcome for outcome in outcomes if not outcome.is_disputed]
+    return disputed + undisputed
+
+
+def _read_label_and_answer(item: Item) -> tuple[str | float, str | float | None]:
+    """Read an item's label and the judge's answer: as scores if a person scored it, otherwise as words."""
+    if item.score_pair is not None:
+        return item.score_pair
+    return item.label, item.answer
+
+
+def _add_gaps_to_best(
+    judges: Sequence[JudgeReport], outcomes: Sequence[Outcome]
+) -> list[JudgeReport]:
+    """Add to each report how far the judge is behind the most accurate one."""
+    best_judge = max(judges, key=_rank_by_accuracy)
+    compared_judges = []
+    for judge in judges:
+        gap = _compare_with_best(judge, best_judge, outcomes)
+        compared_judges.append(judge.model_copy(update={"behind": gap}))
+    return compared_judges
+
+
+def _rank_by_accuracy(judge: JudgeReport) -> float:
+    """Rank a judge by its accuracy. Judges without one come last."""
+    return judge.accuracy.value if judge.accuracy else -1.0
 
 
 def _compare_with_best(
@@ -263,52 +289,59 @@ def _compare_with_best(
     if judge is best or best.accuracy is None:
         return None
 
-    # Collect the labels and both answers of each item that both judges answered.
-    labels = []
-    answers = []
-    for outcome in outcomes:
-        best_answer = outcome.said.get(best.judge)
-        answer = outcome.said.get(judge.judge)
-        if not isinstance(outcome.label, str):  # a person's score
-            continue
-        if best_answer and answer:
-            labels.append(outcome.label)
-            answers.append((str(best_answer), str(answer)))
+    shared = _find_shared_answers(outcomes, judge.judge, best.judge)
+    # If the labels are only accept and reject, the answer "improve" is a rejection.
+    binary = is_binary(answers.label for answers in shared)
 
-    # Compare the answers with the labels. If the labels are only accept and reject, "improve" is a rejection.
-    binary = is_binary(labels)
     best_agreements = []
     agreements = []
-    for label, (best_answer, answer) in zip(labels, answers, strict=True):
+    for label, answer, best_answer in shared:
         best_agreements.append(float(agrees(label, best_answer, binary=binary)))
         agreements.append(float(agrees(label, answer, binary=binary)))
     return stats.difference(best_agreements, agreements)
 
 
+class _SharedAnswers(NamedTuple):
+    """An item's label, and the answers of two judges about it."""
+
+    label: str
+    answer: str
+    other_answer: str
+
+
+def _find_shared_answers(
+    outcomes: Iterable[Outcome], judge: str, other_judge: str
+) -> list[_SharedAnswers]:
+    """Find the items that both judges answered. Leaves out items with a person's score as label."""
+    shared = []
+    for outcome in outcomes:
+        if not isinstance(outcome.label, str):  # a person's score
+            continue
+        answer = outcome.said.get(judge)
+        other_answer = outcome.said.get(other_judge)
+        if answer and other_answer:
+            shared.append(_SharedAnswers(outcome.label, str(answer), str(other_answer)))
+    return shared
+
+
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
     """Build the report on a judge from its items. Items with a person's score don't count as agreement."""
     originals = [item for item in items if item.is_original]
-    labels = []
-    answered = []
-    for item in originals:
-        if item.score_pair is None:
-            labels.append(item.label)
-            if item.said is not None:
-                answered.append((item.label, item.said))
+    labelled_with_words = [item for item in originals if item.score_pair is None]
+    answered = [
+        (item.label, item.answer) for item in labelled_with_words if item.answer is not None
+    ]
 
-    binary = is_binary(labels)
-    pairs = compared(answered, binary=binary)
+    has_binary_labels = is_binary(item.label for item in labelled_with_words)
+    has_improve = any(answer == "improve" for _, answer in answered)
+    pairs = compared(answered, binary=has_binary_labels)
     kappa, weighted_kappa = stats.kappas(pairs)
 
     swapped = _pair_with_originals(items, "swapped") + _pair_answers_by_order(originals)
     repeats = _group_repeats(items)
-    repeated_words = []
-    repeated_scores = []
-    for group in repeats:
-        repeated_words.append([item.word for item in group if item.word])
-        repeated_scores.append([item.rated for item in group if item.rated])
+    repeated_words = [_list_words(group) for group in repeats]
+    repeated_scores = [_list_ratings(group) for group in repeats]
 
-    has_improve = any(answer == "improve" for _, answer in answered)
     return JudgeReport(
         judge=judge,
         model=model,
@@ -319,7 +352,8 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         kappa=kappa,
         weighted_kappa=weighted_kappa,
         classes=stats.measure_words(pairs),
-        is_binary=binary and has_improve,
+        # The report explains that an improve counts as a reject, so it needs an improve.
+        is_binary=has_binary_labels and has_improve,
         confusion=_count_confusions(answered),
         order_flips=_measure_flips(swapped),
         rerun_flips=_measure_flips(repeated_words),
@@ -332,13 +366,25 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
 
 
 def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
-    """Group the answers about each original item and its reruns."""
-    groups = defaultdict[str, list[Item]](list)
+    """Group the answers about each original item and its reruns. The groups are in the items' order."""
+    groups: dict[str, list[Item]] = {}
     for item in items:
-        group = groups[item.of]
-        if item.variant in ("original", "rerun"):
+        # Other variants count for the order, too, because resampling depends on it.
+        group = groups.setdefault(item.original_id, [])
+        is_repeat = item.variant in ("original", "rerun")
+        if is_repeat:
             group.append(item)
     return list(groups.values())
+
+
+def _list_words(items: Iterable[Item]) -> list[str]:
+    """List the items' answers in words, without unreadable ones."""
+    return [item.word for item in items if item.word]
+
+
+def _list_ratings(items: Iterable[Item]) -> list[Mapping[str, float]]:
+    """List the items' ratings, without items that have none."""
+    return [item.rated for item in items if item.rated]
 
 
 def _count_failures(items: Iterable[Item]) -> dict[str, int]:
@@ -349,7 +395,7 @@ def _count_failures(items: Iterable[Item]) -> dict[str, int]:
 
 def _measure_unreadable(items: Iterable[Item]) -> Interval | None:
     """Compute the fraction of unreadable answers. Returns None if there are no answers."""
-    unreadable = [item.said is None for item in items if not item.recorded.unanswered]
+    unreadable = [item.answer is None for item in items if not item.recorded.unanswered]
     return stats.interval(stats.mean(unreadable))
 
 
@@ -359,13 +405,15 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
 
 
 def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
-    """Pair the answers for both orders of the same two texts, if both are readable."""
+    """Pair the answers for both orders of the same two texts. Leaves out items without both."""
     pairs: list[stats.Pair] = []
     for item in items:
-        answers = list((item.recorded.orders or {}).values())
-        if len(answers) != len(ORDERS):
+        answer_by_order = item.recorded.orders or {}
+        has_both_orders = len(answer_by_order) == len(ORDERS)
+        if not has_both_orders:
             continue
-        first, second = answers
+
+        first, second = answer_by_order.values()
         if first is not None and second is not None:
             pairs.append((first, second))
     return pairs
@@ -456,62 +504,89 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
 
     Without a `task`, the answer is a word that the judge chose. Raises `InputError` if the answer is invalid.
     """
-    # Read the label and the answer about the entire case or, by id, about each candidate.
-    score_pair = None  # a person's score and the judge's score
-    rated = None
     if task is None:
-        labels = {WHOLE: _read_choice_label(case, judge, recorded)}
-        answers = {WHOLE: recorded.choice}
-    elif case.score is not None:
-        rated = task.read_ratings(case, recorded)
-        score_pair = (case.score, task.read_score(case, recorded))
-        answers = task.read_answers(case, recorded)
-        labels = {WHOLE: f"{case.score:g}"}
+        reading = _read_choice(case, judge, recorded)
     else:
-        rated = task.read_ratings(case, recorded)
-        answers = task.read_answers(case, recorded)
-        labels = task.labels(case)
+        reading = _read_with_task(case, recorded, task)
 
-    # A changed case, such as a rerun, names the original case in `pair`.
     probabilities = recorded.probabilities or {}
-    cost = recorded.cost_usd
     calls = recorded.calls
-    original = case.pair or case.id
-    for item_name, label in labels.items():
+    cost = recorded.cost_usd
+    for part_name, label in reading.labels.items():
         yield Item(
-            of=f"{original}/{item_name}" if item_name else original,
+            original_id=_name_original(case, part_name),
             variant=case.variant,
             label=label,
-            said=answers[item_name],
+            answer=reading.answers[part_name],
             recorded=recorded,
             calls=calls,
             cost_usd=cost,
-            probability=probabilities.get(item_name),
-            score_pair=score_pair,
-            rated=rated,
+            probability=probabilities.get(part_name),
+            score_pair=reading.score_pair,
+            rated=reading.rated,
         )
 
         # One call answers for all candidates, so only count the calls and costs for the first candidate.
-        cost = None if cost is None else 0.0
         calls = 0
+        cost = None if cost is None else 0.0
 
 
-def _read_choice_label(case: Case, judge: str, recorded: Recorded) -> str:
-    """Return the label of a case without a rubric. Raises `InputError` if the answer isn't a chosen word."""
+class _Reading(NamedTuple):
+    """A case's labels and a judge's answers: about the entire case (`WHOLE`) or, by id, each candidate."""
+
+    labels: Mapping[str, str]
+    answers: Mapping[str, str | None]
+    rated: Mapping[str, float] | None = None
+    score_pair: tuple[float, float | None] | None = None
+    """A person's score and the judge's score."""
+
+
+def _read_choice(case: Case, judge: str, recorded: Recorded) -> _Reading:
+    """Read the word that a judge chose, without a rubric.
+
+    Raises `InputError` if the label isn't a word, or if the judge's answer isn't a choice.
+    """
     label = case.right("strict")
-    if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
-        raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
-    return label
+    # A failed judge has chosen nothing.
+    has_choice = recorded.choice is not None or recorded.failure is not None
+    if isinstance(label, str) and has_choice:
+        return _Reading(labels={WHOLE: label}, answers={WHOLE: recorded.choice})
+    raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
+
+
+def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
+    """Read an answer as the case's task does. If a person scored the case, the label is the score."""
+    rated = task.read_ratings(case, recorded)
+    if case.score is None:
+        answers = task.read_answers(case, recorded)
+        return _Reading(labels=task.labels(case), answers=answers, rated=rated)
+
+    score_pair = (case.score, task.read_score(case, recorded))
+    answers = task.read_answers(case, recorded)
+    labels = {WHOLE: f"{case.score:g}"}
+    return _Reading(labels, answers, rated, score_pair)
+
+
+def _name_original(case: Case, part_name: str) -> str:
+    """Name the original of a case's part: CASE for the whole, or CASE/CANDIDATE."""
+    original = case.pair or case.id  # a variant, such as a rerun, names its original in `pair`
+    if part_name == WHOLE:
+        return original
+    return f"{original}/{part_name}"
 
 
 def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
-    """Pair each readable answer about an original with the one about its variant, if that's readable, too."""
-    originals = {item.of: item.said for item in items if item.is_original}
+    """Pair the answer about each original with the answer about its variant.
+
+    Leaves out pairs with an unreadable answer.
+    """
+    answer_by_original = {item.original_id: item.answer for item in items if item.is_original}
+    variant_items = [item for item in items if item.variant == variant]
     pairs = []
-    for item in items:
-        original = originals.get(item.of)
-        if item.variant == variant and original is not None and item.said is not None:
-            pairs.append((original, item.said))
+    for item in variant_items:
+        original_answer = answer_by_original.get(item.original_id)
+        if original_answer is not None and item.answer is not None:
+            pairs.append((original_answer, item.answer))
     return pairs
 
 
@@ -530,22 +605,28 @@ def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread |
     if not repeated_groups:
         return None
 
-    names = list(repeated_groups[0][0])  # all answers have the same names
-    spreads = {}
-    for name in names:
-        values_by_group = []
-        for group in repeated_groups:
-            values_by_group.append([scores[name] for scores in group])
-        spread = stats.repeatability(values_by_group)
-        if spread:
-            spreads[name] = spread
-
-    # `DISTANCE` isn't a dimension, so report it separately.
-    distance = spreads.pop(DISTANCE)
+    spread_by_name = _measure_spread_by_name(repeated_groups)
+    distance = spread_by_name.pop(DISTANCE)  # reported separately, because it isn't a dimension
+    # The distances of 95 % of judgements are this close to their mean.
+    noise = round(COVERAGE * distance.value, DIGITS)
     return Spread(
         cases=len(repeated_groups),
-        answers=sum(map(len, repeated_groups)),
+        answers=sum(len(group) for group in repeated_groups),
         distance=distance,
-        noise=round(COVERAGE * distance.value, DIGITS),
-        scores=spreads,
+        noise=noise,
+        scores=spread_by_name,
     )
+
+
+def _measure_spread_by_name(
+    groups: Sequence[Sequence[Mapping[str, float]]],
+) -> dict[str, Interval]:
+    """Measure how much each score varies within the groups. Leaves out scores without a spread."""
+    first_answer = groups[0][0]  # all answers have the same names
+    spread_by_name = {}
+    for name in first_answer:
+        values_by_group = [[scores[name] for scores in group] for group in groups]
+        spread = stats.repeatability(values_by_group)
+        if spread:
+            spread_by_name[name] = spread
+    return spread_by_name

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.evaluation.cases import Collection, CollectionDocument
+    from judgekit.evaluation.cases import Collection, CollectionDocument, CollectionQuery
     from judgekit.retrieval.confidence import Candidate
+    from judgekit.retrieval.update import IndexWriter
 
     Grades = Mapping[str, Mapping[str, int]]
     Progress = Callable[[int], None]
@@ -52,28 +53,10 @@ class SearchableCollection:
         self._profile_without_floor = copy(profile)
         self._profile_without_floor.noise_floor = 0.0
 
-        # Create an index in memory with this single profile.
-        profiles = Profiles({"languages": {}, "profiles": {}})
-        profiles.by_kind[profile.kind] = profile
-        category = next(iter(profile.categories))  # the same for all documents
-
-        self.index = Index(index_file.connect(":memory:"), "", profiles)
-        update.create(self.index.connection, "", profiles, profile.kind)
-
-        # Add the documents.
+        self.index = _create_index_in_memory(profile)
         with update.transaction(self.index) as writer:
             for number, document in enumerate(documents, 1):
-                body = document.text[: profile.max_bytes]
-                entry = Entry(document.id, document.title, category, body=body)
-                title = encodable(entry.title).replace("\0", " ")
-
-                language = update.detect_language(entry, profile)
-                languages = update.choose_reading_languages(language, profile)
-                columns, sections = update.cut_texts(entry, *languages)
-
-                row = (number, entry.id, entry.id, title, category, language, len(sections))
-                writer.execute(_FILE, row)
-                writer.add_text(number, columns, language, sections)
+                _add_document(writer, number, document, profile)
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, including near duplicates and weak matches."""
@@ -95,16 +78,44 @@ class SearchableCollection:
 
     def _search_index(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         """Search the index as `judgekit search` does or, with a small pool, as the prompt hook does."""
-        self.index.profile = profile
+        self.index.profile = profile  # `bm25.match` takes the profile from the index
+        prompt = terms.shorten_prompt(text)
+        languages = terms.choose_languages(prompt, self.index.languages, self.index.rare_languages)
+
+        # Only the hook asks for fewer candidates than a search.
         is_hook = pool < bm25.POOL
-        languages = terms.choose_languages(
-            terms.shorten_prompt(text), self.index.languages, self.index.rare_languages
-        )
         if is_hook:
             query = parts.parse(text, *languages)
         else:
             query = parts.make_single_part(text, *languages)
         return bm25.match(self.index, query, pool, quick=is_hook)
+
+
+def _create_index_in_memory(profile: Profile) -> Index:
+    """Create an empty index in memory, with this profile as its only one."""
+    profiles = Profiles({"languages": {}, "profiles": {}})
+    profiles.by_kind[profile.kind] = profile
+    index = Index(index_file.connect(":memory:"), "", profiles)
+    update.create(index.connection, "", profiles, profile.kind)
+    return index
+
+
+def _add_document(
+    writer: IndexWriter, number: int, document: CollectionDocument, profile: Profile
+) -> None:
+    """Add a document to the index, cut into sections in the languages that its text is read in."""
+    category = next(iter(profile.categories))  # the same for all documents
+    body = document.text[: profile.max_bytes]
+    entry = Entry(document.id, document.title, category, body=body)
+    title = encodable(entry.title).replace("\0", " ")
+
+    language = update.detect_language(entry, profile)
+    languages = update.choose_reading_languages(language, profile)
+    columns, sections = update.cut_texts(entry, *languages)
+
+    row = (number, entry.id, entry.id, title, category, language, len(sections))
+    writer.execute(_FILE, row)
+    writer.add_text(number, columns, language, sections)
 
 
 class ConfidenceReport(ReportPart):
@@ -161,10 +172,13 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     "Cumulated gain-based evaluation of IR techniques", TOIS 20(4), 2002. The discount is that of
     trec_eval's `ndcg_cut`: log2(rank + 1), with ranks from 1.
     """
-    ideal = _compute_discounted_gain(sorted(grades.values(), reverse=True)[:k])
-    if ideal:
-        return _compute_discounted_gain(_list_gains(ranking[:k], grades)) / ideal
-    return 0.0
+    best_grades = sorted(grades.values(), reverse=True)[:k]
+    ideal_gain = _compute_discounted_gain(best_grades)
+    if ideal_gain == 0:
+        return 0.0
+
+    gains = _list_gains(ranking[:k], grades)
+    return _compute_discounted_gain(gains) / ideal_gain
 
 
 def _list_gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
@@ -182,15 +196,18 @@ def _compute_discounted_gain(gains: Iterable[int]) -> float:
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Compute the fraction of relevant documents that are among the first `k` (trec_eval's `recall`)."""
-    relevant = _count_relevant(grades.values())
-    if relevant:
-        return _count_relevant(_list_gains(ranking[:k], grades)) / relevant
-    return 0.0
+    relevant_count = _count_relevant(grades.values())
+    if relevant_count == 0:
+        return 0.0
+
+    gains = _list_gains(ranking[:k], grades)
+    return _count_relevant(gains) / relevant_count
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Compute the fraction of relevant documents in the first `k` (trec_eval's `P`)."""
-    return _count_relevant(_list_gains(ranking[:k], grades)) / k
+    gains = _list_gains(ranking[:k], grades)
+    return _count_relevant(gains) / k
 
 
 def _count_relevant(grades: Iterable[int]) -> int:
@@ -241,13 +258,13 @@ def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval 
     recalls = []
     precisions = []
     reciprocal_ranks = []
-    for answer in seen:
-        if answer.query in grades:
-            judgements = grades[answer.query]
-            gains.append(ndcg(answer.ranking, judgements, CUTOFF))
-            recalls.append(recall(answer.ranking, judgements, CUTOFF))
-            precisions.append(precision(answer.ranking, judgements, FIRST))
-            reciprocal_ranks.append(reciprocal_rank(answer.ranking, judgements))
+    for result in seen:
+        if result.query in grades:
+            judgements = grades[result.query]
+            gains.append(ndcg(result.ranking, judgements, CUTOFF))
+            recalls.append(recall(result.ranking, judgements, CUTOFF))
+            precisions.append(precision(result.ranking, judgements, FIRST))
+            reciprocal_ranks.append(reciprocal_rank(result.ranking, judgements))
 
     measures = {
         f"nDCG@{CUTOFF}": mean(gains),
@@ -263,10 +280,13 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
     probabilities = []
     outcomes = []
     confidence_labels = []
-    for answer in seen:
-        for hit in answer.candidates[:SHOWN]:
+    for result in seen:
+        judgements = grades.get(result.query, {})
+        first_hits = result.candidates[:SHOWN]
+        for hit in first_hits:
+            is_relevant = judgements.get(hit.id, 0) > 0
             probabilities.append(hit.confidence)
-            outcomes.append(grades.get(answer.query, {}).get(hit.id, 0) > 0)
+            outcomes.append(is_relevant)
             confidence_labels.append(hit.confidence_label)
 
     return ConfidenceReport(
@@ -280,25 +300,29 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
 
 def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
     """Measure how many hits the prompt hook would add to the queries, and how many of these are relevant."""
-    # for each query
-    injected = []  # the number of added hits
-    relevant = []  # the number of relevant hits among these
-    has_relevant = []  # whether there's a relevant hit among these
-    answerable = []  # whether any document is relevant
+    hit_counts = []
+    relevant_counts = []
+    is_answerable = []
+    for result in seen:
+        judgements = grades.get(result.query, {})
+        hits, _ = shown_by_hook(result.candidates)
+        hit_counts.append(len(hits))
+        relevant_counts.append(_count_relevant_hits(hits, judgements))
+        # A query is answerable if any document is relevant, even if the hook doesn't find it.
+        is_answerable.append(_count_relevant(judgements.values()) > 0)
 
-    for answer in seen:
-        judgements = grades.get(answer.query, {})
-        hits, _ = shown_by_hook(answer.candidates)
-        count = _count_relevant(_list_gains([hit.id for hit in hits], judgements))
-        injected.append(len(hits))
-        relevant.append(count)
-        has_relevant.append(count > 0)
-        answerable.append(_count_relevant(judgements.values()) > 0)
+    has_relevant_hit = [count > 0 for count in relevant_counts]
+    measures = _measure_additions([result.candidates for result in seen])
+    measures["precision"] = Measure(numerators=relevant_counts, denominators=hit_counts)
+    measures["coverage"] = Measure(numerators=has_relevant_hit, denominators=is_answerable)
+    return Injection(prompts=len(seen), answerable=sum(is_answerable), **intervals(measures))
 
-    measures = _measure_additions([answer.candidates for answer in seen])
-    measures["precision"] = Measure(numerators=relevant, denominators=injected)
-    measures["coverage"] = Measure(numerators=has_relevant, denominators=answerable)
-    return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
+
+def _count_relevant_hits(hits: Iterable[Candidate], judgements: Mapping[str, int]) -> int:
+    """Count the hits that are judged as relevant."""
+    ids = [hit.id for hit in hits]
+    gains = _list_gains(ids, judgements)
+    return _count_relevant(gains)
 
 
 def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
@@ -307,9 +331,9 @@ def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
     Returns None if there's only one scope.
     """
     candidates_by_prompt = []
-    for answer in seen:
-        if answer.elsewhere is not None:
-            candidates_by_prompt.append(answer.elsewhere)
+    for result in seen:
+        if result.elsewhere is not None:
+            candidates_by_prompt.append(result.elsewhere)
     if not candidates_by_prompt:
         return None
     measures = _measure_additions(candidates_by_prompt)
@@ -356,20 +380,11 @@ def search(
 
         scopes = sorted(store_by_scope)
         for count, query in enumerate(collection.queries, 1):
-            query_scope = scope(query.id) if scoped else ""
-            ranking = []
-            candidates = []
-            if query_scope in store_by_scope:
-                store = store_by_scope[query_scope]
-                ranking = store.ranking(query.text, DEPTH)
-                candidates = store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
-
-            candidates_elsewhere = None
-            other_scope = _next_scope(scopes, query_scope)
-            if other_scope is not None:
-                other_store = store_by_scope[other_scope]
-                candidates_elsewhere = other_store.candidates(query.text, PROMPT_POOL)
-            seen.append(Seen(query.id, ranking, candidates, candidates_elsewhere))
+            own_scope = scope(query.id) if scoped else ""
+            own_store = store_by_scope.get(own_scope)
+            other_scope = _next_scope(scopes, own_scope)
+            other_store = store_by_scope[other_scope] if other_scope is not None else None
+            seen.append(_search_for_query(query, own_store, other_store))
             progress(count)
     return seen
 
@@ -388,26 +403,45 @@ def _next_scope(names: Sequence[str], name: str) -> str | None:
     return others[0]
 
 
+def _search_for_query(
+    query: CollectionQuery,
+    own_store: SearchableCollection | None,
+    other_store: SearchableCollection | None,
+) -> Seen:
+    """Search for a query in its own scope, and for the hook also in another one.
+
+    A store is None if the query's scope has no documents, or if there's no other scope.
+    """
+    ranking = []
+    candidates = []
+    if own_store is not None:
+        ranking = own_store.ranking(query.text, DEPTH)
+        candidates = own_store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
+
+    candidates_elsewhere = None
+    if other_store is not None:
+        candidates_elsewhere = other_store.candidates(query.text, PROMPT_POOL)
+    return Seen(query.id, ranking, candidates, candidates_elsewhere)
+
+
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
     """Build the report on searches in a collection. `seen` contains each query's results.
 
-    If `scoped`, the report includes the number of scopes, which are the first parts of ids such as
-    `SCOPE/NAME`.
+    If `scoped`, the report also counts the scopes. A document with the id `SCOPE/NAME` is in `SCOPE`.
     """
     grades = collection.grades
     documents = collection.documents
-    scopes = None
-    if scoped:
-        scopes = len({scope(document.id) for document in documents})
+    judged_results = [result for result in seen if result.query in grades]
+    scope_count = _count_scopes(documents) if scoped else None
 
     return RetrievalReport(
         collection=collection.name,
         documents=len(documents),
-        scopes=scopes,
+        scopes=scope_count,
         queries=len(seen),
-        judged=sum(answer.query in grades for answer in seen),
+        judged=len(judged_results),
         strays=collection.strays,
         profile={"retrieval": profile.kind, "version": profile.version},
         depth=DEPTH,
@@ -416,6 +450,12 @@ def report(
         injection=measure_injection(seen, grades),
         elsewhere=measure_other_scope(seen),
     )
+
+
+def _count_scopes(documents: Iterable[CollectionDocument]) -> int:
+    """Count the different scopes in the documents' ids."""
+    scopes = {scope(document.id) for document in documents}
+    return len(scopes)
 
 
 def scope(name: str) -> str:
@@ -428,16 +468,22 @@ def check_run(path: Path, names: Iterable[str]) -> None:
     Raises `UsageError` if the file isn't writable, and `InputError` for an id with spaces.
     """
     for name in names:
-        if name.split() != [name]:
+        has_no_spaces = name.split() == [name]
+        if not has_no_spaces:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
-    with _name_run_option(path):
-        # Open and close the file, to check that it's writable.
-        os.close(outputs.open_to_append(str(path), mode=outputs.DEFAULT_MODE))
+
+    with _explain_unwritable_run(path):
+        # If the file can be opened, it's writable.
+        descriptor = outputs.open_to_append(str(path), mode=outputs.DEFAULT_MODE)
+        os.close(descriptor)
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Write a TREC run with lines `query Q0 document rank score tag`. Raises `UsageError`."""
-    with _name_run_option(path), outputs.Replacement(str(path)) as replacement:
+    """Write a TREC run with lines `query Q0 document rank score tag`.
+
+    Raises `UsageError` if the file can't be written.
+    """
+    with _explain_unwritable_run(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
                 # Programs break ties differently, so give every document its own score.
@@ -447,7 +493,7 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
 
 
 @contextmanager
-def _name_run_option(path: Path) -> Iterator[None]:
+def _explain_unwritable_run(path: Path) -> Iterator[None]:
     """Convert an `OSError` in this block to a `UsageError` that names the option `--run`."""
     try:
         yield

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -37,11 +37,12 @@ from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.evaluation.task import Tried
     from judgekit.judging.orchestrator import Judge
+    from judgekit.judging.question import Subject
     from judgekit.ledger.rates import Interval
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
@@ -97,42 +98,67 @@ def ask(
         return DocumentJudge(gateway, settings, service.reply_cache(request))
 
     async def ask_all() -> Opinions:
+        """Ask one model after the other, and collect the cases with all their answers."""
         async with aclosing(open_gateway(environment.environ())) as gateway:
             # Build all judges first, so that a missing model is noticed before any call costs something.
             judges = [build_judge(gateway, model) for model in models]
+            survey = _Survey(inputs, progress, at_once)
             asked_cases = list(cases)
-            unasked: dict[str, UnaskedError] = {}  # by case id
-            count = 0  # cases done, over all models
-
             for model, judge in zip(models, judges, strict=True):
-                tier_judge = _build_judge_of_all_tiers(judge, model)
-                ask_tiers = partial(_ask_unless_refused, tier_judge, inputs=inputs)
-                limit = service.max_concurrency(tier_judge, at_once)
-                answered_cases = []
-                async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
-                    async for case, answers_or_error in answers:
-                        count += 1
-                        progress(count)
-                        if isinstance(answers_or_error, UnaskedError):
-                            unasked.setdefault(answers_or_error.case_id, answers_or_error)
-                        elif model:  # A single model was called as the quick tier.
-                            answer = answers_or_error["quick"]
-                            answered_cases.append(case.with_judges({model: answer}))
-                        else:
-                            answered_cases.append(case.with_judges(answers_or_error))
-                # The next model adds its answers to these cases.
-                asked_cases = answered_cases
+                # Each model adds its answers to the cases that the one before it has answered.
+                asked_cases = await survey.ask_model(model, judge, asked_cases)
 
-            if unasked and not asked_cases:
-                raise next(iter(unasked.values()))  # the first error
+            errors = list(survey.error_by_case_id.values())
+            if errors and not asked_cases:
+                raise errors[0]
 
             panel = fingerprint(judges[0].settings)
-            reasons = [error.why for error in unasked.values()]
+            reasons = [error.why for error in errors]
             return Opinions(
                 asked_cases, panel.models, panel.asking, judge=judges[0], unasked=reasons
             )
 
     return running.run(ask_all())
+
+
+@dataclass
+class _Survey:
+    """The questions to all models about all cases: the number of answers so far, and what went unasked."""
+
+    inputs: NamedInputs
+    progress: Progress
+    at_once: int
+    answer_count: int = 0
+    error_by_case_id: dict[str, UnaskedError] = field(default_factory=dict)
+
+    async def ask_model(
+        self, model: str | None, judge: DocumentJudge, cases: Sequence[Case]
+    ) -> list[Case]:
+        """Ask a model, or all tiers if it's None, about cases. Returns the cases with the answers.
+
+        A case that no model may see is left out, and the error is noted.
+        """
+        tier_judge = _build_judge_of_all_tiers(judge, model)
+        ask_tiers = partial(_ask_unless_refused, tier_judge, inputs=self.inputs)
+        limit = service.max_concurrency(tier_judge, self.at_once)
+
+        answered_cases = []
+        async with aclosing(map_concurrently(ask_tiers, cases, limit)) as answers:
+            async for case, answers_or_error in answers:
+                self.answer_count += 1
+                self.progress(self.answer_count)
+                if isinstance(answers_or_error, UnaskedError):
+                    self.error_by_case_id.setdefault(answers_or_error.case_id, answers_or_error)
+                else:
+                    answered_cases.append(_add_answers(case, model, answers_or_error))
+        return answered_cases
+
+
+def _add_answers(case: Case, model: str | None, answers: Mapping[TierName, Recorded]) -> Case:
+    """Add answers to a case: by the model's name if it's a single model, otherwise by tier."""
+    if model:
+        return case.with_judges({model: answers["quick"]})  # a single model is asked as this tier
+    return case.with_judges(answers)
 
 
 async def _ask_unless_refused(
@@ -146,14 +172,15 @@ async def _ask_unless_refused(
 
 
 def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> DocumentJudge:
-    """Build a judge that calls all tiers for every text. If `model` is given, it's the only tier."""
+    """Build a judge that calls all tiers for every text. If `model` is given, there's only the quick tier."""
     models_by_tier = judge.models_by_tier
     if model:
+        # A judge with a given model has it in every tier, and its opinion is only needed once.
         models_by_tier = {"quick": models_by_tier["quick"]}
     return judge.with_settings(
         models_by_tier=models_by_tier,
         finality=FinalityRules(),  # no opinion is final
-        calibration_warning=None,
+        calibration_warning=None,  # because these rules replace the calibration
         author_family=None,  # so that models can judge texts of their own family
     )
 
@@ -163,37 +190,45 @@ def unanswered(cases: Sequence[Case]) -> str | None:
 
     Returns None if all cases have all answers.
     """
-    omitted_by_judge = Counter[str]()  # by tier: the number of cases without an answer
-    reasons = set[str]()
-    incomplete_cases = 0
-    has_answer = False
-    for case in cases:
-        failures = {}
-        for name, recorded in case.judges.items():
-            if recorded.unanswered:
-                failures[name] = str(recorded.unanswered)
-        omitted_by_judge.update(failures.keys())
-        reasons.update(failures.values())
-        if failures:
-            incomplete_cases += 1
-        if len(failures) < len(case.judges):
-            has_answer = True
-
+    failures_by_case = [_find_failures(case) for case in cases]
+    incomplete_cases = [failures for failures in failures_by_case if failures]
     if not incomplete_cases:
         return None
 
-    if has_answer:
+    if any(_has_answer(case) for case in cases):
         problem = "not every tier answered"
-        omitted = [f"{count} of {name}" for name, count in omitted_by_judge.items()]
-        effect = f"the figures omit {', '.join(omitted)}"
+        effect = f"the figures omit {_count_failures_by_tier(incomplete_cases)}"
     else:
         problem = "no model answered"
         effect = "there are no figures"
 
-    affected = f"{incomplete_cases} of {len(cases)} cases"
+    affected = f"{len(incomplete_cases)} of {len(cases)} cases"
+    reasons = {reason for failures in incomplete_cases for reason in failures.values()}
     reasons_text = ", ".join(sorted(reasons))
     hint = "test the models with judgekit provider check"
     return f"{problem} {affected} ({reasons_text}); {effect}; {hint}"
+
+
+def _find_failures(case: Case) -> dict[str, str]:
+    """Find the tiers that didn't answer, each with the reason."""
+    failures = {}
+    for tier, recorded in case.judges.items():
+        if recorded.unanswered:
+            failures[tier] = str(recorded.unanswered)
+    return failures
+
+
+def _has_answer(case: Case) -> bool:
+    """Say if any tier answered."""
+    return any(not recorded.unanswered for recorded in case.judges.values())
+
+
+def _count_failures_by_tier(failures_by_case: Iterable[Mapping[str, str]]) -> str:
+    """Count the cases that each tier didn't answer, as in "2 of quick, 1 of deep"."""
+    counts = Counter[str]()
+    for failures in failures_by_case:
+        counts.update(failures.keys())
+    return ", ".join(f"{count} of {tier}" for tier, count in counts.items())
 
 
 async def ask_about_case(
@@ -207,42 +242,48 @@ async def ask_about_case(
     if case.variant == "rerun":
         judge = replace(judge, cache=None)
 
-    # Remove secrets from the case before any model sees it.
     task = choose_task(judge.rubric, judge.settings.mode, case)
     task_judge = task.judge(judge)
-    subject, secrets = task_judge.redacted(task.subject(case, inputs))
-    state = JudgingState(
-        subject,
-        task_judge.session(),
-        refused=task_judge.settings.refusal(secrets),
-        secrets=secrets,
-    )
-
+    state = _start_judging(task_judge, task.subject(case, inputs))
     await task.ask_tiers(task_judge, case, state)
 
-    # A tier can have multiple models. Join their answers.
     recorded_by_tier = {}
     for tier, turns in state.turns.items():
+        # A tier can have multiple models, each with a turn.
         answers = [task.record(case, turn, task_judge.settings) for turn in turns]
-        recorded_by_tier[tier] = join_answers(
-            answers, task_judge.settings, is_cut=tier in state.cut
-        )
+        is_cut = tier in state.cut
+        recorded_by_tier[tier] = join_answers(answers, task_judge.settings, is_cut=is_cut)
     return recorded_by_tier
+
+
+def _start_judging(judge: Judge[Any, Subject, Any], subject: Subject) -> JudgingState[Subject]:
+    """Start to judge a subject, with its secrets removed before any model sees it."""
+    redacted_subject, secrets = judge.redacted(subject)
+    # The settings can forbid sending a subject in which secrets were found.
+    refusal = judge.settings.refusal(secrets)
+    return JudgingState(redacted_subject, judge.session(), refused=refusal, secrets=secrets)
 
 
 def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
     """Add variants after each original case: reruns and, if `swapped`, one with reordered candidates."""
-    repeated = []
+    extended_cases = []
     for case in cases:
-        repeated.append(case)
-        if case.variant != "original":
-            continue
-        for number in range(times):
-            name = f"rerun {number}" if number else "rerun"
-            repeated.append(_copy_as_variant(case, "rerun", name))
-        if swapped and len(case.candidates) > 1:
-            repeated.append(_copy_as_variant(case, "swapped", "swapped"))
-    return repeated
+        extended_cases.append(case)
+        is_original = case.variant == "original"
+        if is_original:
+            extended_cases += _build_reruns(case, times)
+        if is_original and swapped and len(case.candidates) > 1:
+            extended_cases.append(_copy_as_variant(case, "swapped", "swapped"))
+    return extended_cases
+
+
+def _build_reruns(case: Case, times: int) -> list[Case]:
+    """Build the reruns of a case, named "rerun", "rerun 1", "rerun 2" and so on."""
+    reruns = []
+    for number in range(times):
+        name = "rerun" if number == 0 else f"rerun {number}"
+        reruns.append(_copy_as_variant(case, "rerun", name))
+    return reruns
 
 
 def _copy_as_variant(case: Case, variant: Variant, name: str) -> Case:
@@ -283,26 +324,40 @@ def judge_cases(
         raise UsageError(f"no model to ask: {reason}")
 
     async def judge_all() -> list[Tried]:
+        """Judge the labelled cases in one mode after the other."""
         trials = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                request = JudgeRequest(rubric=str(loaded.path), mode=mode)
-                task = choose_task(loaded.rubric, mode)
-                usual_judge = task.configured_judge(gateway, loaded, project, request)
-                limit = service.max_concurrency(usual_judge, task.trials_at_once)
-                judge_case = partial(_judge_case, task.judge(usual_judge))
-
-                # Judge the cases concurrently, and compare each result as soon as it's known.
-                subjects = [(case, task.subject(case, None)) for case in labelled]
-                results = map_concurrently(judge_case, subjects, limit)
-                async with aclosing(results):
-                    async for (case, _), record in results:
-                        for tried in task.compare_with_label(case, record):
-                            progress(tried)
-                            trials.append(tried)
+                mode_trials = _judge_in_mode(gateway, loaded, labelled, project, mode)
+                async with aclosing(mode_trials):
+                    async for tried in mode_trials:
+                        progress(tried)
+                        trials.append(tried)
         return trials
 
     return running.run(judge_all())
+
+
+async def _judge_in_mode(
+    gateway: Gateway,
+    loaded: LoadedRubric,
+    cases: Sequence[Case],
+    project: Path | None,
+    mode: ModeName,
+) -> AsyncGenerator[Tried, None]:
+    """Judge cases concurrently, and compare each result with the label as soon as it's known."""
+    request = JudgeRequest(rubric=str(loaded.path), mode=mode)
+    task = choose_task(loaded.rubric, mode)
+    configured_judge = task.configured_judge(gateway, loaded, project, request)
+    limit = service.max_concurrency(configured_judge, task.trials_at_once)
+    judge_case = partial(_judge_case, task.judge(configured_judge))
+
+    # A rubric's case contains its texts, so there are no inputs to read them from.
+    subjects = [(case, task.subject(case, inputs=None)) for case in cases]
+    async with aclosing(map_concurrently(judge_case, subjects, limit)) as results:
+        async for (case, _), record in results:
+            for tried in task.compare_with_label(case, record):
+                yield tried
 
 
 async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> Any:  # noqa: ANN401 - a task's record
@@ -336,28 +391,48 @@ def leniency(
 
     Raises `InputError` if a text can't be judged.
     """
-    cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
+    cases = [_drop_kind(text) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
     if opinions.unasked:
         raise InputError(f"{loaded.path}: a wrong text is not judged: {opinions.unasked[0]}")
 
-    # Collect each tier's answers by kind of text, and count the acceptances.
     kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():
-        words_by_kind = defaultdict[str, list[str | None]](list)
-        for case in opinions.cases:
-            if tier in case.judges:
-                task = choose_task(loaded.rubric, mode, case)
-                words = task.read_answers(case, case.judges[tier])
-                words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
-
-        # List the kinds in their original order, without those that the tier wasn't asked about.
-        for kind in dict.fromkeys(kind_by_id.values()):
-            if kind in words_by_kind:
-                accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
-                accepted_by_kind[kind] = _count_accepted(words_by_kind[kind])
+        words_by_kind = _collect_words(opinions.cases, tier, kind_by_id, loaded, mode)
+        was_asked = bool(words_by_kind)
+        if was_asked:
+            accepted[f"{tier} ({model})"] = {
+                kind: _count_accepted(words) for kind, words in words_by_kind.items()
+            }
     return accepted
+
+
+def _drop_kind(text: WrongCase) -> Case:
+    """Convert a wrong text to an ordinary case, which has no kind."""
+    fields = text.model_dump(exclude={"kind"})
+    return Case.model_validate(fields)
+
+
+def _collect_words(
+    cases: Iterable[Case],
+    tier: TierName,
+    kind_by_id: Mapping[str, str],
+    loaded: LoadedRubric,
+    mode: ModeName,
+) -> dict[str, list[str | None]]:
+    """Collect a tier's verdicts by kind of text, in the kinds' original order.
+
+    Leaves out kinds that the tier wasn't asked about.
+    """
+    words_by_kind: dict[str, list[str | None]] = {kind: [] for kind in kind_by_id.values()}
+    for case in cases:
+        if tier in case.judges:
+            task = choose_task(loaded.rubric, mode, case)
+            words = task.read_answers(case, case.judges[tier])
+            kind = kind_by_id[case.id]
+            words_by_kind[kind].append(words[WHOLE])
+    return {kind: words for kind, words in words_by_kind.items() if words}
 
 
 def _count_accepted(words: Sequence[str | None]) -> Agreement:
