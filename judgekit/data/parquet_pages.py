@@ -19,7 +19,7 @@ BYTES_FOR_ONE = 4  # for each byte of the file
 MAX_VALUES = 10_000_000  # in the lists of one column of a row group, plus
 VALUES_FOR_ONE = 8  # for each byte of that column
 BATCH_BYTES = 64_000_000  # of rows read at once
-_HEADER = 8_192  # bytes read at first, as most headers are far shorter
+_FIRST_READ_BYTES = 8_192  # most headers are far shorter
 _LONGEST_HEADER = 16_000_000  # bytes: Arrow's own limit
 _DICTIONARY = 2  # the page type of dictionaries
 _DATA_HEADERS = (5, 8)  # ids of the header's fields about a data page, of both versions
@@ -157,17 +157,17 @@ def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
 
     Raises `PagesError` if it's malformed.
     """
-    size = _HEADER
+    max_bytes = _FIRST_READ_BYTES
     while True:
         opened.seek(start)
-        raw = opened.read(min(size, _LONGEST_HEADER))
+        raw = opened.read(max_bytes)
         try:
             return _parse_header(raw)
         except IndexError:  # the header is longer than the bytes read so far
-            is_end_of_file = len(raw) < size
-            if is_end_of_file or size >= _LONGEST_HEADER:
+            is_end_of_file = len(raw) < max_bytes
+            if is_end_of_file or max_bytes == _LONGEST_HEADER:
                 raise PagesError("the header of a page is broken") from None
-            size *= 16
+            max_bytes = min(16 * max_bytes, _LONGEST_HEADER)
 
 
 def _parse_header(raw: bytes) -> tuple[_Page, int]:

@@ -210,7 +210,7 @@ class _Tally:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
-        """Compute the rate of `best` among decided rows. If there are enough labels, also correct it by them.
+        """Compute the rate of `best` among decided rows, and correct it if there are enough labels.
 
         Returns None if no row is decided.
         """
@@ -226,14 +226,19 @@ class _Tally:
             judged_low=judged_low,
             judged_high=judged_high,
         )
-        if self.needs(best):
-            return judged_rate
+        needs_more_labels = self.needs(best) is not None
+        return judged_rate if needs_more_labels else self._correct_rate(judged_rate, best)
 
+    def _correct_rate(self, judged_rate: CorrectedRate, best: str) -> CorrectedRate:
+        """Add the corrected rate of `best` and its interval to the judged one."""
         labels = _score_verdicts([label for label, _ in self.pairs], best)
         verdicts = _score_verdicts([verdict for _, verdict in self.pairs], best)
         labelled = list(zip(verdicts, labels, strict=True))
-        unlabelled_words = self.words - Counter(verdict for _, verdict in self.pairs)
+
+        labelled_words = Counter(verdict for _, verdict in self.pairs)
+        unlabelled_words = self.words - labelled_words  # both count rows by verdict
         unlabelled = _score_verdicts(unlabelled_words.elements(), best)
+
         corrected = stats.corrected_mean(labelled, others=unlabelled)
         low, high = corrected.bounds
         update = {"corrected": corrected.value, "low": low, "high": high}

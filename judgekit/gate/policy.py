@@ -166,7 +166,7 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
     if not tips:
         return []
 
-    # Without `--full-history`, git would skip changes on a side branch that its merge dropped.
+    # Without `--full-history`, git would skip the changes on a side branch if its merge undid them.
     options = ("--format=%H", "--full-history", f"--max-count={_MAX_RULES}", "--stdin")
     revisions = "".join(f"{tip}\n" for tip in dict.fromkeys(tips))
     try:

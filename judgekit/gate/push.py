@@ -335,8 +335,8 @@ def _make_depth_chooser(
         changed_lines = changed_lines_by_path.get(change.path)
         if changed_lines is None:  # git counts no lines for some files, such as binary ones
             changed_lines = _count_lines(document)
-        signatures = _list_signatures(change)
-        return depth.choose(users_gate, project_gate, change.path, changed_lines, signatures)
+        authors = _list_signatures(change)
+        return depth.choose(users_gate, project_gate, change.path, changed_lines, authors)
 
     return choose_depth
 

@@ -136,11 +136,13 @@ def check(
     try:
         if base is None:
             return _check_push(run, remote, url, use_engine=use_engine, warn=warn)
-        return _judge(run, [], remote, url, base, use_engine=use_engine, warn=warn)
+        no_updates: list[RefUpdate] = []  # of a remote's refs
+        return _judge(run, no_updates, remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
-        return _report_fault(run, error, base or url or remote, warn)
+        name = base or url or remote
+        return _report_fault(run, error, name, warn)
 
 
 def _check_push(run: Run, remote: str, url: str, *, use_engine: bool, warn: Warn) -> Report | None:

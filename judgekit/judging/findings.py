@@ -35,7 +35,8 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
     """Assign each finding to the dimension it names. Failing that, use the one it mentions most often."""
-    # If two names have the same stems, the first wins, so it must come last here.
+    # If two names have the same stems, use the first. In a dict, later entries replace earlier ones, so go
+    # through the names in reverse.
     names_by_stems = {_stem_words(name): name for name in reversed(rubric.dimensions)}
     placed_findings = []
     for finding in findings:

@@ -150,7 +150,7 @@ class Kpi(NamedTuple):
         if interval is None:
             return False
         if limit.rate:
-            # A rate's interval may extend to twice the limit.
+            # A rate's estimate must be within the limit, but its interval may extend to twice the limit.
             highest_allowed = 2 * (limit.high or 0)
             return interval.high <= highest_allowed
         return limit.holds(interval.low) and limit.holds(interval.high)

@@ -214,7 +214,7 @@ def _add_api(
 ) -> Endpoint:
     """Add the provider's address, key and parameters to an endpoint."""
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
-    # Without a key, litellm would use another provider's, so an address always gets a placeholder.
+    # Without a key, litellm would send another provider's to the address. So send a placeholder key.
     key_if_unset = NO_KEY if address else None
     return replace(
         basic_endpoint,

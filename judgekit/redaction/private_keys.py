@@ -68,11 +68,12 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
         text_between = text[end:piece_start]
         is_line_prefix = PATTERNS["between"].fullmatch(text_between)
         belongs_together = is_line_prefix or PATTERNS["short_fields"].fullmatch(text_between)
-        if not belongs_together:
+        if belongs_together:
+            end = max(end, piece_end)
+        else:
             yield start, end
             start = piece_start
             end = piece_end
-        end = max(piece_end, end)
     yield start, end
 
 

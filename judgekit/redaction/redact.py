@@ -120,6 +120,7 @@ def _find_in_views(text_views: Iterable[View], depth: int) -> Iterator[SecretMat
     """
     for view in text_views:
         for match in _find_at_any_depth(view.text, depth):
+            # A character of the view can stand for several of the text, so it has a start and an end there.
             last_position = match.end - 1
             start, _ = view.locate(match.start)
             _, end = view.locate(last_position)

@@ -620,7 +620,7 @@ def collect_hidden_words(text: str, language: Language) -> str:
 
 
 def shorten_prompt(prompt: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> str:
-    """Shorten a long prompt to its beginning and end, and replace invalid characters.
+    """Shorten a long prompt to its beginning and end, and normalise its characters.
 
     The two parts are at most `head` and `tail` characters long. A word at the cut is dropped.
     """

@@ -112,7 +112,7 @@ def _check_confirmations(rubric: Rubric) -> Iterator[str]:
 
 
 def _compare_selections(rubric: SelectRubric) -> Iterator[str]:
-    """Warn if strict and lenient word every criterion alike, and keep a candidate by the same rule."""
+    """Warn if strict and lenient have the same criteria and the same rule for keeping a candidate."""
     criteria = rubric.criteria.values()
     has_same_wording = all(criterion.strict == criterion.lenient for criterion in criteria)
     has_same_rule = rubric.modes.strict.keep == rubric.modes.lenient.keep
@@ -239,7 +239,7 @@ def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterato
 
 
 def _check_wins(labels: Sequence[str], mode: ModeName) -> Iterator[str]:
-    """Check that A and B both win often, otherwise a judge that always prefers one would look good."""
+    """Warn if almost all labels are for A, or for B. A judge that always prefers that one would look good."""
     for_a = labels.count("A")
     for_b = labels.count("B")
     wins = for_a + for_b
@@ -249,7 +249,7 @@ def _check_wins(labels: Sequence[str], mode: ModeName) -> Iterator[str]:
 
 
 def _check_acceptances(labels: Sequence[str], mode: ModeName) -> Iterator[str]:
-    """Check that neither too few nor too many cases should be accepted."""
+    """Warn if almost all cases are labelled "accept", or almost none."""
     accepted = labels.count("accept")
     if not _is_balanced(accepted / len(labels)):
         text = f"{accepted} of {len(labels)} should be accepted in {mode}"
