@@ -60,10 +60,11 @@ def plain(name: str) -> str:
 
 
 def _map_words_to_names(words_by_name: Mapping[str, str]) -> dict[str, str]:
-    """Invert a mapping of names to lists of words: map each word to its name."""
+    """Map each word to its name. `words_by_name` contains each name's words, separated by blanks."""
     names = {}
     for name, words in words_by_name.items():
-        names.update(dict.fromkeys(words.split(), name))
+        for word in words.split():
+            names[word] = name
     return names
 
 
@@ -93,11 +94,20 @@ def id_of(value: object) -> str | int | None:
     if isinstance(value, bool) or is_no_label(value):
         return None
     if isinstance(value, float) and math.isfinite(value):
-        # If any row lacks an id, pandas converts the other rows' ids to floats, such as 17.0. Undo that.
-        return int(value) if value.is_integer() and abs(value) < _EXACT else str(value)
-    if not isinstance(value, str | int) or len(str(value)) > ID_CHARS:
+        return _read_float_id(value)
+    if not isinstance(value, str | int):
         return None
-    return value
+    is_too_long = len(str(value)) > ID_CHARS
+    return None if is_too_long else value
+
+
+def _read_float_id(number: float) -> str | int:
+    """Convert an id such as 17.0 to 17. A number that isn't whole or isn't exact becomes text."""
+    # If any row lacks an id, pandas converts the other rows' ids to floats, so undo that.
+    is_exact = abs(number) < _EXACT
+    if number.is_integer() and is_exact:
+        return int(number)
+    return str(number)
 
 
 def id_key(row_id: str | int) -> str:
@@ -111,9 +121,9 @@ def id_key(row_id: str | int) -> str:
 
 
 def key_of(value: object) -> str:
-    """Normalise a label, so that equal ones can be counted: to `BLANK`, a formatted number, or a string.
+    """Convert a label to a key for counting. For example, 1.0 and "1" both become "1".
 
-    The meaning of this key depends on all labels in the column. See `read_outcomes` and `read_winners`.
+    What a key means depends on all labels in the column, see `read_outcomes` and `read_winners`.
     """
     if is_no_label(value):
         return BLANK
@@ -124,7 +134,8 @@ def key_of(value: object) -> str:
     number = number_of(value)
     if number is not None:
         return f"{number:g}"
-    return str(value).strip()[:_ORDER_CHARS]
+    text = str(value).strip()
+    return text[:_ORDER_CHARS]  # no more of a label is ever read
 
 
 def _decode_one_hot(values: list[Any]) -> object:
@@ -141,22 +152,32 @@ def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
 
     `counts` contains how often each label's key occurs. Raises `UsageError` if the labels are ambiguous.
     """
-    # If the labels are scores, the digits 0 and 1 don't mean reject and accept.
-    has_scores = are_scores(counts) and not _are_nearly_digits(counts)
-    outcome_by_digit = {} if has_scores else _DIGITS
-
-    # In a column with F, the letter P means pass. In a column with C and I, it means partial. A reading maps
-    # labels to outcomes, so try all readings.
+    outcome_by_digit = _find_outcomes_of_digits(counts)
     readings = []
+    # The letter P means pass in a column with F, but partial in a column with C and I, so try each meaning.
     for outcome_by_letter in _OUTCOME_LETTERS:
         reading = {}
         for key in counts:
-            outcome = _read_outcome_word(key) or outcome_by_letter.get(plain(key))
-            outcome = outcome or outcome_by_digit.get(key)
+            outcome = _read_outcome(key, outcome_by_letter, outcome_by_digit)
             if outcome:
                 reading[key] = outcome
         readings.append(reading)
     return _choose_reading(readings, counts, "accept, improve or reject")
+
+
+def _find_outcomes_of_digits(counts: Mapping[str, int]) -> Mapping[str, str]:
+    """Find the outcomes that 0 and 1 mean. Returns {} if they're scores, like the other labels."""
+    if _are_nearly_digits(counts):
+        return _DIGITS
+    return {} if are_scores(counts) else _DIGITS
+
+
+def _read_outcome(
+    key: str, outcome_by_letter: Mapping[str, str], outcome_by_digit: Mapping[str, str]
+) -> str | None:
+    """Read a label as a word, a letter or a digit. Returns None if it isn't understood."""
+    outcome = _read_outcome_word(key) or outcome_by_letter.get(plain(key))
+    return outcome or outcome_by_digit.get(key)
 
 
 def _read_outcome_word(key: str) -> str | None:
@@ -170,36 +191,52 @@ def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict
     There are at least `text_count` texts. `counts` contains how often each label's key occurs. Raises
     `UsageError` if the labels are ambiguous.
     """
-    # Read the labels that are words or letters.
     numeric_keys = {key for key in counts if number_of(key) is not None}
-    letter_by_word = {}
-    for key in counts.keys() - numeric_keys:
-        has_meaning = key != BLANK and not key.startswith(NOT_UNDERSTOOD)
-        letter = winner_of(key) if has_meaning else None
-        if letter:
-            letter_by_word[key] = letter
-            if letter != TIE:
-                # A label such as D shows that there are at least 4 texts.
-                text_count = max(text_count, LETTERS.index(letter) + 1)
+    numbers = {key: float(key) for key in numeric_keys}
+    letter_by_word = _read_words(counts.keys() - numeric_keys)
+    text_count = max(text_count, _count_named_texts(letter_by_word.values()))
 
     # Words have a fixed meaning, but numbers can be read in different ways.
-    numbers = {key: float(key) for key in numeric_keys}
     readings = []
     for read_numbers in _NUMBER_READINGS:
-        readings.append(letter_by_word | read_numbers(numbers, text_count))
+        letter_by_number = read_numbers(numbers, text_count)
+        readings.append(letter_by_word | letter_by_number)
     return _choose_reading(readings, counts, "the letter of the text, or tie")
 
 
-def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+def _read_words(words: Iterable[str]) -> dict[str, str]:
+    """Map labels that are words or letters to a text's letter or "tie". Omits those without a meaning."""
+    letter_by_word = {}
+    for word in words:
+        if word == BLANK or word.startswith(NOT_UNDERSTOOD):
+            continue
+        letter = winner_of(word)
+        if letter:
+            letter_by_word[word] = letter
+    return letter_by_word
+
+
+def _count_named_texts(letters: Iterable[str]) -> int:
+    """Count how many texts there are at least. For example, the letter D shows that there are 4."""
+    text_count = 0
+    for letter in letters:
+        if letter != TIE:
+            text_count = max(text_count, LETTERS.index(letter) + 1)
+    return text_count
+
+
+def _read_as_preferences(numbers: Mapping[str, float], _text_count: int) -> dict[str, str]:
     """Read negative numbers as A, positive ones as B, and 0 as a tie. Returns {} if none is negative."""
     if all(number >= 0 for number in numbers.values()):
         return {}
-    letters = dict.fromkeys(numbers, TIE)
+    letters = {}
     for key, number in numbers.items():
         if number < 0:
             letters[key] = "A"
         elif number > 0:
             letters[key] = "B"
+        else:
+            letters[key] = TIE
     return letters
 
 
@@ -215,19 +252,27 @@ def _read_as_counted_from_one(numbers: Mapping[str, float], text_count: int) -> 
 
 def _read_as_counted_from_zero(numbers: Mapping[str, float], text_count: int) -> dict[str, str]:
     """Read numbers as positions counted from 0. Returns {} unless both 0 and 1 occur."""
-    if not {0.0, 1.0} <= {*numbers.values()}:
+    if not _has_both_digits(numbers):
         return {}
     letters = {}
     for key, number in numbers.items():
-        letter = _find_letter_of_number(number + 1, text_count) if number >= 0 else None
+        if number < 0:
+            continue  # as a text number, -1 would be 0, which is a tie
+        letter = _find_letter_of_number(number + 1, text_count)
         if letter:
             letters[key] = letter
     return letters
 
 
-def _read_as_first_is_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+def _has_both_digits(numbers: Mapping[str, float]) -> bool:
+    """Whether both 0 and 1 occur."""
+    values = set(numbers.values())
+    return 0.0 in values and 1.0 in values
+
+
+def _read_as_first_is_better(numbers: Mapping[str, float], _text_count: int) -> dict[str, str]:
     """Read 1 ("the first text is better") as A, and 0 as B. Returns {} unless both numbers occur."""
-    if not {0.0, 1.0} <= {*numbers.values()}:
+    if not _has_both_digits(numbers):
         return {}
     letter_by_number = {1.0: "A", 0.0: "B"}
     letters = {}
@@ -253,44 +298,76 @@ def _choose_reading(
     Returns {} if even the best reading isn't trustworthy. Raises `UsageError`, which names the `expected`
     labels, if different readings explain equally many labels.
     """
-    count_by_reading = {}  # how many labels each reading explains
-    for reading in readings:
-        explained = sum(counts[key] for key in reading)
-        # The key is the reading's contents, so that equal readings count as one.
-        count_by_reading[frozenset(reading.items())] = explained
-    most_explained = max(count_by_reading.values())
-    best_readings = [
-        dict(reading) for reading, count in count_by_reading.items() if count == most_explained
-    ]
+    best_readings = _find_best_readings(readings, counts)
     if len(best_readings) > 1:
         raise UsageError(f"{_describe_ambiguity(best_readings)}; write {expected} instead")
 
     # If a reading only understands one side, such as `helpful` but not `harmful`, a judge that accepts
     # everything would seem to be right. So discard a one-sided reading unless it explains nearly all labels.
     [reading] = best_readings
-    label_count = sum(counts.values()) - counts.get(BLANK, 0)
-    unexplained = label_count - most_explained
-    is_one_sided = len({*reading.values()} - {TIE}) < 2  # noqa: PLR2004 - two sides
-    if is_one_sided and unexplained > max(_MAX_IGNORED, label_count * _MAX_IGNORED_FRACTION):
+    if _is_one_sided(reading) and _leaves_many_unexplained(reading, counts):
         return {}
     return reading
+
+
+def _find_best_readings(
+    readings: Iterable[dict[str, str]], counts: Mapping[str, int]
+) -> list[dict[str, str]]:
+    """Find the readings that explain the most labels. Equal readings count as one."""
+    best_readings: list[dict[str, str]] = []
+    most_explained = -1
+    for reading in readings:
+        explained = _count_explained(reading, counts)
+        if explained > most_explained:
+            best_readings = [reading]
+            most_explained = explained
+        elif explained == most_explained and reading not in best_readings:
+            best_readings.append(reading)
+    return best_readings
+
+
+def _count_explained(reading: Mapping[str, str], counts: Mapping[str, int]) -> int:
+    """Count the labels that a reading explains."""
+    return sum(counts[key] for key in reading)
 
 
 def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
     """Describe ambiguous labels: up to two examples, and the possible meanings of the first one."""
     keys = sorted({key for reading in readings for key in reading})
-    ambiguous = [key for key in keys if len({reading.get(key) for reading in readings}) > 1]
-    first = ambiguous[0]
-    examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in ambiguous[:2])
+    ambiguous_keys = [key for key in keys if _is_ambiguous(key, readings)]
+    shown_keys = [repr(short_line(key, _SHOWN_CHARS)) for key in ambiguous_keys[:2]]
+    examples = " and ".join(shown_keys)
+
+    first = ambiguous_keys[0]
     meanings = {reading[first] for reading in readings if first in reading}
     choice = " or ".join(sorted(meanings))
     return f"the labels {examples} can be read in {len(readings)} ways ({first}: {choice})"
 
 
+def _is_ambiguous(key: str, readings: Sequence[Mapping[str, str]]) -> bool:
+    """Whether readings give a label different meanings, or only some give it a meaning."""
+    meaning = readings[0].get(key)
+    return any(reading.get(key) != meaning for reading in readings)
+
+
+def _is_one_sided(reading: Mapping[str, str]) -> bool:
+    """Whether all labels that a reading explains mean the same, apart from ties."""
+    sides = {meaning for meaning in reading.values() if meaning != TIE}
+    return len(sides) < 2  # noqa: PLR2004 - two sides
+
+
+def _leaves_many_unexplained(reading: Mapping[str, str], counts: Mapping[str, int]) -> bool:
+    """Whether more labels are unexplained by a reading than may be ignored. Blank ones don't matter."""
+    label_count = sum(counts.values()) - counts.get(BLANK, 0)
+    unexplained = label_count - _count_explained(reading, counts)
+    max_ignored = max(_MAX_IGNORED, label_count * _MAX_IGNORED_FRACTION)
+    return unexplained > max_ignored
+
+
 def number_of(value: object) -> float | None:
     """Convert a cell to a finite number. Returns None if that's impossible."""
     if isinstance(value, bool):
-        return None
+        return None  # `float` would convert True to 1.0
     try:
         number = float(value)  # type: ignore[arg-type]  # a cell can contain anything
     except (TypeError, ValueError, OverflowError):
@@ -310,20 +387,28 @@ def are_scores(counts: Mapping[str, int]) -> bool:
 
     `counts` contains the labels by key.
     """
-    numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
-    if numbers.keys() <= _DIGITS.keys():
+    numbers = [key for key in counts if number_of(key) is not None]
+    are_all_digits = all(key in _DIGITS for key in numbers)
+    if are_all_digits:
         return False
+    number_count = sum(counts[key] for key in numbers)
     word_count = sum(count for key, count in counts.items() if _read_outcome_word(key))
-    return sum(numbers.values()) > word_count
+    return number_count > word_count
 
 
 def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
-    """Whether nearly all numbers are 0 or 1. A few others, such as -1 for unrated rows, don't matter."""
-    if not all(counts.get(digit) for digit in _DIGITS):
+    """Whether both 0 and 1 occur, and nearly all numbers are one of them.
+
+    A few others, such as -1 for unrated rows, don't matter.
+    """
+    do_both_occur = all(counts.get(digit) for digit in _DIGITS)
+    if not do_both_occur:
         return False
     number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
     digit_count = sum(counts[digit] for digit in _DIGITS)
-    return number_count - digit_count <= number_count * _MAX_IGNORED_FRACTION
+    other_count = number_count - digit_count
+    max_other_count = number_count * _MAX_IGNORED_FRACTION
+    return other_count <= max_other_count
 
 
 # --- Winners
@@ -337,13 +422,14 @@ def winner_of(
     There are up to `text_count` texts. A label can be a name, a number from 1 (or 0 for a tie), or an order
     such as `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as columns or authors.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool):
+        return None
+    if not isinstance(value, int | float | str):
         return None
     number = number_of(value)
     if number is not None:
         return _find_letter_of_number(number, text_count)
 
-    # a name
     text = str(value)[:_ORDER_CHARS].strip()
     letter_by_name = {**_WINNER_WORDS, **(named or {})}
     name = plain(text[:_NAME_CHARS])
@@ -353,15 +439,9 @@ def winner_of(
     names_and_signs = _ORDER.split(text)  # such as ["A", ">", "B"]
     if len(names_and_signs) == 1:
         return _find_letter_of_side(text, text_count)
-
-    # An order names each text once. The names are at even positions, and the signs between them.
-    letters = []
-    for text_name in names_and_signs[::2]:
-        letter = letter_by_name.get(plain(text_name[:_NAME_CHARS]))
-        letter = letter or _find_letter_of_side(text_name, text_count)
-        if letter is None or letter == TIE or letter in letters:
-            return None
-        letters.append(letter)
+    letters = _read_ordered_names(names_and_signs[::2], letter_by_name, text_count)
+    if letters is None:
+        return None
     return _find_first_in_order(letters, signs=names_and_signs[1::2])
 
 
@@ -369,9 +449,10 @@ def _find_letter_of_number(number: float, text_count: int) -> str | None:
     """Return the letter for a number from 1 to `text_count`, "tie" for 0, or None for any other number."""
     if number == 0:
         return TIE
-    if not number.is_integer() or not 0 < number <= text_count:
-        return None
-    return LETTERS[int(number) - 1]
+    is_text_number = number.is_integer() and 1 <= number <= text_count
+    if is_text_number:
+        return LETTERS[int(number) - 1]
+    return None
 
 
 def _find_letter_of_side(text: str, text_count: int) -> str | None:
@@ -379,9 +460,12 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
 
     Returns None if it isn't valid.
     """
+    # `plain` removes a minus, which would make 1 of -1.
+    is_negative_number = text.strip().startswith("-")
     match = _SIDE.fullmatch(plain(text))
-    if match is None or text.strip().startswith("-"):  # a negative number
+    if is_negative_number or match is None:
         return None
+
     side = match[1]
     if side.isdigit():
         index = int(side) - 1
@@ -390,20 +474,37 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
     return LETTERS[index] if 0 <= index < text_count else None
 
 
+def _read_ordered_names(
+    names: Sequence[str], letter_by_name: Mapping[str, str | None], text_count: int
+) -> list[str] | None:
+    """Convert the names in an order to letters. Returns None unless each names another text."""
+    letters: list[str] = []
+    for name in names:
+        letter = letter_by_name.get(plain(name[:_NAME_CHARS]))
+        letter = letter or _find_letter_of_side(name, text_count)
+        if letter is None or letter == TIE:
+            return None
+        if letter in letters:
+            return None
+        letters.append(letter)
+    return letters
+
+
 def _find_first_in_order(letters: list[str], signs: list[str]) -> str | None:
     """Return the letter of the best text in an order such as A>B=C or C<A.
 
     Returns "tie" for an order like A=B>C. Returns None if the signs contradict each other.
     """
-    characters = {*"".join(signs)}
-    is_ascending = not characters.isdisjoint("<≺")
-    is_descending = not characters.isdisjoint(">≻")
+    all_signs = "".join(signs)
+    is_ascending = any(character in "<≺" for character in all_signs)
+    is_descending = any(character in ">≻" for character in all_signs)
     if is_ascending and is_descending:
         return None
-    best_sign = signs[-1] if is_ascending else signs[0]
-    if best_sign[0] in "=~≈":
-        return TIE
-    return letters[-1] if is_ascending else letters[0]
+
+    best_position = -1 if is_ascending else 0
+    sign_beside_best = signs[best_position]
+    is_tie = sign_beside_best[0] in "=~≈"
+    return TIE if is_tie else letters[best_position]
 
 
 # --- Agreement
@@ -475,46 +576,58 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     `pairs` contains the number of rows with each label key (see `key_of`) and verdict. Raises `UsageError` if
     the labels are ambiguous.
     """
-    # Find the meaning of each label.
     counts = Counter[str]()
     verdicts = set()
     for (key, verdict), count in pairs.items():
         counts[key] += count
         verdicts.add(verdict)
-    word_by_key = _read_labels(counts, verdicts)
+    meaning_by_key = _read_labels(counts, verdicts)
+    agreed, decided = _count_agreed(_count_by_meaning(pairs, meaning_by_key))
+    return agreed, decided, _count_left_out(counts, meaning_by_key)
 
-    # Count the rows again, by the label's meaning and the verdict.
-    meaningful = Counter[tuple[str, str]]()
+
+def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str]:
+    """Map labels to winners if the verdicts are winners, such as "A". Otherwise map labels to outcomes."""
+    letters = [letter for letter in LETTERS if letter in verdicts]
+    are_winners = bool(letters) or TIE in verdicts
+    if not are_winners:
+        return read_outcomes(counts)
+    text_count = max(MIN_TEXTS, _count_named_texts(letters))
+    return read_winners(counts, text_count)
+
+
+def _count_by_meaning(
+    pairs: Mapping[Pair, int], meaning_by_key: Mapping[str, str]
+) -> Counter[tuple[str, str]]:
+    """Count the rows by their label's meaning and their verdict. Labels without a meaning aren't counted."""
+    count_by_meaning = Counter[tuple[str, str]]()
     for (key, verdict), count in pairs.items():
-        label = word_by_key.get(key)
-        if label is not None:
-            meaningful[label, verdict] += count
+        meaning = meaning_by_key.get(key)
+        if meaning is not None:
+            count_by_meaning[meaning, verdict] += count
+    return count_by_meaning
 
+
+def _count_agreed(count_by_meaning: Mapping[tuple[str, str], int]) -> tuple[int, int]:
+    """Count the labels that agree with their verdict, and all labels that have a decided verdict."""
     # If the labels are only accept and reject, the verdict "improve" counts as a rejection.
-    binary = is_binary(label for label, _ in meaningful)
+    binary = is_binary(label for label, _ in count_by_meaning)
     agreed = 0
     decided = 0
-    for (label, verdict), count in meaningful.items():
+    for (label, verdict), count in count_by_meaning.items():
         if verdict in UNDECIDED:
             continue
         decided += count
         if agrees(label, verdict, binary=binary):
             agreed += count
+    return agreed, decided
 
-    # Count the labels that are blank or aren't understood.
+
+def _count_left_out(counts: Counter[str], meaning_by_key: Mapping[str, str]) -> LeftOut:
+    """Count the labels that are blank or aren't understood."""
     left_out = LeftOut(blank=counts[BLANK])
     for key, count in counts.items():
-        if key != BLANK and key not in word_by_key:
-            left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD), count)
-    return agreed, decided, left_out
-
-
-def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str]:
-    """Map labels to winners if the verdicts are winners, such as "A". Otherwise map labels to outcomes."""
-    letters = sorted(verdicts & set(LETTERS))
-    if not letters and TIE not in verdicts:
-        return read_outcomes(counts)
-    text_count = MIN_TEXTS
-    if letters:
-        text_count = max(LETTERS.index(letters[-1]) + 1, MIN_TEXTS)
-    return read_winners(counts, text_count)
+        if key == BLANK or key in meaning_by_key:
+            continue
+        left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD), count)
+    return left_out

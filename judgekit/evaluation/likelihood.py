@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from judgekit.judging.calibration import Likelihood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MIN_LABELS = 20  # labels for a curve
 _MIN_PER_SIDE = 2  # labels that accept, and that don't
@@ -40,6 +40,22 @@ class _Logistic(NamedTuple):
         return _clamp(1 / (1 + exp(-exponent)))
 
 
+class _Step(NamedTuple):
+    """Labels of adjacent leanings, from `start` on, which get the same probability."""
+
+    start: float
+    accepted: float
+    labels: int
+
+    def is_below(self, later: _Step) -> bool:
+        """Whether the fraction of accepted labels is lower than on a later step."""
+        # To compare accepted / labels without a division, multiply both sides by both numbers of labels.
+        return self.accepted * later.labels < later.accepted * self.labels
+
+    def merge(self, later: _Step) -> _Step:
+        return _Step(self.start, self.accepted + later.accepted, self.labels + later.labels)
+
+
 class _Steps(NamedTuple):
     leanings: list[float]
     fractions: list[float]
@@ -51,10 +67,10 @@ class _Steps(NamedTuple):
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
-    """Fit a curve that maps a leaning, a model's tendency to accept, to the probability of acceptance.
+    """Fit a curve from leanings to probabilities of acceptance.
 
-    Of a logistic curve and a step function, the better one is used. Returns None if there are too few
-    accepted or rejected labels.
+    A leaning is how much a model tends to accept. The curve is logistic, or a step function if that fits
+    better. Returns None if there are too few accepted or rejected labels.
     """
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
@@ -62,11 +78,13 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
         return None
 
     ordered = sorted(labelled)
-    if _measure_loss(_fit_logistic, ordered) <= _measure_loss(_fit_steps, ordered):
-        points = _sample_curve(_fit_logistic(ordered), ordered)
-        return Likelihood(kind="platt", points=points)
-    points = _sample_steps(_fit_steps(ordered))
-    return Likelihood(kind="isotonic", points=points)
+    logistic_loss = _measure_loss(_fit_logistic, ordered)
+    steps_loss = _measure_loss(_fit_steps, ordered)
+    if logistic_loss <= steps_loss:
+        curve = _fit_logistic(ordered)
+        return Likelihood(kind="platt", points=_sample_curve(curve, ordered))
+    steps = _fit_steps(ordered)
+    return Likelihood(kind="isotonic", points=_sample_steps(steps))
 
 
 def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
@@ -80,10 +98,11 @@ def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, floa
 
 
 def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
-    """List the steps as points. If there are more than `_MAX_STEPS`, take them at regular intervals."""
+    """List the steps as points. With three times `_MAX_STEPS`, for example, it's only every third step."""
     points = []
     for leaning, fraction in zip(steps.leanings, steps.fractions, strict=True):
-        points.append((leaning, round(_clamp(fraction), 4)))
+        probability = _clamp(fraction)
+        points.append((leaning, round(probability, 4)))
     stride = max(1, len(points) // _MAX_STEPS)
     return points[::stride]
 
@@ -92,12 +111,16 @@ def _measure_loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Label
     """Compute the mean logarithmic loss of curves built by `fit`, by cross-validation."""
     losses = []
     for fold in range(_FOLDS):
+        # The labels are sorted by leaning, so take every fifth one, for folds that cover the whole range.
+        test_labels = labelled[fold::_FOLDS]
         training_labels = list(labelled)
         del training_labels[fold::_FOLDS]
+
         curve = fit(training_labels)
-        for leaning, is_accepted in labelled[fold::_FOLDS]:
-            probability = curve.at(leaning)
-            losses.append(-log(probability if is_accepted else 1 - probability))
+        for leaning, is_accepted in test_labels:
+            accept_probability = curve.at(leaning)
+            label_probability = accept_probability if is_accepted else 1 - accept_probability
+            losses.append(-log(label_probability))
     return fsum(losses) / len(losses)
 
 
@@ -105,70 +128,83 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
     """Fit a logistic curve with the least logarithmic loss, by Newton's method."""
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
-
-    # As Platt proposes, the targets are slightly above 0 and below 1. Start from a flat curve at the
-    # acceptance rate.
+    # As Platt proposes, the targets are slightly above 0 and below 1.
     targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (rejected + 2)}
+
+    # Start from a flat curve at the acceptance rate.
     curve = _Logistic(slope=0.0, offset=log((accepted + 1) / (rejected + 1)))
-
     for _ in range(_MAX_ROUNDS):
-        # Compute the gradient of the loss, and the Hessian matrix of its second derivatives.
-        slope_gradient = 0.0
-        offset_gradient = 0.0
-        slope_slope = _EPSILON  # not 0, so that the Hessian can be inverted
-        slope_offset = 0.0
-        offset_offset = _EPSILON
-        for leaning, is_accepted in labelled:
-            probability = curve.at(leaning)
-            error = probability - targets[is_accepted]
-            weight = probability * (1 - probability)
-            slope_gradient += error * leaning
-            offset_gradient += error
-            slope_slope += weight * leaning * leaning
-            slope_offset += weight * leaning
-            offset_offset += weight
-
-        # Multiply the gradient by the inverse of the Hessian.
-        determinant = slope_slope * offset_offset - slope_offset * slope_offset
-        if determinant < _EPSILON:
+        step = _compute_newton_step(_sum_derivatives(curve, labelled, targets))
+        if step is None:
             break
-        slope_step = (offset_offset * slope_gradient - slope_offset * offset_gradient) / determinant
-        offset_step = (slope_slope * offset_gradient - slope_offset * slope_gradient) / determinant
+        slope_step, offset_step = step
         curve = _Logistic(curve.slope - slope_step, curve.offset - offset_step)
-
-        # Stop when the curve hardly changes any more.
-        if abs(slope_step) + abs(offset_step) < _EPSILON:
+        has_converged = abs(slope_step) + abs(offset_step) < _EPSILON
+        if has_converged:
             break
     return curve
 
 
-def _fit_steps(labelled: Labelled) -> _Steps:
-    """Fit a rising step function with the least squared error, by merging adjacent steps that don't rise.
+class _Derivatives(NamedTuple):
+    """A curve's loss, derived by its slope, by its offset, by its slope twice, and so on."""
 
-    `labelled` must be sorted.
-    """
-    # each step's start, number of accepted labels, and number of all labels
-    starts = []
-    sums = []
-    counts = []
+    by_slope: float
+    by_offset: float
+    by_slope_twice: float
+    by_slope_and_offset: float
+    by_offset_twice: float
 
+
+def _sum_derivatives(
+    curve: _Logistic, labelled: Labelled, targets: Mapping[bool, float]
+) -> _Derivatives:
+    """Sum the derivatives of the loss over all labels."""
+    by_slope = 0.0
+    by_offset = 0.0
+    by_slope_twice = _EPSILON  # not 0, so that the matrix of second derivatives can be inverted
+    by_slope_and_offset = 0.0
+    by_offset_twice = _EPSILON
     for leaning, is_accepted in labelled:
-        # Start with a step for each label.
-        starts.append(leaning)
-        sums.append(float(is_accepted))
-        counts.append(1)
+        probability = curve.at(leaning)
+        error = probability - targets[is_accepted]
+        weight = probability * (1 - probability)
+        by_slope += error * leaning
+        by_offset += error
+        by_slope_twice += weight * leaning * leaning
+        by_slope_and_offset += weight * leaning
+        by_offset_twice += weight
+    return _Derivatives(by_slope, by_offset, by_slope_twice, by_slope_and_offset, by_offset_twice)
 
-        # Merge the last two steps while the earlier one's mean isn't lower. To compare the means without
-        # division, multiply both by both counts.
-        while len(sums) > 1 and sums[-2] * counts[-1] >= sums[-1] * counts[-2]:
-            last_sum = sums.pop()
-            sums[-1] += last_sum
-            last_count = counts.pop()
-            counts[-1] += last_count
-            starts.pop()
 
-    # A step's height is the fraction of accepted labels.
-    fractions = [total / count for total, count in zip(sums, counts, strict=True)]
+def _compute_newton_step(loss: _Derivatives) -> tuple[float, float] | None:
+    """Multiply the gradient by the inverse of the Hessian, the matrix of second derivatives.
+
+    Returns the steps of slope and offset, or None if the Hessian can hardly be inverted.
+    """
+    mixed = loss.by_slope_and_offset
+    determinant = loss.by_slope_twice * loss.by_offset_twice - mixed * mixed
+    if determinant < _EPSILON:
+        return None
+    slope_step = (loss.by_offset_twice * loss.by_slope - mixed * loss.by_offset) / determinant
+    offset_step = (loss.by_slope_twice * loss.by_offset - mixed * loss.by_slope) / determinant
+    return slope_step, offset_step
+
+
+def _fit_steps(labelled: Labelled) -> _Steps:
+    """Fit a rising step function with the least squared error. `labelled` must be sorted.
+
+    For example, the labels 0, 1, 0, 1 become steps with the heights 0, 0.5 and 1.
+    """
+    steps: list[_Step] = []
+    for leaning, is_accepted in labelled:
+        step = _Step(leaning, accepted=float(is_accepted), labels=1)
+        # Merge steps until they rise.
+        while steps and not steps[-1].is_below(step):
+            step = steps.pop().merge(step)
+        steps.append(step)
+
+    starts = [step.start for step in steps]
+    fractions = [step.accepted / step.labels for step in steps]
     return _Steps(starts, fractions)
 
 
