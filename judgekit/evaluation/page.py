@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.text import short_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from jinja2 import Environment
 
@@ -56,8 +55,8 @@ class Difference(Figure):
     @classmethod
     def of(cls, name: str, interval: Interval, note: str = "") -> Difference:
         """Build a difference, drawn on an axis that is symmetric around 0 and contains the interval."""
-        farthest = min(max(abs(interval.low), abs(interval.high)), 1.0)
-        reach = next(step for step in _REACHES if step >= farthest)
+        farthest = max(abs(interval.low), abs(interval.high))
+        reach = _choose_reach(farthest)
         return cls(name, interval.value, interval, note, minimum=-reach, maximum=reach)
 
     @property
@@ -70,6 +69,12 @@ class Difference(Figure):
     @property
     def ends(self) -> Sequence[str]:
         return (f"{100 * self.minimum:+g}", "0", f"{100 * self.maximum:+g} points")
+
+
+def _choose_reach(farthest: float) -> float:
+    """Choose how far an axis reaches to both sides of 0: as far as a bound, but no farther than 1."""
+    longest = _REACHES[-1]
+    return next((reach for reach in _REACHES if reach >= farthest), longest)
 
 
 def points(share: float) -> str:
@@ -153,12 +158,12 @@ def format_cell(value: str | float | Cell | None) -> str:
 def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     """Build a table of counts, shading each cell by its fraction of the row's total.
 
-    `corner` is the heading above the row names.
+    `corner` is the heading above the row names. The columns are all words that are counted in any row.
     """
-    # The columns are all words that are counted in any row. Sort numbers by value, not by their digits.
-    columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
-    are_numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
-    columns.sort(key=float if are_numbers else str)
+    words: dict[str, None] = {}  # each of them once, in order
+    for row in counts.values():
+        words.update(dict.fromkeys(row))
+    columns = _sort_words(words)
 
     rows: list[Row] = []
     for name, row in counts.items():
@@ -169,6 +174,18 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
             cells.append(Cell(str(count), share=count / total))
         rows.append([name, *cells])
     return Table([corner, *columns], rows)
+
+
+def _sort_words(words: Collection[str]) -> list[str]:
+    """Sort words alphabetically. If all are numbers, sort them by value, so that 10 comes after 9."""
+    are_numbers = all(_is_number(word) for word in words)
+    return sorted(words, key=float if are_numbers else str)
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word is a number, such as 3 or -0.5."""
+    digits = word.lstrip("-").replace(".", "")
+    return digits.isdigit()
 
 
 class Foot(NamedTuple):
@@ -202,21 +219,25 @@ def page(
         foot=foot,
     )
     html = visible(html) + "\n"
-    if rows is None:
-        return html
+    return html if rows is None else _insert_rows(html, rows)
 
-    # Insert the rows as JSON into a script element. They need no escaping, because they contain no invisible
-    # characters, and no `<` that could close the element.
-    before, placeholder, after = html.partition(_DATA_PLACE)
-    return "".join((before, placeholder.removesuffix("</script>"), rows.data, "</script>", after))
+
+def _insert_rows(html: str, rows: ShownRows) -> str:
+    """Insert rows as JSON into the page's empty script element."""
+    before, empty_element, after = html.partition(_DATA_PLACE)
+    opening_tag = empty_element.removesuffix("</script>")
+    # The rows contain no invisible characters and no `<` that could close the element, so don't escape them.
+    return f"{before}{opening_tag}{rows.data}</script>{after}"
 
 
 def snippet(row: RowView) -> str:
     """Return the beginning of a row's first text for the list of rows. Without texts, use the reasoning."""
     if row.get("texts"):
-        text = "".join(row["texts"][0][1])
+        _name, parts = row["texts"][0]
+        text = "".join(parts)
     else:
-        text = row["judged"][0].get("reasoning", "")
+        first_judged = row["judged"][0]
+        text = first_judged.get("reasoning", "")
     return str(text)[:_SNIPPET]
 
 
@@ -224,12 +245,22 @@ def cell_of(row: RowView, key: str) -> str:
     """Return the text of a row's cell in a column. The column `said 1` contains the second judge's answer."""
     kind, _, number = key.partition(" ")
     if kind == "said":
-        judged = row["judged"]
-        return str(judged[int(number)]["said"]) if int(number) < len(judged) else ""
+        return _find_answer(row, int(number))
     if kind == "text":
         return snippet(row)
+
     value = row.get(kind, "")
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(value)
+    return str(value)
+
+
+def _find_answer(row: RowView, judge_number: int) -> str:
+    """Return a judge's answer about a row, or "" if there's none. Judges are counted from 0."""
+    judged = row["judged"]
+    if judge_number >= len(judged):
+        return ""
+    return str(judged[judge_number]["said"])
 
 
 def plain(template: Path, **values: object) -> str:

@@ -23,10 +23,10 @@ from judgekit.ledger.rates import Interval
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.page import Point
+    from judgekit.evaluation.page import Point, Row
     from judgekit.evaluation.report import JudgeReport, JudgingReport, Outcome, Probabilities
     from judgekit.evaluation.row_views import RowView, ShownRows
     from judgekit.ledger.kpi import Evidence, Kpi, Limit
@@ -45,31 +45,14 @@ _EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 
 def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
     """Render the page that compares judges on labelled cases. `cases` contains the texts to show."""
-    # the description and the tables of figures
-    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
+    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
-    table = judges_table(report)
-    sections = [Section("Judges", [table, *_explain_figures(table, report)])]
-    for name, intervals in _collect_intervals(judges).items():
-        sections.append(Section(name.capitalize(), [_build_figures(judges, intervals)]))
-
-    # curves that compare the judges' probabilities with the labels
-    curves = []
-    for judge in judges:
-        if judge.probabilities:
-            curves.append(_draw_reliability(judge.title, judge.probabilities))
-    if curves:
-        sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
-
-    # tables of how often each label got each answer
-    for judge in judges:
-        if len(judge.classes) > MAX_WORDS:
-            note = f"{len(judge.classes)} different words are too many for a table."
-            sections.append(Section(judge.title, [note]))
-        elif judge.confusion:
-            sections.append(_build_confusion_section(judge))
-
+    sections = [
+        *_build_figure_sections(report),
+        *_build_reliability_sections(judges),
+        *_build_answer_sections(judges),
+    ]
     return page(
         f"Judges on {report.file}",
         about,
@@ -80,18 +63,65 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
     )
 
 
+def _build_figure_sections(report: JudgingReport) -> list[Section]:
+    """Build a section with a table of all figures, and one with a drawing of each figure."""
+    table = judges_table(report)
+    sections = [Section("Judges", [table, *_explain_figures(table, report)])]
+    for name, intervals in _collect_intervals(report.judges).items():
+        figures = _build_figures(report.judges, intervals)
+        sections.append(Section(name.capitalize(), [figures]))
+    return sections
+
+
+def _build_reliability_sections(judges: Sequence[JudgeReport]) -> list[Section]:
+    """Build the section with curves that compare the judges' probabilities with the labels.
+
+    Returns [] if no judge gave probabilities.
+    """
+    curves = []
+    for judge in judges:
+        if judge.probabilities:
+            curves.append(_draw_reliability(judge.title, judge.probabilities))
+    if not curves:
+        return []
+    return [Section("Reliability", [_TEXTS["reliability"], curves])]
+
+
+def _build_answer_sections(judges: Sequence[JudgeReport]) -> list[Section]:
+    """Build a section for each judge, with a table of how often each label got each answer."""
+    sections = []
+    for judge in judges:
+        if len(judge.classes) > MAX_WORDS:
+            note = f"{len(judge.classes)} different words are too many for a table."
+            sections.append(Section(judge.title, [note]))
+        elif judge.confusion:
+            sections.append(_build_confusion_section(judge))
+    return sections
+
+
 def _describe_judges(judges: Sequence[JudgeReport]) -> str:
     """Describe the most accurate judge in one line. Returns "" if no accuracy is known."""
-    measured = [judge for judge in judges if judge.accuracy]
-    if not measured:
+    best_title = ""
+    best_accuracy = None
+    for judge in judges:
+        if judge.accuracy is None:
+            continue
+        if best_accuracy is None or judge.accuracy.value > best_accuracy.value:
+            best_title = judge.title
+            best_accuracy = judge.accuracy
+    if best_accuracy is None:
         return ""
-    best = max(measured, key=lambda judge: judge.accuracy.value if judge.accuracy else 0)
-    assert best.accuracy is not None  # noqa: S101 - it's one of `measured`
-    low, high = (f"{100 * bound:.0f}" for bound in best.accuracy.bounds)
-    text = f"{100 * best.accuracy.value:.1f} % ({low} to {high})"
+
+    text = _format_accuracy(best_accuracy)
     if len(judges) == 1:
         return f"accuracy {text}"
-    return f"most accurate: {short_line(best.title, _NAME_CHARS)}, {text}"
+    return f"most accurate: {short_line(best_title, _NAME_CHARS)}, {text}"
+
+
+def _format_accuracy(accuracy: Interval) -> str:
+    """Format an accuracy in percent, such as 91.5 % (88 to 94)."""
+    low, high = accuracy.bounds
+    return f"{100 * accuracy.value:.1f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def _explain_figures(table: Table, report: JudgingReport) -> list[str]:
@@ -108,27 +138,14 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
 
     An item is a case, or a candidate of a case.
     """
-    columns = [Column("item", "id")]
-    for judge_number, judge in enumerate(report.judges):
-        columns.append(Column(short_line(judge.title, _NAME_CHARS), f"said {judge_number}"))
-    columns += [Column("label", "label"), Column("judges", "flags"), Column("text", "text")]
-    rows = RowList(columns)
-
+    rows = RowList(_list_columns(report.judges))
     case_by_id = {case.id: case for case in cases if case.variant == "original"}
     for outcome in report.outcomes:
-        case = case_by_id.get(outcome.id)
-        candidate = None
-        if case is None:  # The item is a candidate, with an id such as CASE/CANDIDATE.
-            case_id, _, candidate = outcome.id.partition("/")
-            case = case_by_id.get(case_id)
-
-        named_texts = []
-        if case is not None:
-            for name, text in case.texts(candidate).items():
-                named_texts.append([name, [shown_text(text)]])
-
+        case, candidate = _find_case(outcome.id, case_by_id)
         view = filled(
-            id=shown_text(outcome.id), label=format_cell(outcome.label), texts=named_texts
+            id=shown_text(outcome.id),
+            label=format_cell(outcome.label),
+            texts=_list_texts(case, candidate),
         )
         view["judged"] = [_describe_answer(outcome, judge, case) for judge in report.judges]
         if len(report.judges) > 1:
@@ -137,20 +154,52 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
     return rows.finish()
 
 
+def _list_columns(judges: Sequence[JudgeReport]) -> list[Column]:
+    """List the columns: the item, each judge's answer, the label, if the judges agree, and the text."""
+    columns = [Column("item", "id")]
+    for judge_number, judge in enumerate(judges):
+        title = short_line(judge.title, _NAME_CHARS)
+        columns.append(Column(title, f"said {judge_number}"))
+    columns.append(Column("label", "label"))
+    columns.append(Column("judges", "flags"))
+    columns.append(Column("text", "text"))
+    return columns
+
+
+def _find_case(item_id: str, case_by_id: Mapping[str, Case]) -> tuple[Case | None, str | None]:
+    """Find an item's case, and its candidate if the id is such as CASE/CANDIDATE."""
+    if item_id in case_by_id:
+        return case_by_id[item_id], None
+    case_id, _, candidate = item_id.partition("/")
+    return case_by_id.get(case_id), candidate
+
+
+def _list_texts(case: Case | None, candidate: str | None) -> list[list[Any]]:
+    """List a case's headings, each with its text. Returns [] if the case isn't known."""
+    if case is None:
+        return []
+    named_texts = []
+    for name, text in case.texts(candidate).items():
+        named_texts.append([name, [shown_text(text)]])
+    return named_texts
+
+
 def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
     """Describe a judge's answer about an item, with the recorded scores, or why there's no answer."""
     answer = outcome.said.get(judge.judge)
-    view = {
-        "by": shown_text(judge.title),
-        "said": "" if answer is None else shown_text(format_cell(answer)),
-    }
+    said = "" if answer is None else shown_text(format_cell(answer))
+    view = {"by": shown_text(judge.title), "said": said}
+
     recorded = case.judges.get(judge.judge) if case else None
     if recorded is None:
         return view
+
     error = ""
     if answer is None:
         error = recorded.failure or "unreadable"
-    return {**view, **filled(scores=scores_text(recorded.scores or {}), error=shown_text(error))}
+    scores = scores_text(recorded.scores or {})
+    details = filled(scores=scores, error=shown_text(error))
+    return {**view, **details}
 
 
 def _build_confusion_section(judge: JudgeReport) -> Section:
@@ -218,18 +267,24 @@ def judges_table(report: JudgingReport) -> Table:
     figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):
-        cells = []
-        for intervals in figures.values():
-            interval = intervals[number]
-            cells.append(Cell(interval.text, share=interval.value) if interval else None)
-
-        cost = judge.cost
-        usd = None if cost.usd is None else f"{cost.usd:.6f}"
-        milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
-        model = "" if judge.model == judge.judge else judge.model
-        name = Cell(judge.title, below=model)
-        rows.append([name, *cells, cost.calls, usd, milliseconds])
+        judge_intervals = [intervals[number] for intervals in figures.values()]
+        rows.append(_build_judge_row(judge, judge_intervals))
     return Table(["judge", *figures, "calls", "USD", "ms"], rows)
+
+
+def _build_judge_row(judge: JudgeReport, intervals: Sequence[Interval | None]) -> Row:
+    """Build a judge's row, with None for a figure that it lacks."""
+    is_model_in_title = judge.model == judge.judge
+    name = Cell(judge.title, below="" if is_model_in_title else judge.model)
+    cells = []
+    for interval in intervals:
+        cells.append(Cell(interval.text, share=interval.value) if interval else None)
+
+    cost = judge.cost
+    usd = None if cost.usd is None else f"{cost.usd:.6f}"
+    # Without a latency, all replies came from the cache.
+    milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
+    return [name, *cells, cost.calls, usd, milliseconds]
 
 
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
@@ -261,16 +316,26 @@ def _build_figures(
 
 def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
     """Render the page about the gate's KPIs, for all verdicts, by day, by rubric and by model."""
-    over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
-    sections = [Section("All verdicts", [_build_kpi_table(evidence)]), over_time]
-    for evidence_by_name in kpi.split_by_rubric_and_model(evidence):
-        if len(evidence_by_name) > 1:  # a single part would repeat the table for all verdicts
-            for name, evidence_part in evidence_by_name.items():
-                sections.append(Section(name, [_build_kpi_table(evidence_part)]))
-    labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
+    sections = [
+        Section("All verdicts", [_build_kpi_table(evidence)]),
+        Section(_TEXTS["days"], [kpi_charts(evidence)]),
+        *_build_part_sections(evidence),
+    ]
+    labelled = sum(evidence.has_clear_label(verdict) for verdict in evidence.verdicts)
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     headline = _describe_kpis(kpi.measure_kpis(evidence))
     return page("The gate's KPIs", about, sections, headline=headline, foot=foot)
+
+
+def _build_part_sections(evidence: Evidence) -> list[Section]:
+    """Build a section with the KPIs of each rubric and of each model."""
+    sections = []
+    for evidence_by_name in kpi.split_by_rubric_and_model(evidence):
+        if len(evidence_by_name) == 1:
+            continue  # a single part would repeat the table for all verdicts
+        for name, evidence_part in evidence_by_name.items():
+            sections.append(Section(name, [_build_kpi_table(evidence_part)]))
+    return sections
 
 
 def _describe_kpis(kpis: Sequence[Kpi]) -> str:
@@ -321,14 +386,23 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 def kpi_charts(evidence: Evidence) -> list[Chart]:
     """Draw a chart of each KPI by day. The axis is labelled with the first and last day."""
     days = kpi_days(evidence)
-    dates = list(map(str, days)) or [""]
-    last_date = dates[-1] if len(dates) > 1 else ""  # don't repeat a single day
+    ends = _label_ends([str(day) for day in days])
+    # `measure_kpis` omits the KPIs of reliance, and returns all others in the order of `LIMITS`.
     names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
     charts = []
-    for index, name in enumerate(names):  # `measure_kpis` returns the KPIs in this order
-        daily = [measures[index] for measures in days.values()]
-        charts.append(_draw_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last_date)))
+    for index, name in enumerate(names):
+        kpi_by_day = [measures[index] for measures in days.values()]
+        charts.append(_draw_kpi_chart(kpi.LIMITS[name], kpi_by_day, ends))
     return charts
+
+
+def _label_ends(dates: Sequence[str]) -> tuple[str, str]:
+    """Label the axis with the first and last date. A single date isn't repeated at the other end."""
+    if not dates:
+        return "", ""
+    if len(dates) == 1:
+        return dates[0], ""
+    return dates[0], dates[-1]
 
 
 def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
@@ -336,30 +410,36 @@ def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) ->
 
     `kpis` contains a measure for each day, and `ends` are the labels at the ends of the time axis.
     """
-    top = 1.0  # the value at full height
-    if limit.unit == "seconds":
-        values = [measure.value or 0.0 for measure in kpis]
-        top = max([2 * (limit.high or 1), *values])  # so that the limit is at half height or below
-
-    points: list[Point | None] = []
-    for day_number, measure in enumerate(kpis):
-        if measure.value is None:
-            points.append(None)
-        else:
-            position = day_number / max(1, len(kpis) - 1)
-            height = _scale_to_height(measure.value, measure.interval, top)
-            points.append((position, height))
-
-    # lines across the chart that show the limits
-    guides = []
-    for edge in (limit.low, limit.high):
-        if edge is not None:
-            guides.append((edge / top, limit.text(edge)))
-
+    top = _choose_top(limit, kpis)
+    points = _place_points(kpis, top)
+    guides = _list_guides(limit, top)
     note = ""
     if kpis and kpis[-1].value is not None:
         note = f"last {limit.text(kpis[-1].value)}"
     return Chart(limit.title, points, ends, guides, note=note)
+
+
+def _choose_top(limit: Limit, kpis: Sequence[Kpi]) -> float:
+    """Choose the value at the chart's full height: 1 for a share, or enough seconds for all values."""
+    if limit.unit != "seconds":
+        return 1.0
+    values = [measure.value or 0.0 for measure in kpis]
+    twice_limit = 2 * (limit.high or 1)  # so that the limit is at half height or below
+    return max([twice_limit, *values])
+
+
+def _place_points(kpis: Sequence[Kpi], top: float) -> list[Point | None]:
+    """Place each day's value at its position and height. Without a value, it's None."""
+    last_day_number = max(1, len(kpis) - 1)  # at least 1, because it's a divisor
+    points: list[Point | None] = []
+    for day_number, measure in enumerate(kpis):
+        if measure.value is None:
+            points.append(None)
+            continue
+        position = day_number / last_day_number
+        height = _scale_to_height(measure.value, measure.interval, top)
+        points.append((position, height))
+    return points
 
 
 def _scale_to_height(value: float, interval: Interval | None, top: float) -> Interval:
@@ -370,3 +450,12 @@ def _scale_to_height(value: float, interval: Interval | None, top: float) -> Int
 
     low_value, high_value = interval.bounds if interval else (value, value)
     return Interval(scale(value), scale(low_value), scale(high_value))
+
+
+def _list_guides(limit: Limit, top: float) -> list[tuple[float, str]]:
+    """List the lines across the chart that show the limits, by their heights and texts."""
+    guides = []
+    for edge in (limit.low, limit.high):
+        if edge is not None:
+            guides.append((edge / top, limit.text(edge)))
+    return guides
