@@ -41,7 +41,7 @@ _FILES = Argument(
 _EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
 _OUT = Option(
     metavar="FILE",
-    callback=output_files.refuse_read_file,
+    callback=output_files.refuse_input,
     help="Write to this file, not your folder.",
 )
 

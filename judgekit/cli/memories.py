@@ -22,6 +22,7 @@ from judgekit.text import counted, escaped, short_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.hooks.fitting import Fit
     from judgekit.hooks.relevance import Answers
     from judgekit.hooks.settings import Settings
     from judgekit.hooks.trial import HookReport, PromptTrial, Share
@@ -129,21 +130,28 @@ def _read_prompts(
     file: Path | None, source: Literal["transcripts", "log"], project: str, limit: int
 ) -> list[str]:
     """Read prompts from a file or from the project's history; raises `InputError` if there are none."""
-    from judgekit.evaluation import cases
     from judgekit.hooks import trial
 
     if file is not None:
-        prompt_lines = [text for _, text in cases.lines(file, "name a file of prompts")]
-        prompts = trial.choose_distinct(prompt_lines, limit)
+        prompts = trial.choose_distinct(_read_prompt_lines(file), limit)
+        source_name = str(file)
     else:
         prompts = trial.read_prompts(source, project, limit)
+        source_name = f"{source} of {project}"
 
     if not prompts:
-        source_name = str(file or f"{source} of {project}")
         raise InputError(
             f"{source_name}: no prompt that the hook answers; use --from log, or --prompts FILE"
         )
     return prompts
+
+
+def _read_prompt_lines(file: Path) -> list[str]:
+    """Read a file of prompts, one a line; raises `InputError`, with a remedy, if it can't be read."""
+    from judgekit.evaluation import cases
+
+    remedy = "name a file of prompts"
+    return [prompt for _place, prompt in cases.lines(file, remedy)]
 
 
 def _read_answers(
@@ -156,34 +164,48 @@ def _read_answers(
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import is_at_terminal
 
-    if labels is None and answers_path.exists():
-        labels = answers_path
     if labels is not None:
         return relevance.read_answers(labels, project)
-    if not (as_json or is_at_terminal()):
-        remedy = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
-        raise UsageError(f"no terminal to ask at, and no answers are kept; {remedy}")
-    return {}
+    if answers_path.exists():
+        return relevance.read_answers(answers_path, project)
+
+    can_start_without = as_json or is_at_terminal()  # --json prints what to label
+    if can_start_without:
+        return {}
+    remedy = (
+        "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
+    )
+    raise UsageError(f"no terminal to ask at, and no answers are kept; {remedy}")
 
 
 def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
     """Raise an error if the hook is off, has no memories, or has no threshold to `fit`."""
     from judgekit.hooks.settings import describe_off
-    from judgekit.retrieval import search
 
     if not configured["enabled"]:
         raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
+    _check_stores(configured)
+    if fit:
+        _refuse_without_threshold(configured)
 
-    roots = configured["roots"]
-    missing_stores = search.describe_missing_roots(roots, configured.project)  # a line for each
-    has_store = any(Path(search.resolve_root(root, configured.project)).is_dir() for root in roots)
+
+def _check_stores(configured: Settings) -> None:
+    """Warn about each store that's missing; raises `InputError` if all are."""
+    from judgekit.retrieval import search
+
+    roots, project = configured["roots"], configured.project
+    missing_stores = search.describe_missing_roots(roots, project)  # a line for each
+    has_store = any(Path(search.resolve_root(root, project)).is_dir() for root in roots)
     if not has_store:
-        problem, _, _ = missing_stores[0].partition(";")
+        problem, _, _remedy = missing_stores[0].partition(";")
         raise InputError(f"{problem}; run this in a project with memories")
-
     warn(*missing_stores)
+
+
+def _refuse_without_threshold(configured: Settings) -> None:
+    """Raise `UsageError` if a setting makes something other than a threshold decide."""
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
-        if fit and configured[key] == value:
+        if configured[key] == value:
             raise UsageError(
                 f"--fit: with retrieval.{key}: {value} no threshold decides; change that first"
             )
@@ -201,28 +223,45 @@ def _ask_about(
 ) -> None:
     """Ask a person about each pair, and save each answer at once."""
     from judgekit.hooks.relevance import store_answer
-    from judgekit.retrieval import search
 
     for number, (trial, hit) in enumerate(pairs, 1):
         kept_count = counted(number - 1, "new answer is", "new answers are")
         interruption.set_kept("eval", f"{kept_count} kept; run the same command to continue")
-
-        prompt = short_line(trial.prompt, _MAX_TEXT_CHARS)
-        memory = (
-            f"{short_line(hit.title, _MAX_TEXT_CHARS)} -> {short_line(hit.path, _MAX_TEXT_CHARS)}"
-        )
-        ((passage, _),) = search.list_passages(trial.prompt, [hit])
-        shown_passage = short_line(passage, _MAX_TEXT_CHARS)
-        text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown_passage}\n"
-        typer.echo(output.make_printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
-        key = ""
-        while key not in {*_ANSWERS, "q"}:
-            key = output.read_key()
+        _show_pair(trial, hit, f"{number} of {len(pairs)}")
+        key = _read_answer_key()
         if key == "q":
             break
 
-        answers[trial.make_pair(hit)] = _ANSWERS[key]
-        store_answer(path, trial.make_pair(hit), relevant=_ANSWERS[key])
+        is_relevant = _ANSWERS[key]
+        pair = trial.make_pair(hit)
+        answers[pair] = is_relevant
+        store_answer(path, pair, relevant=is_relevant)
+
+
+def _show_pair(trial: PromptTrial, hit: Candidate, place: str) -> None:
+    """Show a prompt and a memory with its best passage, and ask if it's relevant.
+
+    `place` is the pair's place in the list: `3 of 9`.
+    """
+    from judgekit.retrieval import search
+
+    passages = search.list_passages(trial.prompt, [hit])
+    ((best_passage, _full_text),) = passages
+    prompt = short_line(trial.prompt, _MAX_TEXT_CHARS)
+    title = short_line(hit.title, _MAX_TEXT_CHARS)
+    path = short_line(hit.path, _MAX_TEXT_CHARS)
+    passage = short_line(best_passage, _MAX_TEXT_CHARS)
+    text = f"\n{place}: {prompt}\n  {title} -> {path}\n    {passage}\n"
+    question = "  relevant? y/n/skip (s; q stops)"
+    typer.echo(output.make_printable(f"{text}{question}"), err=True)
+
+
+def _read_answer_key() -> str:
+    """Wait until a person presses the key of an answer, or q. Returns the key."""
+    while True:
+        key = output.read_key()
+        if key in {*_ANSWERS, "q"}:
+            return key
 
 
 def _fit_thresholds(
@@ -239,25 +278,32 @@ def _fit_stores(
     """Fit the thresholds for the kinds of stores with hits, and write the improved ones."""
     from judgekit.hooks import fitting
 
-    labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
+    # A store's labels, such as `high`, are thresholds of confidence.
+    thresholds = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
+    max_inject = configured["max_inject"]
+    fits = []
+    for kind in _list_kinds_with_hits(trials):
+        fits.append(fitting.fit_store(kind, trials, answers, thresholds, max_inject))
+
+    project = Path(configured.project)
+    return [_write_if_changed(fit, project) for fit in fits]
+
+
+def _list_kinds_with_hits(trials: Sequence[PromptTrial]) -> list[str]:
+    """List the kinds of stores that something was found in, sorted."""
     kinds: set[str] = set()
     for trial in trials:
         kinds.update(hit.kind for hit in trial.list_injected(mentions=True))
+    return sorted(kinds)
 
-    fits = []
-    for kind in sorted(kinds):
-        fits.append(fitting.fit_store(kind, trials, answers, labels, configured["max_inject"]))
 
-    # Write the thresholds that changed.
-    records = []
-    for fit in fits:
-        if fit.after != fit.before:
-            written_fit = fitting.write_labels(fit, Path(configured.project))
-            records.append(written_fit.model_dump())
-        else:
-            records.append(fit.model_dump())
+def _write_if_changed(fit: Fit, project: Path) -> dict[str, Any]:
+    """Write a fit's thresholds if they changed. Returns the fit's record."""
+    from judgekit.hooks import fitting
 
-    return records
+    if fit.after != fit.before:
+        fit = fitting.write_labels(fit, project)
+    return fit.model_dump()
 
 
 def _fit_models(
@@ -266,11 +312,14 @@ def _fit_models(
     """Fit the thresholds for models that give probabilities, and write the improved ones."""
     from judgekit.hooks import fitting
 
+    models = {trial.model for trial in trials if trial.sureness}
+    max_inject = configured["max_inject"]
     records = []
-    for model in sorted({trial.model for trial in trials if trial.sureness}):
-        present = configured["inject_above"].get(model)
-        model_fit = fitting.fit_model(model, trials, answers, present, configured["max_inject"])
-        if model_fit.after != model_fit.before:
+    for model in sorted(models):
+        threshold = configured["inject_above"].get(model)
+        model_fit = fitting.fit_model(model, trials, answers, threshold, max_inject)
+        is_changed = model_fit.after != model_fit.before
+        if is_changed:
             model_fit = fitting.write_model_threshold(model_fit)
         records.append(model_fit.model_dump())
     return records
@@ -280,11 +329,7 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     """Print the report for people. `judged` are the hook's figures with a judge, if it's on."""
     prompts = counted(report["prompts"], "prompt", "prompts")
     say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
-    _say_hook("Without a judge", hook, report["prompts"])
-    if "best_hits" in report:
-        _say_best_hits(report["best_hits"])
-    if "crowded" in report:
-        _say_crowded(report["crowded"])
+    _say_without_judge(report, hook)
     if judged is not None:
         _say_hook("With the judge", judged, report["prompts"])
         _say_effect_of_judge(report["judge"])
@@ -294,34 +339,50 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
         pairs = counted(report["unanswered"], "pair has", "pairs have")
         warn(f"{pairs} no answer yet; run this in a terminal to answer them")
 
-    say(_compare_with_bar((judged or hook).precision, report["bar"]))
+    used_hook = judged or hook
+    say(_compare_with_bar(used_hook.precision, report["bar"]))
     for fit in report["fits"]:
         _say_fit(fit)
 
 
+def _say_without_judge(report: dict[str, Any], hook: HookReport) -> None:
+    """Print the hook's figures, its best hits if it's silent, and the memories too alike to choose from."""
+    _say_hook("Without a judge", hook, report["prompts"])
+    if "best_hits" in report:
+        _say_best_hits(report["best_hits"])
+    if "crowded" in report:
+        _say_crowded(report["crowded"])
+
+
 def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
-    """Print how much the hook injected, and how much of it is relevant."""
+    """Print how much the hook injected, and how much of it is relevant.
+
+    `prompts` is the number of all prompts, with or without an injection.
+    """
     injections = counted(hook.injected, "injection", "injections")
     mentions = counted(hook.mentioned, "mention", "mentions")
-    say(f"\n{title}: {injections}, {mentions} to {counted(hook.nudged, 'prompt', 'prompts')}")
-    labelled = f" of {hook.precision.of}" if hook.precision else ""
-    say_figure("relevant, share of what is injected", hook.precision, labelled)
-    say_figure("something relevant, share of prompts", hook.coverage, f" of {prompts}")
+    prompts_with_mentions = counted(hook.nudged, "prompt", "prompts")
+    say(f"\n{title}: {injections}, {mentions} to {prompts_with_mentions}")
+
+    of_labels = f" of {hook.precision.of}" if hook.precision else ""
+    of_prompts = f" of {prompts}"
+    say_figure("relevant, share of what is injected", hook.precision, of_labels)
+    say_figure("something relevant, share of prompts", hook.coverage, of_prompts)
 
 
 def _say_best_hits(best_hits: dict[str, Any]) -> None:
     """Print the relevance of the best hits for prompts on which the hook is silent."""
     from judgekit.hooks.trial import Share
 
-    hits = counted(best_hits["prompts"], "prompt has", "prompts have")
-    say(f"\nNothing is injected, and {hits} a hit that isn't sure enough")
-    relevant = None
-    labelled = ""
+    prompts = counted(best_hits["prompts"], "prompt has", "prompts have")
+    say(f"\nNothing is injected, and {prompts} a hit that isn't sure enough")
+    relevant_share = None
+    of_labels = ""
     if best_hits["relevant"]:
-        relevant = Share(**best_hits["relevant"])
-        labelled = f" of {relevant.of}"
+        relevant_share = Share(**best_hits["relevant"])
+        of_labels = f" of {relevant_share.of}"
 
-    say_figure("relevant, share of the best hits", relevant, labelled)
+    say_figure("relevant, share of the best hits", relevant_share, of_labels)
     say("If most of them are relevant, --fit looks for a lower threshold")
 
 
@@ -330,18 +391,21 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
     prompts = counted(len(crowded), "prompt gets", "prompts get")
     say(f"\n{prompts} nothing, because several memories fit equally well and none stands out:")
     for prompt in crowded[:_MAX_CROWDED]:
-        say(escaped(f"  {short_line(prompt['prompt'], _MAX_TEXT_CHARS)}"))
-        memories = prompt["memories"]
-        shown_paths = [
-            escaped(short_line(path, _MAX_TEXT_CHARS)) for path in memories[:_MAX_RIVALS]
-        ]
-        more = len(memories) - len(shown_paths)
-        if more:
-            shown_paths.append(f"and {more} more")
-        say(f"    {', '.join(shown_paths)}")
+        text = short_line(prompt["prompt"], _MAX_TEXT_CHARS)
+        say(escaped(f"  {text}"))
+        say(f"    {_join_rivals(prompt['memories'])}")
 
     say("If they say the same, merge them, or put `status: superseded` into the header of the old")
     say("ones. If they don't, give each a title that says what is special about it")
+
+
+def _join_rivals(paths: Sequence[str]) -> str:
+    """Join the paths of the first memories, and count any others."""
+    shown_paths = [escaped(short_line(path, _MAX_TEXT_CHARS)) for path in paths[:_MAX_RIVALS]]
+    more = len(paths) - len(shown_paths)
+    if more:
+        shown_paths.append(f"and {more} more")
+    return ", ".join(shown_paths)
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:
@@ -360,27 +424,32 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
     """Describe whether injected memories are relevant often enough, or how many labels would settle that."""
     from judgekit.hooks.trial import MIN_LABELS
-    from judgekit.judging.binomial import count_labels_needed
 
-    labelled = precision.of if precision else 0
-    if precision is None or labelled < MIN_LABELS:
-        return f"Too few labels: {MIN_LABELS - labelled} more are needed"
+    label_count = precision.of if precision else 0
+    if precision is None or label_count < MIN_LABELS:
+        return f"Too few labels: {MIN_LABELS - label_count} more are needed"
 
     value = f"The precision, {precision.value:.3f},"
     if precision.value < bar:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
+    more = _describe_labels_needed(precision, bar)
+    return f"{value} reaches the bar, its interval does not; {more} settle it"
+
+
+def _describe_labels_needed(precision: Share, bar: float) -> str:
+    """Describe how many labels would lift the interval to the bar: `about 40 more labels … would`."""
+    from judgekit.judging.binomial import count_labels_needed
 
     # `count_labels_needed` is about error rates, so pass fractions of irrelevant memories.
     max_error_rate = round(1 - bar, 9)  # without floating-point noise
     error_rate = 1 - precision.value
     tail_probability = 0.025  # on each side of a 95 % interval
     total = count_labels_needed(max_error_rate, tail_probability, error_rate)
-    more = "more labels may"
-    if total:
-        more = f"about {total - labelled} more labels like these would"
-    return f"{value} reaches the bar, its interval does not; {more} settle it"
+    if not total:  # a million aren't enough
+        return "more labels may"
+    return f"about {total - precision.of} more labels like these would"
 
 
 def _say_fit(fit: dict[str, Any]) -> None:
@@ -388,11 +457,8 @@ def _say_fit(fit: dict[str, Any]) -> None:
     title = "Threshold" if fit.get("is_model") else "Thresholds"
     before = _format_thresholds(fit["before"]) or "none"
     say(f"\n{title} of {fit['kind']}: {before}")
-    precision = fit["precision"]
-    if precision:
-        bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"
-        coverage = f"coverage {fit['coverage']['value']:.3f}"
-        say(f"  best: precision {precision['value']:.3f} {bounds}, {coverage}")
+    if fit["precision"]:
+        _say_best_precision(fit)
 
     if fit["refused"]:
         more = f"; about {fit['more']} more labels would do" if fit["more"] else ""
@@ -400,9 +466,24 @@ def _say_fit(fit: dict[str, Any]) -> None:
     elif not fit["written"]:
         say("  not changed: no other threshold does better")
     else:
-        say(f"  changed to: {_format_thresholds(fit['after'])}; this holds in all your projects")
-        for name, path in zip(("written", "the old one"), fit["written"], strict=False):
-            say(f"  {name}: {path}")
+        _say_written_thresholds(fit)
+
+
+def _say_best_precision(fit: dict[str, Any]) -> None:
+    """Print the precision that the best thresholds reach, with its interval, and the coverage."""
+    precision = fit["precision"]
+    bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"
+    coverage = f"coverage {fit['coverage']['value']:.3f}"
+    say(f"  best: precision {precision['value']:.3f} {bounds}, {coverage}")
+
+
+def _say_written_thresholds(fit: dict[str, Any]) -> None:
+    """Print the new thresholds, the file that has them, and the copy of the old file, if there was one."""
+    say(f"  changed to: {_format_thresholds(fit['after'])}; this holds in all your projects")
+    new_file, *old_files = fit["written"]
+    say(f"  written: {new_file}")
+    for old_file in old_files:
+        say(f"  the old one: {old_file}")
 
 
 def _format_thresholds(thresholds: dict[str, float]) -> str:

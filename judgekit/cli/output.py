@@ -68,8 +68,9 @@ def _write_to_stderr(*lines: object) -> None:
     if sys.stderr is None:  # e.g. under pythonw
         return
     for line in lines:
-        text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
-        sys.stderr.write(f"judgekit: {make_printable(text)}\n")
+        without_colours = str(line).replace("\x1b", "\\x1b")
+        marked_text = without_colours.replace("\n", "\njudgekit: ")
+        sys.stderr.write(f"judgekit: {make_printable(marked_text)}\n")
 
 
 def say(text: str = "") -> None:
@@ -77,20 +78,22 @@ def say(text: str = "") -> None:
 
     Raises `typer.Exit` if the reader has closed the pipe, and `InputError` if it can't be written.
     """
-    if current.file is not None:
+    if current.file is not None:  # written at the end of the command
         current.results.append(strip_colours(make_printable(text, "utf-8")))
         return
-
-    has_colour: bool | None = None  # decided by typer: only on a terminal
-    if os.environ.get("NO_COLOR"):
-        has_colour = False
-    elif os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        has_colour = True
-    elif os.environ.get("TERM") == "dumb":
-        has_colour = False
-
     with _explain_output_errors():
-        typer.echo(make_printable(text), color=has_colour)
+        typer.echo(make_printable(text), color=_choose_colour())
+
+
+def _choose_colour() -> bool | None:
+    """Choose from the environment whether to print in colour; None means only on a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    is_forced = os.environ.get("FORCE_COLOR", "") not in ("", "0")
+    if is_forced:
+        return True
+    is_dumb_terminal = os.environ.get("TERM") == "dumb"
+    return False if is_dumb_terminal else None
 
 
 def emit(text: str, escape: Callable[[str], str] = escape_for_json) -> None:
@@ -98,14 +101,19 @@ def emit(text: str, escape: Callable[[str], str] = escape_for_json) -> None:
 
     `escape` escapes dangerous characters, by default in JSON.
     """
-    text = escape(text)
-    if current.file is not None:
-        current.results.append(text)
-    elif sys.stdout is not None:
-        with _explain_output_errors():
-            sys.stdout.flush()
-            sys.stdout.buffer.write(f"{text}\n".encode())
-            sys.stdout.flush()
+    result = escape(text)
+    if current.file is not None:  # written at the end of the command
+        current.results.append(result)
+    elif sys.stdout is not None:  # it's None e.g. under pythonw
+        _write_as_utf8(result)
+
+
+def _write_as_utf8(line: str) -> None:
+    """Write a line to standard output as UTF-8, whatever encoding the terminal has."""
+    with _explain_output_errors():
+        sys.stdout.flush()  # earlier text goes first, since the next line bypasses it
+        sys.stdout.buffer.write(f"{line}\n".encode())
+        sys.stdout.flush()
 
 
 def get_terminal_width() -> int | None:

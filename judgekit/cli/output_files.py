@@ -16,18 +16,25 @@ if TYPE_CHECKING:
 
 
 def write_results_to(path: Path | None) -> Path | None:
-    """Have results written to a file when the command ends; raises the errors of `refuse_read_file`."""
+    """Have results written to a file when the command ends; raises the errors of `refuse_input`."""
     _check_folder(path)
-    output.current.file = refuse_read_file(path)
+    output.current.file = refuse_input(path)
     return path
 
 
 def check_page(path: Path | None) -> Path | None:
-    """Return a page's path if it ends in .html and its folder exists; raises like `refuse_read_file`."""
-    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+    """Check that a page can be written, and return its path; None if there's no page.
+
+    Raises `UsageError` if it doesn't end in .html or is also an input, and `InputError` if there's no such
+    folder.
+    """
+    if path is None:
+        return None
+    is_page = path.suffix.lower() in (".html", ".htm")
+    if not is_page:
         raise UsageError(f"--html {path}: name a file that ends in .html")
     _check_folder(path)
-    return refuse_read_file(path)
+    return refuse_input(path)
 
 
 def check_also(path: Path, word: str) -> None:
@@ -37,7 +44,9 @@ def check_also(path: Path, word: str) -> None:
     """
     _check_folder(path)
     _refuse_unsafe_output(path)
-    if path.exists() and _count_mentions(path, own_word=word):
+    # A file that's there, and that the command line names elsewhere, is an input.
+    is_input = path.exists() and _count_mentions(path, own_word=word) > 0
+    if is_input:
         raise _build_input_error(path)
 
 
@@ -47,7 +56,7 @@ def _check_folder(path: Path | None) -> None:
         raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
 
 
-def refuse_read_file(path: Path | None) -> Path | None:
+def refuse_input(path: Path | None) -> Path | None:
     """Check and return an output path; raises `UsageError` if it's also an input."""
     if path is None:
         return None
@@ -66,20 +75,21 @@ def _refuse_unsafe_output(path: Path) -> None:
 
 
 def _count_mentions(path: Path, own_word: str = "") -> int:
-    """Count the words in the command line that name a file, except the output option itself."""
-    count = 0
-    for word in output.current.words:
-        is_own_word = word in (own_word, f"--also={own_word}")
-        if own_word and is_own_word:
-            continue
+    """Count the words in the command line that name a file, except the value of its --also option.
 
-        value = word
-        if word.startswith("-"):  # `--option=value`
-            _, _, value = word.rpartition("=")
-        if Path(value).resolve() == path.resolve():
-            count += 1
+    `own_word` is this value; "" for a file of another option.
+    """
+    own_words = [own_word, f"--also={own_word}"] if own_word else []
+    other_words = [word for word in output.current.words if word not in own_words]
+    return sum(_names_file(word, path) for word in other_words)
 
-    return count
+
+def _names_file(word: str, path: Path) -> bool:
+    """Whether a word of the command line names a file, by itself or as in `--option=FILE`."""
+    value = word
+    if word.startswith("-"):
+        _, _, value = word.rpartition("=")
+    return Path(value).resolve() == path.resolve()
 
 
 def _build_input_error(path: Path) -> UsageError:
@@ -87,17 +97,26 @@ def _build_input_error(path: Path) -> UsageError:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file atomically (or to a device, directly), and print a note."""
+    """Write a file atomically (or to a device, directly), and print a note.
+
+    Raises `UsageError` if another command is writing the file.
+    """
     with _name_output_errors(path):
         if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")
         else:
-            try:
-                with hold_for_writing(outputs.resolve_output_path(str(path))):
-                    outputs.write_atomically(str(path), text)
-            except HeldError as error:
-                raise UsageError(f"{path}: {error}; wait for it, or name another file") from None
+            _replace_file(path, text)
     output.note(f"Wrote {path}")
+
+
+def _replace_file(path: Path, text: str) -> None:
+    """Write a file atomically, unless another command is writing it."""
+    real_path = outputs.resolve_output_path(str(path))
+    try:
+        with hold_for_writing(real_path):
+            outputs.write_atomically(str(path), text)
+    except HeldError as error:
+        raise UsageError(f"{path}: {error}; wait for it, or name another file") from None
 
 
 @contextlib.contextmanager

@@ -17,7 +17,10 @@ _MAX_COMMAND_CHARS = 1000  # characters
 
 
 def build_foot(notices: Sequence[str] = ()) -> Foot:
-    """Build a page's foot: notices about the data and from the command, the command, the version."""
+    """Build a page's foot: notices, the command that made the page, and the version.
+
+    `notices` are about the page's data. Those that the command printed on stderr are added.
+    """
     command_notices = [escaped(line) for line in output.current.notices]
     command = shlex.join(["judgekit", *output.current.words])
     return Foot(

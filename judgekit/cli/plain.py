@@ -29,16 +29,18 @@ _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip instal
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code, like `judgekit.cli.app.run`."""
+    """Run the plugin's `hook` or `search` and return its exit code, like `judgekit.cli.app.run`."""
+    command = arguments[0] if arguments else ""
+    rest = arguments[1:]
     try:
-        if arguments[:1] == ["hook"]:
+        if command == "hook":
             from judgekit.hooks.claude_code import main as hook
 
-            return hook(list(arguments[1:]))
-        if arguments[:1] == ["search"]:
-            return _search(arguments[1:])
+            return hook(list(rest))
+        if command == "search":
+            return _search(rest)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise, Python would fail again at exit
+        _discard_output()
         return Exit.OUTPUT_LOST
     except Exception as error:  # noqa: BLE001 - the boundary: report our own faults in a line
         _warn(describe_error(error))
@@ -46,6 +48,13 @@ def main(arguments: Sequence[str]) -> int:
 
     _warn(f"the plugin has only `search` and `hook`; to install all of judgekit: {_INSTALL}")
     return Exit.BAD_CONFIG
+
+
+def _discard_output() -> None:
+    """Discard what's still to be printed. Otherwise, Python would fail again at exit."""
+    null_file = os.open(os.devnull, os.O_WRONLY)
+    standard_output = 1
+    os.dup2(null_file, standard_output)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -127,7 +136,7 @@ def _search(arguments: Sequence[str]) -> int:
 
 
 def _build_parser() -> _Parser:
-    """Build the parser for `search`, with the options that need no packages."""
+    """Build the parser for the plugin's `search`, which works without any packages."""
     description = "Search stored memories and documents, best first."
     parser = _Parser(prog="judgekit search", description=description, allow_abbrev=False)
     parser.add_argument("query", help="Words to search for.")
@@ -135,6 +144,7 @@ def _build_parser() -> _Parser:
         "--root", action="append", default=[], help="A store or folder (repeatable)."
     )
     parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
+    # An installed judgekit has this option. Here, the search runs too, and says that there's no judge.
     parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
     parser.add_argument("--no-judge", action="store_true", help=UNASKED)
     parser.add_argument(
@@ -145,42 +155,57 @@ def _build_parser() -> _Parser:
 
 
 def _print_candidate(candidate: Candidate) -> None:
-    """Print a candidate's title, path and confidence."""
-    status = f" ({candidate.status}: not in force any more)" if candidate.status else ""
-    confidence = candidate.confidence_label
-    if candidate.rated:
-        confidence = f"{confidence} {candidate.confidence:.2f}"
-    title = f"{short_line(candidate.title, 200)}{status}"
-    path = candidate.add_line(short_line(candidate.path, 400))
+    """Print a candidate's title, place and confidence, and its section if known."""
+    title = short_line(candidate.title, 200)
+    if candidate.status:
+        title = f"{title} ({candidate.status}: not in force any more)"
+    place = candidate.add_line(short_line(candidate.path, 400))  # as in `notes.md:12`
+    confidence = _describe_confidence(candidate)
+    _print(escape_ci_commands(f"{title}\n    {place}  ({confidence})"))
+
     section = short_line(candidate.name_section(), 200)
-    _print(escape_ci_commands(f"{title}\n    {path}  ({confidence})"))
     if section:
         _print(escape_ci_commands(f"    in {section}"))
 
 
+def _describe_confidence(candidate: Candidate) -> str:
+    """Describe a candidate's confidence, with the number if it's rated: `high 0.93`."""
+    if candidate.rated:
+        return f"{candidate.confidence_label} {candidate.confidence:.2f}"
+    return candidate.confidence_label
+
+
 def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
     """Explain why a search with `--no-judge` is refused; "" if it isn't."""
-    # Users can allow agents any command that starts like this one, so it
-    # mustn't read outside the project.
     if judge:
         return "--judge and --no-judge cannot be combined"
+
+    # Users can let an agent run `judgekit search --no-judge` with any words after it, so it mustn't read
+    # outside the project.
     project = os.path.realpath(environment.project_root())
     for root in roots:
-        folder = Path(_resolve_folder(root))
-        is_outside = folder.is_absolute() and not folder.is_relative_to(project)
-        if is_outside:
+        if _is_outside(root, project):
             return f"--no-judge --root {root}: outside the project; remove --no-judge to search it"
     return ""
 
 
+def _is_outside(root: str, project: str) -> bool:
+    """Whether a root is an existing folder outside the project."""
+    folder = Path(_resolve_folder(root))
+    is_found = folder.is_absolute()  # not so: a missing folder, and `claude:auto`
+    return is_found and not folder.is_relative_to(project)
+
+
 def _resolve_folder(root: str) -> str:
     """Return a folder's real path; "" if it doesn't exist. `claude:auto` is returned unchanged."""
-    if root == "claude:auto":
+    if (
+        root == "claude:auto"
+    ):  # stands for the folder where Claude Code keeps the project's memories
         return root
+    if not root:  # `Path` would take it for the current folder
+        return ""
     path = Path(root).expanduser()
-    if root and path.is_dir():
-        return str(path.resolve())
-    return ""
+    return str(path.resolve()) if path.is_dir() else ""
 
 
 def _print(text: str) -> None:

@@ -48,15 +48,12 @@ def count_to(total: int, what: str) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def follow(describe: Callable[[], str]) -> Iterator[None]:
-    """In this context, show the changing text from `describe`, or print it as notes in a log."""
+    """In this context, show the changing text from `describe`; in a log, as a note now and then."""
+    print_line, seconds = _choose_line_printer()
     is_over = threading.Event()
-    print_line: Callable[[str], None] = output.note
-    seconds = LOG_SECONDS
-    if is_watched():
-        print_line = show
-        seconds = SHOWN_SECONDS
 
-    def watch() -> None:
+    def print_changes() -> None:
+        """Print the text every few seconds if it has changed, until the context ends."""
         last_line = ""
         while not is_over.wait(seconds):
             line = describe()
@@ -64,12 +61,19 @@ def follow(describe: Callable[[], str]) -> Iterator[None]:
                 print_line(line)
             last_line = line
 
-    thread = threading.Thread(target=watch, daemon=True)
+    thread = threading.Thread(target=print_changes, daemon=True)
     thread.start()
-    show(describe())
+    show(describe())  # at once; in a log, this prints nothing
     try:
         yield
     finally:
         is_over.set()
         thread.join()
         show("")
+
+
+def _choose_line_printer() -> tuple[Callable[[str], None], float]:
+    """Choose the function that prints progress, and the seconds between its lines."""
+    if is_watched():
+        return show, SHOWN_SECONDS
+    return output.note, LOG_SECONDS

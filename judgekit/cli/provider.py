@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +16,11 @@ from judgekit.errors import Exit, UsageError
 from judgekit.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from judgekit.judging.trial import Trial
-    from judgekit.providers.resolve import PanelRequest, Tiers
+    from judgekit.providers.resolve import PanelRequest, ProviderState, Tiers
 
 app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 
@@ -26,21 +28,32 @@ app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 @app.command("list")
 def list_() -> None:
     """List providers in the order of use, and why each can or cannot be used here."""
-    from judgekit.config import settings
-    from judgekit.judging import panel
     from judgekit.providers.resolve import provider_report
 
-    project = get_project_path()
     states = provider_report(os.environ, _build_panel_request())
     width = max(len(state.name) for state in states)
+    _say_providers(states, width)
+    _say_models_by_author(width)
+
+
+def _say_providers(states: Sequence[ProviderState], width: int) -> None:
+    """Print each provider, whether it's usable, why, and its models."""
     for state in states:
-        models = ", ".join(dict.fromkeys(state.models.values()))
         mark = "usable" if state.usable else "-"
+        models = ", ".join(dict.fromkeys(state.models.values()))
         details = f"{state.why}; {models}" if models else state.why
         say(f"{state.name:<{width}} {mark:<7} {details}")
 
+
+def _say_models_by_author(width: int) -> None:
+    """Print the models that are asked about any text, and those about texts by a model family."""
+    from judgekit.config import settings
+    from judgekit.judging import panel
+
+    project = get_project_path()
     for family, tiers in panel.by_author(settings.load(project), project):
-        title = f"texts by {family}" if family else "asked"  # without a family: about any text
+        is_for_any_text = not family
+        title = "asked" if is_for_any_text else f"texts by {family}"
         models = list_models(tiers)
         if models:
             say(f"{title:<{width}} {models}")
@@ -120,19 +133,31 @@ def check(
 
 
 def _fetch_local_model() -> None:
-    """Download the model in JUDGEKIT_LOCAL_MODEL if it's missing; raises `UsageError` without a name."""
+    """Download the model in JUDGEKIT_LOCAL_MODEL if it's missing or damaged.
+
+    A file outside our own folder belongs to the user and stays as it is. Raises `UsageError` without a name.
+    """
     from judgekit.providers import local
 
     name = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
     if not name:
         known = ", ".join(local.CATALOGUE)
         raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
-    path = None
-    with contextlib.suppress(UsageError):  # it's missing
-        path = local.resolve(name)
-    # `fetch_model` also repairs a damaged model. Files outside our own folder belong to the user.
-    if path is None or path.parent == local.folder():
-        fetch_model(name)
+
+    path = _find_local_model(name)
+    belongs_to_user = path is not None and path.parent != local.folder()
+    if not belongs_to_user:
+        fetch_model(name)  # also repairs a damaged model
+
+
+def _find_local_model(name: str) -> Path | None:
+    """Find a model's file; None if it's missing."""
+    from judgekit.providers import local
+
+    try:
+        return local.resolve(name)
+    except UsageError:
+        return None
 
 
 def _check_shared_judge() -> Exit | None:
@@ -145,12 +170,13 @@ def _check_shared_judge() -> Exit | None:
         return None
 
     try:
-        count = counted(server.check(), "rubric", "rubrics")
+        rubric_count = server.check()
     except shared.SharedError as error:
         warn(str(error))
         return Exit.HUMAN_NEEDED
 
-    answer = f"takes the token and has {count}"
+    rubrics = counted(rubric_count, "rubric", "rubrics")
+    answer = f"takes the token and has {rubrics}"
     say(f"{'shared judge':<18} {server.url}: {answer}; documents are judged there")
     return Exit.ACCEPTED
 
@@ -178,14 +204,16 @@ def fetch_model(model: str) -> None:
     lines: list[str] = []
 
     def show(line: str) -> None:
+        """Show a line of progress; the first goes into a log as well."""
+        is_first = not lines
         lines.append(line)
-        if len(lines) == 1:
+        if is_first:
             note(line)
         else:
             progress.show(line)
 
     local.fetch(model, show)
-    progress.show("")
+    progress.clear()
     if len(lines) > 1:
         note(lines[-1])
 

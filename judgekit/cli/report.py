@@ -12,7 +12,7 @@ from judgekit.cli import formats, report_page
 from judgekit.cli.formats.row_results import WORST_ROWS, RowResults
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
 from judgekit.cli.output import note, say, warn
-from judgekit.cli.output_files import refuse_read_file, write_file
+from judgekit.cli.output_files import refuse_input, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, shares
@@ -331,7 +331,7 @@ def _draw_sample(
     from judgekit.data.labels import add_sample
 
     sheet = labels or _name_label_sheet(results.name)
-    refuse_read_file(Path(sheet))
+    refuse_input(Path(sheet))
     added, total = add_sample(results, sheet, count, columns)
     say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
     say("Write accept, improve or reject into the column label of each row. Then run:")
