@@ -92,7 +92,7 @@ class Condition(NamedTuple):
             max_total += count * row.maximum
         return Totals(min_total, max_total)
 
-    def enough(self, rows: int) -> int:
+    def threshold(self, rows: int) -> int:
         """Compute the total from which `>` or `>=` holds, and `<` or `<=` no longer does.
 
         For example, with a limit of 2 rows, it's 2 for `>=` and `<`, and 3 for `>` and `<=`.
@@ -107,18 +107,18 @@ class Condition(NamedTuple):
         return math.ceil(total_at_limit)
 
     @property
-    def wants_enough(self) -> bool:
+    def holds_from_threshold(self) -> bool:
         return self.operator in (">=", ">")
 
     def holds(self, totals: Totals, rows: int) -> bool | None:
         """Whether the condition holds for rows with these totals. None means that it's still open."""
-        enough = self.enough(rows)
-        is_reached = totals.minimum >= enough
-        is_out_of_reach = totals.maximum < enough
+        threshold = self.threshold(rows)
+        is_reached = totals.minimum >= threshold
+        is_out_of_reach = totals.maximum < threshold
         if is_reached:
-            return self.wants_enough
+            return self.holds_from_threshold
         if is_out_of_reach:
-            return not self.wants_enough
+            return not self.holds_from_threshold
         return None
 
     def describe_range(self, totals: Totals, rows: int) -> str:

@@ -36,10 +36,10 @@ class Answer:
     _settled_answer: bool | None = None
 
     def __post_init__(self) -> None:
-        enough = self.condition.enough(self.rows)
+        threshold = self.condition.threshold(self.rows)
         whole = self.condition.largest * self.rows
-        self._bets_for = Bets(self.rows, claimed_total=enough - 1)
-        self._bets_against = Bets(self.rows, claimed_total=whole - enough)
+        self._bets_for = Bets(self.rows, claimed_total=threshold - 1)
+        self._bets_against = Bets(self.rows, claimed_total=whole - threshold)
 
     def note(self, position: int, word: str) -> None:
         """Note the verdict of a row. Rows are drawn in random order, and `position` counts them from 0."""
@@ -72,9 +72,9 @@ class Answer:
         is_total_high_enough = self._bets_for.is_refuted  # the claim that it's too low
         is_total_too_low = self._bets_against.is_refuted  # the claim that it's high enough
         if is_total_high_enough:
-            self._settled_answer = self.condition.wants_enough
+            self._settled_answer = self.condition.holds_from_threshold
         elif is_total_too_low:
-            self._settled_answer = not self.condition.wants_enough
+            self._settled_answer = not self.condition.holds_from_threshold
 
     @property
     def is_complete(self) -> bool:
