@@ -32,10 +32,10 @@ _DIGITS = 6  # of an amount in USD
 
 def shown_text(text: str) -> str:
     """Remove invisible characters from a text, and truncate it if it's too long for a page."""
-    # One character more than the page shows is enough to notice that the text is too long.
     start = text[: MAX_CHARS + 1]
     shown = visible(encodable(start))
-    is_too_long = len(shown) > MAX_CHARS
+    # Without its invisible characters, the start of a longer text can fit on the page. It's still cut.
+    is_too_long = len(text) > len(start) or len(shown) > MAX_CHARS
     if is_too_long:
         return shown[:MAX_CHARS] + " … (cut here)"
     return shown
@@ -158,12 +158,13 @@ class RowList:
     def _drop_excess(self) -> None:
         """Drop the last-ranked rows if all rows together are too large for the page."""
         self._ranked.sort(key=itemgetter(0))
-        self._bytes = 0  # up to the first row that's too much, including this row
+        self._bytes = 0
         for index, (_, row_json) in enumerate(self._ranked):
-            self._bytes += len(row_json.encode()) + 1  # with the comma
-            if self._bytes > MAX_BYTES:
+            row_bytes = len(row_json.encode()) + 1  # with the comma
+            if self._bytes + row_bytes > MAX_BYTES:
                 self._drop_rows_from(index)
                 break
+            self._bytes += row_bytes
 
     def _drop_rows_from(self, index: int) -> None:
         """Drop the rows from this index on, and note the rank of the last row that's kept."""
