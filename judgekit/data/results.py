@@ -18,7 +18,7 @@ import threading
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from judgekit import environment, outputs
 from judgekit.config.locks import HeldError, hold_for_writing
@@ -116,38 +116,38 @@ def result(
 ) -> dict[str, Any]:
     """Build a result row: the input row's columns, then `OURS`.
 
-    `record` is that of a verdict or comparison, None if the row couldn't be judged. Input columns with a
+    `record` is a verdict's or comparison's, or None if the row couldn't be judged. Input columns with a
     `taken` name become `row.NAME`. `run` is the name of the run, if any. Infinity and NaN become null.
     """
     judged = record or {}
-    verdict = judged.get("verdict", UNDETERMINED)
-    scores = judged.get("scores")
-    model = judged.get("model")
-    is_comparison = judged.get("schema", "").startswith("judgekit/comparison@")
-    if is_comparison:
-        scores = _map_scores(judged)
-        model = _name_deciding_models(judged)
-    if error is None and verdict == UNDETERMINED:
-        error = judged.get("degraded")
-
-    values = {
-        **judged,
-        "id": row_id,
-        "verdict": verdict,
-        "scores": scores,
-        "model": model,
-        "error": error,
-        "fingerprint": fingerprint,
-        "judged": record,
-    }
-    ours = _replace_infinities({name: values.get(name) for name in OURS})
-
     columns = _copy_own_columns(row, taken)
     for name, word in (judged.get(VARIANTS) or {}).items():
         columns[variant_column(name)] = word
     if run is not None:
         columns[RUN] = run
-    return {**columns, **ours}
+
+    values = {
+        **_collect_values(judged, error),
+        "id": row_id,
+        "fingerprint": fingerprint,
+        "judged": record,
+    }
+    ours = {name: values.get(name) for name in OURS}
+    return {**columns, **_replace_infinities(ours)}
+
+
+def _collect_values(judged: Mapping[str, Any], error: str | None) -> dict[str, Any]:
+    """Collect a record's values by result column. An empty record counts as undetermined."""
+    verdict = judged.get("verdict", UNDETERMINED)
+    values = {**judged, "verdict": verdict, "error": error}
+    if error is None and verdict == UNDETERMINED:
+        values["error"] = judged.get("degraded")
+
+    is_comparison = judged.get("schema", "").startswith("judgekit/comparison@")
+    if is_comparison:
+        values["scores"] = _map_scores(judged)
+        values["model"] = _name_deciding_models(judged)
+    return values
 
 
 def _copy_own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
@@ -189,8 +189,10 @@ def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) 
     If a result column has the same name, use `row.NAME`. If the input also has a column `row.NAME`, use
     `row.row.NAME`, and so on.
     """
-    free_name = name
-    while free_name in taken or (free_name != name and free_name in columns):
+    if name not in taken:
+        return name
+    free_name = f"row.{name}"
+    while free_name in taken or free_name in columns:
         free_name = f"row.{free_name}"
     return free_name
 
@@ -321,22 +323,13 @@ class _File(Results):
         self._fresh = fresh
         self._key = seals.state_key()
 
-        self._path = Path(resolve_output_path(out))
-        self._writer = tables.writer_of(str(self._path))  # None if the results file is JSON Lines
-        is_lean = not full and tables.is_lean(str(self._path))
-        self._left_out = RECORD_COLUMNS if is_lean else ()
-        if self._writer is None:
-            self._part = self._path
-        else:
-            self._part = part_file_of(self._path)
+        self._schema = None if source is None else source.schema
 
-        # The old lines of rows that are judged again stay here until the new ones are written, so that the
-        # results file never has a row twice, and nothing is lost if the run is killed.
-        self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
-
+        self._set_paths(out)
         self._refuse_links()
         self._refuse_file_of(source)
-        self._schema = None if source is None else source.schema
+        is_lean = not full and tables.is_lean(str(self._path))
+        self._left_out = RECORD_COLUMNS if is_lean else ()
 
         # Keeps a thread that still reads rows at the end of a run from using closed files.
         self._lock = threading.Lock()
@@ -348,10 +341,21 @@ class _File(Results):
         self._stamp_file = _stamp_file_of(os.path.realpath(out))
         self._resources = self._open_files(trust=trust)
 
+    def _set_paths(self, out: str) -> None:
+        """Set the paths of the results file, the part file and the again file, and the table's writer."""
+        self._path = Path(resolve_output_path(out))
+        self._writer = tables.writer_of(str(self._path))  # None if the results file is JSON Lines
+        self._part = self._path if self._writer is None else part_file_of(self._path)
+
+        # The old lines of rows that are judged again stay here until the new ones are written, so that the
+        # results file never has a row twice, and nothing is lost if the run is killed.
+        self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
+
     def _open_files(self, *, trust: bool) -> ExitStack:
         """Lock the results file, note its rows unless the run is fresh, and open the part file for new rows.
 
-        Closing the returned stack releases everything.
+        `trust` means that rows without a valid seal count, too. Closing the returned stack releases
+        everything.
         """
         with ExitStack() as opened:
             opened.enter_context(lock_output(str(self._path), self.name))
@@ -365,9 +369,12 @@ class _File(Results):
             except OSError as error:
                 raise self._write_error(error) from None
 
-            # `_rewrite` can replace the descriptor, so look it up when the stack is closed.
-            opened.callback(lambda: os.close(self._descriptor))
-            return opened.pop_all()
+            opened.callback(self._close_part)
+            return opened.pop_all()  # everything stays open
+
+    def _close_part(self) -> None:
+        """Close the part file's current descriptor, which `_rewrite` can have replaced."""
+        os.close(self._descriptor)
 
     def __exit__(self, *_: object) -> None:
         is_empty = self._is_part_new and not self._has_written
@@ -424,11 +431,11 @@ class _File(Results):
         """
         self._rows_met += 1
         key = id_key(row_id)
-        self._database.execute(_NOTE_PLACE, (key, self._rows_met))
+        self._database.execute(_NOTE_PLACE, (key, self._rows_met))  # adds the row if it's new
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
-        row = self._database.execute(query, (key,)).fetchone()
-        old_fingerprint, word, failed, start = row
-        if start is None:  # the row isn't in the results file
+        old_fingerprint, word, failed, start = self._database.execute(query, (key,)).fetchone()
+        is_in_results_file = start is not None
+        if not is_in_results_file:
             return None
 
         is_decided = not failed and word != UNDETERMINED
@@ -454,25 +461,31 @@ class _File(Results):
         try:
             self._prepare_files()
             start = os.lseek(self._descriptor, 0, os.SEEK_END)
-            written = 0
-            try:
-                written = os.write(self._descriptor, raw)
-            finally:
-                if written < len(raw):  # the disk is full, or the user pressed Ctrl-C
-                    os.ftruncate(self._descriptor, start)
+            self._write_line(raw, start)
         except OSError as error:
             raise self._write_error(error) from None
-        if written < len(raw):  # a partial write doesn't raise, so assume that the disk is full
-            raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
         self._note_row(row, in_again_file=False, start=start, size=len(raw))
-        # If the positions differ, an interrupted call has written a line without noting it. Then
-        # `_put_in_order` will note both lines.
-        if start == self._end:
+        # An interrupted call may have written a line without noting it. Then `_end` stays before that line,
+        # so that `_put_in_order` notes both lines.
+        follows_noted_lines = start == self._end
+        if follows_noted_lines:
             self._end += len(raw)
 
+    def _write_line(self, raw: bytes, start: int) -> None:
+        """Write a line at `start`, the end of the part file. If that fails, remove it and raise `OSError`."""
+        written = 0
+        try:
+            written = os.write(self._descriptor, raw)
+        finally:
+            is_cut = written < len(raw)
+            if is_cut:  # the disk is full, or the user pressed Ctrl-C
+                os.ftruncate(self._descriptor, start)
+        if is_cut:  # a partial write doesn't raise, so assume that the disk is full
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def write_out(self) -> None:
-        is_changed = self._has_written or self._fresh
+        is_changed = self._has_written or self._fresh  # `_put_in_order` sets `_has_written`
         try:
             self._put_in_order()
             if self._writer is not None:
@@ -481,14 +494,18 @@ class _File(Results):
             raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
-        """Rewrite the part file with one sealed line per row, in the input's order, unless it's like that."""
+        """Make the part file contain one sealed line per row, in the input's order.
+
+        The again file is removed, because the part file has all its lines by then.
+        """
         self._clean_end()
-        # Note the lines that were written in this run.
-        if os.fstat(self._descriptor).st_size > self._end:
+        has_unnoted_lines = os.fstat(self._descriptor).st_size > self._end
+        if has_unnoted_lines:  # of this run
             self._note_lines(self._part, in_again_file=False, start=self._end)
         if not self._is_in_order():
-            self._rewrite(self._part, condition="start IS NOT NULL")  # all rows with a line
-        self._again_file.unlink(missing_ok=True)  # new verdicts on known rows, now in the part file
+            rows_with_line = "start IS NOT NULL"
+            self._rewrite(self._part, condition=rows_with_line)
+        self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
         """Whether the part file contains exactly one sealed line per row, in the input's order.
@@ -498,9 +515,9 @@ class _File(Results):
         expected_start = 0
         noted_lines = self._database.execute(_IN_ORDER.format("start IS NOT NULL"))
         for _, in_again_file, start, size, sealed in noted_lines:
-            if in_again_file or start != expected_start:
-                return False
-            if self._key and not sealed:
+            is_next = start == expected_start and not in_again_file
+            lacks_seal = bool(self._key) and not sealed
+            if lacks_seal or not is_next:
                 return False
             expected_start += size
         return True
@@ -508,8 +525,10 @@ class _File(Results):
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
         """Write the results table from the part file, unless it's up to date."""
         part_time = self._part.stat().st_mtime_ns
-        if not is_changed and self._time_written() == part_time and self._is_own_file():
-            return
+        if not is_changed:
+            has_same_time = self._time_written() == part_time
+            if has_same_time and self._is_own_file():
+                return
         tables.write_table(
             writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
         )
@@ -542,14 +561,16 @@ class _File(Results):
 
     def _is_own_file(self) -> bool:
         """Whether the results file is still the file that this user wrote on this machine."""
+        if self._stamp_file is None:
+            return False
         try:
-            file = self._stamp_file
-            return file is not None and file.read_text(encoding="ascii") == self._describe_out()
+            noted_stamp = self._stamp_file.read_text(encoding="ascii")
+            return noted_stamp == self._describe_out()
         except (OSError, ValueError):
             return False
 
     def _describe_out(self) -> str:
-        """Return a string that changes with the results file's content or its omitted columns."""
+        """Describe the results file by its stamp and the columns that it omits."""
         stamp = repr(environment.stamp(str(self._path)))
         if self._left_out:
             return f"{stamp} without {','.join(self._left_out)}"
@@ -560,40 +581,44 @@ class _File(Results):
 
         Rows are only continued from the part file, so such rows would be lost.
         """
-        written_at = self._time_written()
-        is_table = self._writer is not None
-        if not is_table or not written_at:
-            return
-        if not self._part.exists():
-            problem = f"there, but without {self._part.name} no row of it can be kept"
-        elif written_at > self._part.stat().st_mtime_ns and not self._equals_lines():
-            problem = f"changed since judgekit wrote it from {self._part.name}"
-        else:
-            return
-        remedy = "move it away, choose another --out, or lose it with --fresh"
-        raise UsageError(f"{self.name}: {problem}; {remedy}")
+        problem = self._find_table_problem()
+        if problem is not None:
+            remedy = "move it away, choose another --out, or lose it with --fresh"
+            raise UsageError(f"{self.name}: {problem}; {remedy}")
 
-    def _equals_lines(self) -> bool:
+    def _find_table_problem(self) -> str | None:
+        """Describe why rows of the table may be missing from the part file. Returns None if they can't be."""
+        written_at = self._time_written()
+        if self._writer is None or not written_at:  # there's no table
+            return None
+        if not self._part.exists():
+            return f"there, but without {self._part.name} no row of it can be kept"
+
+        is_newer = written_at > self._part.stat().st_mtime_ns
+        if is_newer and not self._equals_lines(self._writer):
+            return f"changed since judgekit wrote it from {self._part.name}"
+        return None
+
+    def _equals_lines(self, writer: TableWriter) -> bool:
         """Whether writing a table from the part file would give the same content as the results file.
 
-        If the files were copied, their times don't show that.
+        The contents are compared because the times of copied files say nothing.
         """
-        assert self._writer is not None, "the caller has checked it"  # noqa: S101
+        # The results file may have been written with or without complete verdicts.
         try:
             with tempfile.TemporaryDirectory() as folder:
-                # The writer depends on the suffix.
-                table = Path(folder) / f"table{self._path.suffix}"
-
-                # The results file may have been written with or without complete verdicts.
+                table = (
+                    Path(folder) / f"table{self._path.suffix}"
+                )  # the writer depends on the suffix
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
-                        self._writer, self._part, table, OURS, self._schema, left_out=left_out
+                        writer, self._part, table, OURS, self._schema, left_out=left_out
                     )
                     if filecmp.cmp(table, self._path, shallow=False):
                         return True
+                return False
         except (OSError, ValueError):  # for example, an incomplete line
-            pass
-        return False
+            return False
 
     def _write_error(self, error: OSError) -> InputError:
         return write_error(self.name, str(self._path.parent), error)
@@ -606,10 +631,10 @@ class _File(Results):
                 raw = _NO_RESULT if line is None else line  # None means that the line is too long
                 is_ended = line is None or raw.endswith(b"\n")
                 row, is_invalid_json = _parse_line(raw)
-                starts_like_result = raw.startswith(b'{"') or raw == b"{"
-                if is_invalid_json and not is_ended and starts_like_result:
+                if is_invalid_json and not is_ended and _starts_like_result(raw):
                     break  # the last line is incomplete, because its writer was killed
-                if row is None and raw.strip():
+                is_foreign = row is None and raw.strip() != b""
+                if is_foreign:
                     raise _build_line_error(path, number)
 
                 size = file.tell() - start
@@ -655,12 +680,16 @@ class _File(Results):
         if self._has_written:
             return
         self._has_written = True
-        if self._fresh:
+        if self._fresh:  # an earlier run's lines don't count
             self._again_file.unlink(missing_ok=True)
+
+        # `_end` is the end of the last complete line, including its line break even if that's missing.
         size = os.fstat(self._descriptor).st_size
-        if size > self._end:
+        has_incomplete_line = size > self._end
+        lacks_line_break = size < self._end
+        if has_incomplete_line:
             os.ftruncate(self._descriptor, self._end)
-        elif size < self._end:  # `_end` includes the missing line break
+        elif lacks_line_break:
             os.write(self._descriptor, b"\n")
 
     def _prepare_files(self) -> None:
@@ -669,8 +698,9 @@ class _File(Results):
             return
         self._clean_end()
         query = "SELECT 1 FROM rows WHERE again AND NOT in_again_file LIMIT 1"
-        is_one_judged_again = self._database.execute(query).fetchone() is not None
-        if is_one_judged_again:
+        has_lines_to_move = self._database.execute(query).fetchone() is not None
+        if has_lines_to_move:
+            # The again file gets the lines before the part file loses them, so that a killed run loses none.
             self._rewrite(self._again_file, condition="in_again_file OR again")
             self._rewrite(self._part, condition="NOT in_again_file")
 
@@ -682,27 +712,13 @@ class _File(Results):
         self._database.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
         os.close(self._descriptor)  # Windows can't replace an open file
-        new_start = 0
         try:
             with (
                 tables.replacing(target) as file,
                 self._part.open("rb") as part_file,
                 self._again_file.open("rb") as again_file,
             ):
-                noted_lines = self._database.execute(_IN_ORDER.format(condition))
-                for row_id, in_again_file, start, size, sealed in noted_lines:
-                    source = again_file if in_again_file else part_file
-                    source.seek(start)
-                    raw_line = source.read(size)
-                    if self._key and not sealed:  # the user has chosen to trust the file
-                        raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
-
-                    is_sealed = bool(self._key) or sealed
-                    file.write(raw_line)
-                    self._database.execute(
-                        _NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id)
-                    )
-                    new_start += len(raw_line)
+                self._copy_lines(part_file, again_file, file, condition)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
 
@@ -712,6 +728,24 @@ class _File(Results):
             (target == self._again_file,),
         )
         self._end = os.fstat(self._descriptor).st_size
+
+    def _copy_lines(
+        self, part_file: IO[bytes], again_file: IO[bytes], target: IO[bytes], condition: str
+    ) -> None:
+        """Copy the lines of rows for which `condition` holds, and note their new positions as `moved`."""
+        new_start = 0
+        noted_lines = self._database.execute(_IN_ORDER.format(condition))
+        for row_id, in_again_file, start, size, sealed in noted_lines:
+            source = again_file if in_again_file else part_file
+            source.seek(start)
+            raw_line = source.read(size)
+            if self._key and not sealed:  # the user has chosen to trust the file
+                raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
+            target.write(raw_line)
+
+            is_sealed = bool(self._key) or sealed
+            self._database.execute(_NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id))
+            new_start += len(raw_line)
 
 
 def open_results(
@@ -760,9 +794,11 @@ def find_complete_results(path: str) -> str:
         return path
     part_file = part_file_of(Path(path))
     try:
-        is_as_written = Path(path).stat().st_mtime_ns == part_file.stat().st_mtime_ns
+        table_time = Path(path).stat().st_mtime_ns
+        part_time = part_file.stat().st_mtime_ns
     except (OSError, ValueError):
         return path
+    is_as_written = table_time == part_time  # writing the table gave it its part file's time
     return str(part_file) if is_as_written else path
 
 
@@ -806,21 +842,27 @@ def _stamp_file_of(table: str) -> Path | None:
 
 @contextmanager
 def lock_output(path: str, name: str, option: str = "--out") -> Iterator[None]:
-    """Lock a file, so that no other run writes to it. `option` is the option that names it, for messages.
+    """Lock a file, so that no other run writes to it. Messages call it `name`, and suggest another `option`.
 
     Raises `UsageError` if another run has locked it, and `InputError` if its folder isn't writable.
     """
     with ExitStack() as held_lock:
-        try:
-            held_lock.enter_context(hold_for_writing(path))
-        except HeldError as error:
-            raise UsageError(f"{name}: {error}; wait for it, or choose another {option}") from None
-        except outputs.RefusedOutputError as error:
-            problem = f"{encodable(str(error.filename))}: no lock is taken there: {error.strerror}"
-            raise UsageError(problem) from None
-        except OSError as error:
-            raise write_error(name, str(Path(path).parent), error, option) from None
-        yield
+        _take_lock(held_lock, path, name, option)
+        yield  # not in a `try`, so that errors of the caller's block aren't taken for errors of the lock
+
+
+def _take_lock(held_lock: ExitStack, path: str, name: str, option: str) -> None:
+    """Lock a file until `held_lock` is closed. Raises the errors of `lock_output`."""
+    try:
+        held_lock.enter_context(hold_for_writing(path))
+    except HeldError as error:
+        raise UsageError(f"{name}: {error}; wait for it, or choose another {option}") from None
+    except outputs.RefusedOutputError as error:
+        problem = f"{encodable(str(error.filename))}: no lock is taken there: {error.strerror}"
+        raise UsageError(problem) from None
+    except OSError as error:
+        folder = str(Path(path).parent)
+        raise write_error(name, folder, error, option) from None
 
 
 def _build_line_error(path: Path, number: int) -> UsageError:
@@ -831,7 +873,7 @@ def _build_line_error(path: Path, number: int) -> UsageError:
 
 
 def _open_temporary(table: str) -> sqlite3.Connection:
-    """Open a temporary database, and run the SQL statement `table`, which creates a table."""
+    """Open a temporary database with a table. `table` is the SQL statement that creates it."""
     # For the path "", SQLite creates a temporary file, and removes it even if the process dies.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.execute(table)
@@ -853,10 +895,23 @@ def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
         row = json.loads(raw)
     except (ValueError, RecursionError):
         return None, True
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str | int):
+    if not _is_result(row):
         return None, False
-    is_ours = all(isinstance(row.get(name), str) for name in _REQUIRED_COLUMNS)
-    return (row if is_ours else None), False
+    return row, False
+
+
+def _is_result(row: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether a JSON value has the columns that every result has."""
+    if not isinstance(row, dict):
+        return False
+    has_id = isinstance(row.get("id"), str | int)
+    has_texts = all(isinstance(row.get(name), str) for name in _REQUIRED_COLUMNS)
+    return has_id and has_texts
+
+
+def _starts_like_result(raw: bytes) -> bool:
+    """Whether a line starts like those that judgekit writes."""
+    return raw.startswith(b'{"') or raw == b"{"
 
 
 def _replace_infinities(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
