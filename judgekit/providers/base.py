@@ -317,11 +317,16 @@ def _hide_start(text: str, secret: str) -> str:
 
 
 def _hide_end(text: str, secret: str) -> str:
-    """Hide quotes of at least a key's last four characters, but not inside a longer word."""
+    """Hide quotes of a key's end, such as `…wxyz`, if they have at least four characters.
+
+    An end inside a longer word stays.
+    """
     last_start = len(secret) - _MIN_QUOTED_CHARS
     ends = [re.escape(secret[start:]) for start in range(1, last_start + 1)]
     any_end = "|".join(ends)
-    return re.sub(rf"(?<![^\W_])(?:{any_end})(?![^\W_])", "[key]", text)
+    letter_or_digit = r"[^\W_]"
+    separate_end = rf"(?<!{letter_or_digit})(?:{any_end})(?!{letter_or_digit})"
+    return re.sub(separate_end, "[key]", text)
 
 
 def add_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:

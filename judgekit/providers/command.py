@@ -524,10 +524,13 @@ def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any J
 
 
 async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
-    """Kill a program if it's still running, and the processes that it has left behind."""
+    """Kill a program and its process group. If it was still running, also kill all processes with its mark.
+
+    If it ended by itself, its processes in other sessions stay.
+    """
     was_still_running = process.returncode is None
     _kill_group(process)
-    # A program that ended by itself may leave processes in other sessions, such as a server.
+    # Processes in other sessions, such as a server, can be meant to outlive a program that ended by itself.
     if was_still_running:
         kill_marked(mark)
     with contextlib.suppress(TimeoutError):

@@ -34,8 +34,8 @@ async def map_concurrently(
     `is_ready` means that getting the next item never blocks, so it needs no thread. The first error cancels
     all work, and so does closing the generator.
     """
-    # An item needs a slot from its start until its result is yielded. In order, finished results can have to
-    # wait for a slow one, so there are more slots than workers.
+    # An item holds a slot from its start until its result is yielded. If results must be in order, one slow
+    # item holds up the finished ones after it, so the workers need more slots to go on.
     slots = asyncio.Semaphore(AHEAD * limit if in_order else limit)
     take_item = _make_item_taker(items, is_ready=is_ready)
     # Workers put their results here, and finally their own task.
@@ -56,20 +56,30 @@ async def map_concurrently(
     for worker in workers:
         worker.add_done_callback(finished.put_nowait)
     line = _Line[Item, Value]()
-    ended_workers = 0
+    running_workers = limit
     try:
-        while ended_workers < limit:
-            outcome = await finished.get()
-            if isinstance(outcome, asyncio.Task):
-                outcome.result()  # raises the worker's error
-                ended_workers += 1
+        while running_workers > 0:
+            result = await _receive_result(finished)
+            if result is None:
+                running_workers -= 1
                 continue
-            results = line.add_and_take(outcome) if in_order else [outcome]
-            for _, item, value in results:
+            results_to_yield = line.add_and_take(result) if in_order else [result]
+            for _, item, value in results_to_yield:
                 yield item, value
                 slots.release()
     finally:
         await _cancel(workers)
+
+
+async def _receive_result(
+    finished: asyncio.Queue[Result[Item, Value] | asyncio.Task[None]],
+) -> Result[Item, Value] | None:
+    """Wait for the next result. Returns None if a worker has ended instead, or raises the worker's error."""
+    result_or_worker = await finished.get()
+    if isinstance(result_or_worker, asyncio.Task):
+        result_or_worker.result()  # raises the worker's error, if any
+        return None
+    return result_or_worker
 
 
 def _make_item_taker(

@@ -331,9 +331,10 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Return the answer for a key: a choice is the answer itself, and "2" is the position of a score's level.
+    """Convert a key in a server's answer to one of the question's answers.
 
-    Raises `ValueError` if there's no such choice or level.
+    The key of a choice is already the answer. The key of a score is a level's position, such as "2". Raises
+    `ValueError` if there's no such choice or level.
     """
     if question.kind == "choice":
         return _check_choice(question, str(key))

@@ -183,14 +183,19 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Build the failure for an error that a provider states in a response body."""
-    error_json = json.dumps({"error": error}, ensure_ascii=False)
-    words = _split_words(error_json[:_MAX_CHARS])
-    line = " ".join(words.message.split())
-    message = line[:MAX_MESSAGE] or "the provider gave an error and no answer"
+    # `_split_words` reads the text of an exception, which ends with a body such as `{"error": …}`.
+    body = json.dumps({"error": error}, ensure_ascii=False)
+    words = _split_words(body[:_MAX_CHARS])
     kind = _classify_words(words.signs) or _classify_status(status_of(error))
-    failure = GatewayError(kind, message)
+    failure = GatewayError(kind, _shorten_to_line(words.message))
     _note_objections(failure, words.signs)
     return failure
+
+
+def _shorten_to_line(message: str) -> str:
+    """Put a provider's message on one line, and cut it to `MAX_MESSAGE`. An empty one is replaced."""
+    line = " ".join(message.split())
+    return line[:MAX_MESSAGE] or "the provider gave an error and no answer"
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
@@ -333,12 +338,11 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
     Objections name the parts of the request that the provider refuses.
     """
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
-    failure.max_reply_tokens = _read_tokens_left(signs)
-    if failure.max_reply_tokens is None:
-        failure.max_reply_tokens = _read_reply_limit(signs)
-        # "cap" means that this limit is the model's own, so it's the same for all requests.
-        if failure.max_reply_tokens is not None:
-            objections.add("cap")
+    tokens_left = _read_tokens_left(signs)  # in the context, beside this prompt
+    limit_of_model = _read_reply_limit(signs) if tokens_left is None else None
+    if limit_of_model is not None:
+        objections.add("cap")  # the limit is the model's own, so it's the same for all requests
+    failure.max_reply_tokens = limit_of_model if tokens_left is None else tokens_left
     failure.objections = frozenset(objections)
 
 
@@ -393,8 +397,8 @@ def _classify_words(signs: str) -> FailureKind | None:
 def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     """Classify an exception by its causes, the provider's words, and the exception's class and HTTP status.
 
-    `causes` is the exception itself, its cause, and so on. `signs` are the provider's words, such as error
-    codes.
+    `causes` starts with the exception itself, then its cause, and so on. `signs` are the provider's words,
+    such as error codes.
     """
     error = causes[0]
     cause_names = [type(cause).__name__ for cause in causes]
@@ -402,15 +406,17 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
         if name in cause_names:
             return kind
 
-    # The provider's words are the most precise, then a specific class, such as one for a rate limit.
     kind_by_words = _classify_words(signs)
     known_class = _find_known_class(error)
-    is_specific = known_class != "" and known_class not in _VAGUE
+    is_specific = known_class != "" and known_class not in _VAGUE  # such as a class for rate limits
     if is_specific:
-        return kind_by_words or KINDS[known_class]
+        return kind_by_words or KINDS[known_class]  # the provider's words are the most precise
+
+    # A vague class can also mean that litellm couldn't read a reply. The error may quote that reply, so don't
+    # classify by its words.
     if _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
-    return kind_by_words or _classify_vague_class(error, known_class)
+    return kind_by_words or _classify_by_status(error, known_class)
 
 
 def _find_known_class(error: BaseException) -> str:
@@ -435,12 +441,15 @@ def _is_broken_reply(error: BaseException, cause_names: Sequence[str]) -> bool:
     return "JSONDecodeError" in cause_names or root_cause in _BROKEN_REPLY
 
 
-def _classify_vague_class(error: BaseException, known_class: str) -> FailureKind:
-    """Classify an exception by its HTTP status, or otherwise by its class, even if that's vague."""
+def _classify_by_status(error: BaseException, class_name: str) -> FailureKind:
+    """Classify an exception by its HTTP status. If that doesn't tell the kind, use the name of its class.
+
+    This is for classes such as `APIError`, which say less than the status.
+    """
     status = getattr(error, "status_code", None)
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
     if is_client_error:
         return FailureKind.BAD_REQUEST
-    return KINDS.get(known_class, FailureKind.SERVER_ERROR)
+    return KINDS.get(class_name, FailureKind.SERVER_ERROR)

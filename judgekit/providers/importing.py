@@ -47,13 +47,14 @@ def _ignore_own_warnings() -> Iterator[None]:
 
     All threads share the warning filters, so this replaces Python's functions `warn` and `warn_explicit`.
     """
-    importing_thread = threading.get_ident()
+    own_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
-    is_importing = True
+    # A module may import our functions and call them after the block. Then they must ignore nothing.
+    is_inside_block = True
 
     def is_ignored() -> bool:
-        return is_importing and threading.get_ident() == importing_thread
+        return is_inside_block and threading.get_ident() == own_thread
 
     def warn(
         message: Warning | str,
@@ -75,8 +76,7 @@ def _ignore_own_warnings() -> Iterator[None]:
     try:
         yield
     finally:
-        # A module may have imported our `warn` and continue to call it, so from now on it ignores nothing.
-        is_importing = False
+        is_inside_block = False
         # If other code has replaced our functions meanwhile, its own stay.
         if warnings.warn is warn:
             warnings.warn = original_warn
@@ -85,16 +85,17 @@ def _ignore_own_warnings() -> Iterator[None]:
 
 
 def _remove_partial_import(package: str, modules_before: Iterable[str]) -> None:
-    """Remove the new modules of `package`, and all others whose parent is missing, from `sys.modules`.
+    """Remove what a failed import of `package` has left in `sys.modules`, so that it can be tried again.
 
-    After a failed import, Python only removes the package itself. If its modules stayed, the next import
-    wouldn't execute them again, and they'd be missing as attributes of the package.
+    Python itself removes the package, but keeps its modules. The next import would skip these, so the new
+    package wouldn't have them as attributes.
     """
     new_modules = set(sys.modules).difference(modules_before)
     for name in sorted(new_modules):  # a package sorts before its modules
         parent, _, _ = name.rpartition(".")
         is_part_of_package = name == package or name.startswith(f"{package}.")
-        # The import of another package may have failed inside this one.
-        has_lost_parent = parent != "" and parent not in sys.modules
-        if is_part_of_package or has_lost_parent:
+        # If the import of another package failed inside this one, Python has removed that, too, and kept
+        # its modules.
+        is_left_by_other_package = parent != "" and parent not in sys.modules
+        if is_part_of_package or is_left_by_other_package:
             sys.modules.pop(name, None)

@@ -249,15 +249,17 @@ def _calculate_price_if_needed(calculate: Callable[..., Any], **call: Any) -> An
 
 @contextmanager
 def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - a module that is not typed strictly
-    """Inside the `with` block, let litellm compute no prices and write no logs, unless they're needed."""
+    """Inside the `with` block, litellm only computes prices and writes logs if someone needs them."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - imported lazily because it's slow
 
-    needs_logs = _has_budget_or_callback(litellm)
-    has_own_price = endpoint.price is not None or endpoint.decides
-    price_token = _needs_price.set(needs_logs or not has_own_price)
-    # litellm doesn't log its internal calls, so present ours as internal.
-    is_unlogged = is_internal_call.get() or not needs_logs
-    log_token = is_internal_call.set(is_unlogged)
+    user_needs_both = _has_budget_or_callback(litellm)
+    # Without the profile's price, we use litellm's. The price of a decision is computed elsewhere.
+    we_need_price = endpoint.price is None and not endpoint.decides
+    price_token = _needs_price.set(user_needs_both or we_need_price)
+
+    # litellm doesn't log its internal calls, so present ours as internal unless the user needs the logs.
+    is_internal = is_internal_call.get() or not user_needs_both
+    log_token = is_internal_call.set(is_internal)
     try:
         yield
     finally:
@@ -358,33 +360,43 @@ class LitellmGateway:
             only_style = CallStyle(endpoint.output)  # decision models have no other
             return await self._ask_with_retries(endpoint, request, only_style, turn, end)
 
-        style = await _choose_style(endpoint, end)
+        first_style = await _choose_style(endpoint, end)
+        reply, style = await self._ask_until_accepted(endpoint, request, first_style, turn, end)
+        if request.schema is None:
+            return reply
+        return _check_format(reply, endpoint, style)
+
+    async def _ask_until_accepted(
+        self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
+    ) -> tuple[Reply, CallStyle]:
+        """Call a model until it accepts the style, and return its reply and that style.
+
+        Repeats an unchanged style once at most. Raises the last failure if there's no other style to try, or
+        after `MAX_CHANGES` changes.
+        """
         failed_usage = Usage()  # of failed calls
         was_repeated = False
         changes = 0
         while True:
             try:
                 reply = await self._ask_with_retries(endpoint, request, style, turn, end)
-                break
+                return _add_failed_usage(reply, failed_usage), style
             except GatewayError as failure:
-                if _may_succeed_unchanged(failure) and not was_repeated:
+                next_style: CallStyle | None = style
+                repeats = _may_succeed_unchanged(failure) and not was_repeated
+                if repeats:
                     was_repeated = True
-                    failed_usage = failed_usage.plus(usage_of_failed_call(failure))
-                    continue
-
-                next_style = style.adapt_to_failure(failure, endpoint, request)
-                if next_style is None or changes == MAX_CHANGES:
+                else:
+                    next_style = style.adapt_to_failure(failure, endpoint, request)
+                    changes += 1
+                if next_style is None or changes > MAX_CHANGES:
                     _add_earlier_usage(failure, failed_usage)
                     raise
                 failed_usage = failed_usage.plus(usage_of_failed_call(failure))
 
-            _remember_changes(endpoint, style, next_style)
-            style = next_style
-            changes += 1
-
-        if failed_usage != Usage():
-            reply = replace(reply, usage=failed_usage.plus(reply.usage))
-        return reply if request.schema is None else _check_format(reply, endpoint, style)
+            if next_style != style:
+                _remember_changes(endpoint, style, next_style)
+                style = next_style
 
     async def _ask_with_retries(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
@@ -406,13 +418,20 @@ def _is_temporary(failure: Exception, _: int) -> bool:
 
 
 def _may_succeed_unchanged(failure: GatewayError) -> bool:
-    """Whether the same call may succeed. One reply in a wrong format doesn't prove much.
+    """Whether the same call may succeed the next time, as after a single reply in a wrong format.
 
-    But if thinking used up the reply's tokens, it would do so again.
+    If thinking has used up the tokens, the same call would fail again.
     """
-    is_unfit = "unfit" in failure.objections
-    was_cut = "thinking" in failure.objections
-    return is_unfit and not was_cut
+    has_wrong_format = "unfit" in failure.objections
+    has_used_up_tokens = "thinking" in failure.objections
+    return has_wrong_format and not has_used_up_tokens
+
+
+def _add_failed_usage(reply: Reply, failed_usage: Usage) -> Reply:
+    """Add the usage of earlier failed calls, if any, to a reply's usage."""
+    if failed_usage == Usage():
+        return reply
+    return replace(reply, usage=failed_usage.plus(reply.usage))
 
 
 def _add_earlier_usage(failure: GatewayError, earlier_usage: Usage) -> None:
@@ -487,8 +506,8 @@ def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
 def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
     """Return the reply. If it doesn't have the requested format, use a weaker output mode from now on.
 
-    Some providers accept a schema but don't enforce it. So `distrust` is set in a reply that should fit the
-    schema, and readers call it if the reply doesn't. It also leads to a weaker output mode.
+    Some providers accept a schema but don't enforce it. Only the code that reads the reply can notice that,
+    so it gets the function `reply.distrust`, which also weakens the output mode.
     """
     use_weaker_format = partial(_remember_weaker_format, endpoint, style)
     if not _has_format(reply, style.mode):
@@ -524,12 +543,8 @@ async def call(
 
     Raises `GatewayError`. The `pace` learns from the outcome.
     """
-    profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile | DecisionsProfile):
-        raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
-    if endpoint.api_key is None and not endpoint.parameters:
-        variables = " or ".join(profile.key) or "one"
-        raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {variables}")
+    profile = _check_profile(endpoint)
+    _check_has_key(endpoint, profile)
     _check_key(endpoint)
     litellm = await _load_for_call()
 
@@ -541,13 +556,45 @@ async def call(
         pace.note_success()
         return reply
 
+    await _react_to_failure(failure, endpoint, profile, end, pace)
+    raise failure
+
+
+def _check_profile(endpoint: Endpoint) -> LitellmProfile | DecisionsProfile:
+    """Return the endpoint's profile; raises `GatewayError` if it isn't for litellm."""
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile | DecisionsProfile):
+        raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
+    return profile
+
+
+def _check_has_key(endpoint: Endpoint, profile: LitellmProfile | DecisionsProfile) -> None:
+    """Raise `GatewayError` if there are no credentials for the call."""
+    # Some providers have no API key. Their credentials are parameters, such as a cloud account's.
+    has_credentials = endpoint.api_key is not None or bool(endpoint.parameters)
+    if has_credentials:
+        return
+    variables = " or ".join(profile.key) or "one"
+    raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {variables}")
+
+
+async def _react_to_failure(
+    failure: GatewayError,
+    endpoint: Endpoint,
+    profile: LitellmProfile | DecisionsProfile,
+    end: float,
+    pace: Pace,
+) -> None:
+    """Slow down if the provider refused a call for its rate or is overloaded.
+
+    For other failures, find out if the model or the address is missing, and add that to the message.
+    """
     if failure.kind is FailureKind.RATE_LIMIT:
         pace.note_refusal(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
     else:
         await _explain_if_missing(failure, endpoint, profile, end)
-    raise failure
 
 
 async def _load_for_call() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -714,10 +761,12 @@ def _read_decisions_usage(
         return Usage(tokens, 0, reply.cost_usd, "provider")
 
     cost = compute_cost(endpoint, tokens, 0)  # by the profile's price, or else litellm's table
-    if cost is None or tokens == 0:
-        return Usage(tokens, 0).of_call()  # a call of unknown cost
-    source: CostSource = "profile" if has_profile_price else "litellm"
-    return Usage(tokens, 0, cost, source)
+    # Every question has tokens, so 0 means that the reply doesn't state them. Then the cost is unknown.
+    has_known_cost = cost is not None and tokens > 0
+    if has_known_cost:
+        source: CostSource = "profile" if has_profile_price else "litellm"
+        return Usage(tokens, 0, cost, source)
+    return Usage(tokens, 0).of_call()
 
 
 async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
@@ -896,29 +945,24 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
     Raises `GatewayError`, with the call's usage, if the reply was refused, filtered, cut or is empty.
     """
     usage = _read_usage(response, endpoint)
-    choices = getattr(response, "choices", None) or []
-    if not choices:
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
-    choice = choices[0]
+    choice = _get_first_choice(response, usage)
     message = choice.message
     content = _read_content(message)
     has_thoughts = _has_thoughts(response, message, content)
     _check_finish_reason(choice, content, usage)
 
     tool_text, other_tool = _read_tool_calls(message)
-    # If only the first token's probabilities are needed, the reply is cut on purpose.
-    needs_only_first_token = request.schema is None and request.top_logprobs > 0
-    if _is_cut(choice) and not needs_only_first_token:
+    if _is_cut_too_early(choice, request):
+        # A reply that was cut before its answer was probably thinking, even if it doesn't show thoughts.
         has_answer = bool(content or tool_text)
         is_thinking = has_thoughts or not has_answer
         raise _make_cut_error(endpoint, request, style, usage, is_thinking=is_thinking)
 
     text, is_enforced = _choose_answer(content, tool_text, style)
-    if not text and getattr(endpoint.profile, "reads_reasoning", False):
-        text = str(getattr(message, "reasoning_content", None) or "")
+    text = text or _read_answer_in_thoughts(message, endpoint)
     logprobs, tokens = _read_logprobs(choice, request)
-    is_answered_by_logprobs = request.schema is None and logprobs
-    if not text and not is_answered_by_logprobs:
+    is_answered_by_logprobs = request.schema is None and bool(logprobs)
+    if text == "" and not is_answered_by_logprobs:
         raise _make_empty_error(endpoint, usage, other_tool, is_thinking=has_thoughts)
     return Reply(
         text,
@@ -930,10 +974,32 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
     )
 
 
+def _get_first_choice(response: Any, usage: Usage) -> Any:  # noqa: ANN401 - litellm's objects
+    """Return the first choice in a response; raises `GatewayError` if there's none."""
+    choices = getattr(response, "choices", None) or []
+    if not choices:
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
+    return choices[0]
+
+
 def _read_content(message: Any) -> str:  # noqa: ANN401 - litellm's object
     """Return a message's content, or "" if it's blank or not a string."""
     content = getattr(message, "content", None)
     return content if isinstance(content, str) and content.strip() else ""
+
+
+def _is_cut_too_early(choice: Any, request: Request) -> bool:  # noqa: ANN401 - litellm's object
+    """Whether a reply ended at a token limit, except one that's cut on purpose after its first token."""
+    # Without a schema, only the probabilities of the first token are needed.
+    needs_only_first_token = request.schema is None and request.top_logprobs > 0
+    return _is_cut(choice) and not needs_only_first_token
+
+
+def _read_answer_in_thoughts(message: Any, endpoint: Endpoint) -> str:  # noqa: ANN401 - litellm's object
+    """Return a model's thoughts if its profile says that answers can be in them, or else ""."""
+    if not getattr(endpoint.profile, "reads_reasoning", False):
+        return ""
+    return str(getattr(message, "reasoning_content", None) or "")
 
 
 def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
@@ -947,24 +1013,37 @@ def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa:
         failure.usage = usage
         raise failure
 
-    refusal = _get_refusal(choice.message)
-    # The provider's own finish reason is more precise than litellm's, so use it if it's known.
+    # The provider's own reason is more precise than litellm's, so it decides if there is one.
     reason = getattr(choice, "finish_reason", None)
-    native_reason = choice_fields.get("native_finish_reason")
-    kind = classify_finish_reason(native_reason if isinstance(native_reason, str) else reason)
+    native_reason: Any = choice_fields.get("native_finish_reason")
+    has_native_reason = isinstance(native_reason, str)
+    kind = classify_finish_reason(native_reason if has_native_reason else reason)
 
-    is_refusal_only = refusal and not text
-    if is_refusal_only or kind is FailureKind.REFUSAL:
-        raise _make_refusal_error(refusal, usage)
-    if reason == "content_filter" or kind is FailureKind.CONTENT_FILTER:
+    _check_refusal(choice, text, kind, usage)
+    # litellm's own "content_filter" counts even if the provider's reason is of another kind.
+    is_filtered = reason == "content_filter" or kind is FailureKind.CONTENT_FILTER
+    if is_filtered:
         problem = "the provider's content filter stopped the reply"
-        if isinstance(native_reason, str):
+        if has_native_reason:
             problem += f" ({short_line(native_reason, MAX_REASON)})"
         raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
         shown_reason = short_line(str(native_reason or reason), MAX_REASON)
         problem = f"the provider ended the reply: {shown_reason}"
         raise GatewayError(kind, problem, usage=usage)
+
+
+def _check_refusal(
+    choice: Any,  # noqa: ANN401 - litellm's object
+    text: str,
+    kind: FailureKind | None,
+    usage: Usage,
+) -> None:
+    """Raise `GatewayError` if the reply ended with a refusal, or has nothing but one."""
+    refusal = _get_refusal(choice.message)
+    is_refusal_only = refusal and not text
+    if is_refusal_only or kind is FailureKind.REFUSAL:
+        raise _make_refusal_error(refusal, usage)
 
 
 def _get_refusal(message: Any) -> Any:  # noqa: ANN401 - litellm's object
@@ -1039,9 +1118,12 @@ def _choose_answer(content: str, tool_text: str, style: CallStyle) -> tuple[str,
     """
     if tool_text and style.mode == "tool":
         return tool_text, True
+    # Some models call the tool in other modes, too. That only counts if there's no content.
     if tool_text and not content:
         return tool_text, False
-    return content, style.mode == "json_schema" and _is_object(content)
+    # A text that isn't an object shows that the provider ignored the schema.
+    is_enforced = style.mode == "json_schema" and _is_object(content)
+    return content, is_enforced
 
 
 def _make_cut_error(
@@ -1113,7 +1195,7 @@ def _read_logprobs(
     """
     choice_logprobs = getattr(choice, "logprobs", None)
     content = getattr(choice_logprobs, "content", None) or []
-    # In a request without a schema, the alternatives are the answer, so even unlikely ones count.
+    # Without a schema, the answer is computed from the probabilities of the alternatives, so keep them all.
     least_logprob = -math.inf if request.schema is None else _MIN_LOGPROB
     try:
         logprobs = tuple(_list_alternatives(token, least_logprob) for token in content)
@@ -1184,10 +1266,13 @@ def _find_cost(response: Any, endpoint: Endpoint) -> tuple[float | None, CostSou
     cost_by_proxy = _read_amount(headers.get("llm_provider-x-litellm-response-cost"))
     if cost_by_proxy is not None:
         return cost_by_proxy, "provider"
+
     cost = _read_amount(hidden.get("response_cost"))
     if cost is None:
         cost = _read_amount(_price_by_table(endpoint, getattr(response, "usage", None)))
-    return cost, None if cost is None else "litellm"
+    if cost is None:
+        return None, None
+    return cost, "litellm"
 
 
 def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says

@@ -22,7 +22,6 @@ import threading
 import time
 import zipfile
 import zlib
-from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
@@ -233,13 +232,16 @@ def _append_missing_parts(
 
 
 def _drop_incomplete_part(file: IO[bytes], part_ends: Sequence[int]) -> int:
-    """Truncate a partial download to its complete parts, and return their number."""
+    """Truncate a partial download to its complete parts, and return their number.
+
+    `part_ends` are positions in the file: a 0, and then the end of each part.
+    """
     downloaded_bytes = file.seek(0, os.SEEK_END)
-    complete_part_count = bisect_right(part_ends, downloaded_bytes) - 1  # the first end is 0
-    complete_bytes = part_ends[complete_part_count]
+    reached_ends = [end for end in part_ends if end <= downloaded_bytes]
+    complete_bytes = reached_ends[-1]
     file.truncate(complete_bytes)
     file.seek(complete_bytes)
-    return complete_part_count
+    return len(reached_ends) - 1  # the 0 isn't the end of a part
 
 
 def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
@@ -553,11 +555,14 @@ def main() -> None:
 
 
 def _reserve_stdout() -> TextIO:
-    """Return stdout for the address alone. The library's own output goes to stderr, which is the log."""
+    """Reserve stdout for the server's address, and return it as a file.
+
+    Everything else that's printed, such as by llama.cpp, goes to stderr from now on, which is the log.
+    """
     stdout = 1
     stderr = 2
     address_output = os.fdopen(os.dup(stdout), "w", newline="\n")
-    os.dup2(stderr, stdout)
+    os.dup2(stderr, stdout)  # from here on, file number 1 is stderr
     return address_output
 
 
@@ -568,10 +573,8 @@ def _exit_with_pipe() -> None:
 
 
 def _exit_with_parent(parent_pid: int) -> None:
-    """Exit when this process gets another parent.
-
-    This also notices the parent's end if a fork of the parent keeps the pipe open.
-    """
+    """Exit when the parent has ended, as this process then gets another parent."""
+    # The end of stdin, a pipe from the parent, doesn't suffice: a fork of the parent can keep it open.
     while os.getppid() == parent_pid:
         time.sleep(1)
     os._exit(0)

@@ -98,17 +98,20 @@ class Pace:
     def note_success(self) -> None:
         """Raise the limit a little after a successful call.
 
-        It takes a number of rounds to raise the limit by one. In a round, there are as many calls as the
-        limit allows at once.
+        For example, with a limit of 5 and 2 rounds to raise it by one, each of 10 calls raises it by 1/10.
         """
-        calls = max(1.0, self._count_rounds_to_raise() * self._limit)
-        self._limit = min(self._max_in_flight, self._limit + 1 / calls)
+        calls_per_round = self._limit
+        calls_to_raise_by_one = max(1.0, self._count_rounds_to_raise() * calls_per_round)
+        raised_limit = self._limit + 1 / calls_to_raise_by_one
+        self._limit = min(self._max_in_flight, raised_limit)
 
     def _count_rounds_to_raise(self) -> float:
         """Return the rounds that raise the limit by one: the longer ago the last refusal was, the fewer."""
         seconds_since_refusal = self._clock() - self._refused_at
-        if seconds_since_refusal < _CAREFUL_SECONDS:
+        was_refused_recently = seconds_since_refusal < _CAREFUL_SECONDS
+        if was_refused_recently:
             return float(_CAREFUL_ROUNDS)
+        # Later, the limit rises faster and faster: after 10 s, by one in a tenth of a round.
         return 1 / seconds_since_refusal
 
     def note_refusal(self, seconds: float | None) -> None:

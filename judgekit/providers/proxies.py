@@ -215,11 +215,12 @@ def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
 
 
 def _find_common_family(families: set[str]) -> str:
-    """Return the family that the models behind a name have in common, or "unknown" if they differ.
+    """Return the family of the models behind a name, or "unknown" if they're of different families.
 
-    "" means that no family is known, so the endpoint's own family stays.
+    If the only family is itself unknown, returns "", so that the endpoint's own family stays.
     """
     if len(families) > 1:
         return UNKNOWN_FAMILY
     (family,) = families
-    return "" if family == UNKNOWN_FAMILY else family
+    is_known = family != UNKNOWN_FAMILY
+    return family if is_known else ""

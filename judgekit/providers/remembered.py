@@ -17,6 +17,8 @@ from judgekit import environment, outputs
 from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from judgekit.providers.base import Endpoint
     from judgekit.providers.registry import OutputMode
 
@@ -118,27 +120,37 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
 
 def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     """Read the style in a file's content, or return None if a value is invalid."""
-    # Only accept values that weaken the request or limit the reply. Whoever can write the file can't do more
-    # harm than that.
     default_style = CallStyle(endpoint.output)
-    mode = content.get("mode", default_style.mode)
-    if mode not in _list_weaker_modes(default_style.mode):
+    values = {
+        "mode": content.get("mode", default_style.mode),
+        "max_tokens": content.get("max_tokens", default_style.max_tokens),
+        "temperature": content.get("temperature", True),
+        "logprobs": content.get("logprobs", True),
+        "system": content.get("system", True),
+        "thinking": content.get("thinking", 0),
+        "most_tokens": content.get("most_tokens"),
+    }
+    if not _are_harmless(values, default_style):
         return None
-    limit_name = content.get("max_tokens", default_style.max_tokens)
-    if limit_name not in (default_style.max_tokens, NEWER_LIMIT):
-        return None
-    switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
-    if not all(isinstance(value, bool) for value in switches.values()):
-        return None
+    return default_style._replace(**values)
 
-    thinking = content.get("thinking", 0)
-    most_tokens = content.get("most_tokens")
-    if not _is_count(thinking):
-        return None
-    if most_tokens is not None and not _is_count(most_tokens):
-        return None
-    return default_style._replace(
-        mode=mode, max_tokens=limit_name, thinking=thinking, most_tokens=most_tokens, **switches
+
+def _are_harmless(values: Mapping[str, Any], default_style: CallStyle) -> bool:
+    """Whether the values of a style only weaken the request or limit the reply.
+
+    Whoever can write the file can't do more harm than that.
+    """
+    has_known_limit_name = values["max_tokens"] in (default_style.max_tokens, NEWER_LIMIT)
+    switches = (values["temperature"], values["logprobs"], values["system"])
+    has_valid_switches = all(isinstance(switch, bool) for switch in switches)
+    most_tokens = values["most_tokens"]
+    has_valid_most_tokens = most_tokens is None or _is_count(most_tokens)
+    return (
+        values["mode"] in _list_weaker_modes(default_style.mode)
+        and has_known_limit_name
+        and has_valid_switches
+        and _is_count(values["thinking"])
+        and has_valid_most_tokens
     )
 
 

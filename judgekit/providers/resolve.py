@@ -91,24 +91,39 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     profiles = registry.profiles()
     allowed_profiles = _list_allowed(profiles, wanted)
 
-    # The panel can use this to find models of further providers, which takes time.
+    wanted = _add_models_from_variables(wanted, allowed_profiles, environ)
+
+    # Detecting all providers takes time, so it waits until someone asks the panel for other models.
     @functools.cache
     def list_others() -> tuple[Tiers, ...]:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    wanted = _add_models_from_variables(wanted, allowed_profiles, environ)
     if _names_models(wanted):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
 
-    # Otherwise, use the first available provider.
-    panels = _detect_panels(allowed_profiles, wanted, environ)
-    panel = next(panels, None)
+    panel = _make_first_panel(allowed_profiles, wanted, environ)
     if panel is None:
-        return Panel({}, None, _explain_no_model(wanted, profiles, environ))
-    if wanted.mixed and panel.endpoints:
-        panel = _mix_families(panel, panels)
+        reason = _explain_no_model(wanted, profiles, environ)
+        return Panel(endpoints={}, provider=None, reason=reason)
     return replace(panel, others=list_others)
+
+
+def _make_first_panel(
+    profiles: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
+) -> Panel | None:
+    """Make a panel from the first available provider, or return None if there's none.
+
+    If the user wants mixed families, models of the next providers are added.
+    """
+    panels = _detect_panels(profiles, wanted, environ)
+    first_panel = next(panels, None)
+    if first_panel is None:
+        return None
+    if wanted.mixed and first_panel.endpoints:
+        next_panels = panels
+        return _mix_families(first_panel, next_panels)
+    return first_panel
 
 
 def _make_replayed_panel(recording: str, wanted: PanelRequest) -> Panel:
@@ -129,14 +144,15 @@ def _add_models_from_variables(
     """Add the models that the user names in variables (`JUDGEKIT_QUICK_MODEL`), if none are named yet."""
     if _names_models(wanted):
         return wanted
-    if _list_addressed(
-        allowed_profiles, environ
-    ):  # these variables name models of the user's own server
+    # If the user has set a server's address, the variables name models of that server, which are read later.
+    has_own_server = len(_list_addressed(allowed_profiles, environ)) > 0
+    if has_own_server:
         return wanted
 
     variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
     models = _read_models(variables, environ)
-    return replace(wanted, models=models, listed_only=frozenset())
+    named_by_project: frozenset[TierName] = frozenset()  # the variables are the user's
+    return replace(wanted, models=models, listed_only=named_by_project)
 
 
 def _names_models(wanted: PanelRequest) -> bool:
@@ -298,7 +314,7 @@ def _make_panels_with_keys(
 ) -> Iterator[Panel]:
     """Yield a panel for each provider whose profile lists models. Most of these need an API key.
 
-    Decision models give no reasons, so they only judge alone if there's no such provider.
+    If no profile lists models, yield panels of decision models. They come last because they give no reasons.
     """
     profiles_with_models = [profile for profile in chat_profiles if profile.models.by_tier]
     if not profiles_with_models:
@@ -306,9 +322,9 @@ def _make_panels_with_keys(
         return
 
     for profile in profiles_with_models:
-        # If the user has set a wrong address for the provider, report that first.
         problem = _explain_wrong_address(profile, environ)
         if problem:
+            # The first panel of all is used, so an empty one in front tells the user about a wrong address.
             yield Panel(endpoints={}, provider=None, reason=problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
 
@@ -354,15 +370,15 @@ def _make_named_panel(
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used_profiles = []
-    for tier, models in wanted.models.items():
-        for name in names(models or ()):
-            found = _find_usable_profile(name, tier, wanted, known, environ)
-            if isinstance(found, str):  # the problem
-                how_named = wanted.by or f"configured ({tier})"
-                return Panel({}, None, f"the model {name} is {how_named}, but {found}")
-            profile, model = found
-            used_profiles.append(profile)
-            endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
+    for tier, name in _pair_tiers_with_names(wanted):
+        profile_or_problem = _find_usable_profile(name, tier, wanted, known, environ)
+        if isinstance(profile_or_problem, str):
+            how_named = wanted.by or f"configured ({tier})"
+            reason = f"the model {name} is {how_named}, but {profile_or_problem}"
+            return Panel(endpoints={}, provider=None, reason=reason)
+        profile, model = profile_or_problem
+        used_profiles.append(profile)
+        endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
 
     # If there's only one provider, use it for the other tiers, too, so that no text is sent elsewhere.
     first_profile = used_profiles[0]
@@ -370,12 +386,20 @@ def _make_named_panel(
     if is_only_provider:
         _fill_other_tiers(endpoints, first_profile, known, environ)
 
-    named_tiers = [tier for tier, models in wanted.models.items() if models]
-    named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
-    panel = Panel(fill(endpoints), first_profile.provider, f"named by the {named_by}")
+    reason = f"named by the {_find_who_named(wanted)}"
+    panel = Panel(fill(endpoints), first_profile.provider, reason)
     if _must_stay_on_own_servers(used_profiles, wanted):
         return panel
     return replace(panel, others=others)  # other providers can replace failing models
+
+
+def _pair_tiers_with_names(wanted: PanelRequest) -> list[tuple[TierName, str]]:
+    """List the named models, each with its tier."""
+    pairs = []
+    for tier, models in wanted.models.items():
+        for name in names(models or ()):
+            pairs.append((tier, name))
+    return pairs
 
 
 def _find_usable_profile(
@@ -398,6 +422,13 @@ def _find_usable_profile(
     return problem or (profile, model)
 
 
+def _find_who_named(wanted: PanelRequest) -> str:
+    """Return "project" if the project alone has named all models, or else "user"."""
+    named_tiers = [tier for tier, models in wanted.models.items() if models]
+    is_project_alone = all(tier in wanted.listed_only for tier in named_tiers)
+    return "project" if is_project_alone else "user"
+
+
 def _fill_other_tiers(
     endpoints: dict[TierName, tuple[Endpoint, ...]],
     profile: Profile,
@@ -406,7 +437,7 @@ def _fill_other_tiers(
 ) -> None:
     """Add a provider's models to `endpoints`, for the tiers without models.
 
-    For a provider of decision models, use the provider that writes its texts, if there's one.
+    Decision models can't write texts, so if their provider names another one for that, use its models.
     """
     filling_profile = _find_writers(profile, known, environ) or profile
     for tier, model in filling_profile.models.by_tier.items():
@@ -456,22 +487,28 @@ def _explain_unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
     """Explain why a provider can't be used for a tier, or return None if it can."""
-    # Some credentials usually have other purposes, and a project alone must not spend them. So for a tier
-    # that only the project has set, they only count if the user has named the provider.
-    is_set_by_user = tier not in wanted.listed_only
-    may_spend = is_set_by_user or wanted.asks_for(profile)
-
-    problem = detect(profile, environ, named=may_spend) or _explain_wrong_address(profile, environ)
-    if problem is None or may_spend:
+    has_permission = _has_user_permission(profile, tier, wanted)
+    problem = detect(profile, environ, named=has_permission)
+    if problem is None:
+        problem = _explain_wrong_address(profile, environ)
+    if problem is None or has_permission:
         return problem
 
-    problem_if_named = detect(profile, environ, named=True)
-    if problem_if_named is not None:
-        return problem
+    lacks_only_permission = detect(profile, environ, named=True) is None
+    if lacks_only_permission:
+        remedy = f"add {profile.provider} to providers.allow in your own configuration"
+        return (
+            f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
+        )
+    return problem
 
-    # The provider lacks nothing but the user's permission.
-    remedy = f"add {profile.provider} to providers.allow in your own configuration"
-    return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
+
+def _has_user_permission(profile: Profile, tier: TierName, wanted: PanelRequest) -> bool:
+    """Whether the user, and not only a project, has chosen the tier's models or the provider."""
+    # Some credentials usually have other purposes, such as a cloud account's. A project must not spend them
+    # without the user's permission.
+    is_set_by_project_alone = tier in wanted.listed_only
+    return wanted.asks_for(profile) or not is_set_by_project_alone
 
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -680,7 +717,9 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     provider.
     """
     signs = profile.detect
-    if signs.env or signs.named:
+    # The variables in `signs.env` always count, and those in `signs.named` only for a `named` provider.
+    needs_variables = bool(signs.env or signs.named)
+    if needs_variables:
         problem = _explain_missing_variables(signs, environ, named=named)
         if problem is not None:
             return problem
@@ -700,18 +739,23 @@ def _explain_missing_variables(
 
     The groups in `signs.named` serve other purposes, too. They only count if the provider is `named`.
     """
-    groups = list(signs.env)
+    counting_groups = list(signs.env)
     if named:
-        groups += signs.named
-    if _first_set_group(groups, environ) is not None:
+        counting_groups += signs.named
+    if _first_set_group(counting_groups, environ) is not None:
         return None
+    if counting_groups:
+        return _suggest_groups(counting_groups)
 
-    if not groups:
-        is_usable_if_named = _first_set_group(signs.named, environ) is not None
-        if is_usable_if_named:
-            return "used only where one of its models is named: in judge.tiers, or by --model"
-        groups = signs.named
+    # No group counts, so the provider is only usable if it's named.
+    would_be_usable_if_named = _first_set_group(signs.named, environ) is not None
+    if would_be_usable_if_named:
+        return "used only where one of its models is named: in judge.tiers, or by --model"
+    return _suggest_groups(signs.named)
 
+
+def _suggest_groups(groups: Iterable[Sequence[str]]) -> str:
+    """Suggest to set one of several groups of variables, as in "set A with B or C"."""
     alternatives = [" with ".join(group) for group in groups]
     return f"set {' or '.join(alternatives)}"
 
@@ -765,25 +809,22 @@ def provider_report(
     models_by_server = _list_local_models(all_profiles, environ)
     addressed_profiles = _list_addressed(all_profiles, environ)
     # For the tiers in `listed_only`, the project named the models, not the user.
-    tiers_named_by_user = wanted.models.keys() - wanted.listed_only
-    providers_named_by_anyone = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
-    providers_named_by_user = _list_named_providers(wanted, tiers_named_by_user, all_profiles)
+    tiers_of_user = {tier for tier in wanted.models if tier not in wanted.listed_only}
+    named_by_user = _list_named_providers(wanted, tiers_of_user, all_profiles)
+    named_by_anyone = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
 
     states = []
     for profile in all_profiles:
-        is_named_by_user = wanted.asks_for(profile) or profile.provider in providers_named_by_user
+        is_named_by_user = wanted.asks_for(profile) or profile.provider in named_by_user
         problem = detect(profile, environ, named=is_named_by_user)
         models = profile.models.by_tier
-
-        # A server can tell its models, or be unusable for lack of any.
         server_models = models_by_server.get(profile.provider)
         if server_models:
             models = dict.fromkeys(TIERS, server_models[0])
         elif problem is None and profile.detect.port:
             problem = _explain_no_server_models(profile, server_models)
-        elif problem is None and profile.provider not in providers_named_by_anyone:
+        elif problem is None and profile.provider not in named_by_anyone:
             problem = _explain_no_models_at_address(profile, addressed_profiles, environ)
-
         states.append(_build_state(profile, problem, models, wanted, environ))
     return states
 

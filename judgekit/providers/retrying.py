@@ -76,14 +76,17 @@ async def call(
 async def call_until(
     work: Callable[[], Awaitable[Value]], tries: Tries, *, is_final: Callable[[Value], bool]
 ) -> Value:
-    """Repeat `work` until its result is final or there are no tries left, and return the last result."""
+    """Repeat `work` until its result is final or there are no tries left, and return the last result.
+
+    A failure isn't retried.
+    """
     from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     def is_not_final(value: Value) -> bool:
         return not is_final(value)
 
-    # Retry because of a result that isn't final, and never because of a failure.
     rules = _build_rules(tries, _never_retry, seconds=inf)
+    # `_build_rules` can only retry failures, so put a rule about the result in place of its rule.
     rules["retry"] = retry_if_result(is_not_final)
     retrying = AsyncRetrying(sleep=asyncio.sleep, **rules)
     return await retrying(work)

@@ -104,7 +104,8 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
     """Run `work` in a daemon thread with the caller's context variables, and return the result."""
     context = copy_context()
     future: Future[Value] = Future()
-    # If the caller is cancelled, the work continues, because a thread can't be stopped.
+    # A thread can't be stopped, so the work goes on if the caller is cancelled. Mark the future as running,
+    # which can't be cancelled, so that its outcome can still be set.
     future.set_running_or_notify_cancel()
 
     def job() -> Callable[[], None]:

@@ -174,25 +174,28 @@ def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
 
 
 def _normalise_chat(response: httpx.Response) -> httpx.Response:
-    """Convert a response to OpenAI's form if it's a chat completion, and return it.
-
-    Inside `collected_bodies`, the original body of a successful response is also appended to the list there.
-    """
+    """Convert a successful chat completion to OpenAI's form. Other responses are returned as they are."""
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
-    bodies = _collected_bodies.get()
-    if bodies is not None and response.is_success:
-        bodies.append(response.content)
-
+    _collect_body(response)
     request = response.request
     is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
-    if not is_chat or not response.is_success:
+    is_chat_completion = is_chat and response.is_success
+    if not is_chat_completion:
         return response
     status, content = chat.normalise(response.status_code, response.content)
-    if content is response.content:
+    is_unchanged = content is response.content
+    if is_unchanged:
         return response
     headers = _list_lasting_headers(response)
     return httpx.Response(status, headers=headers, content=content, request=request)
+
+
+def _collect_body(response: httpx.Response) -> None:
+    """Add a successful response's body to the list given to `collected_bodies`, if that block is running."""
+    bodies = _collected_bodies.get()
+    if bodies is not None and response.is_success:
+        bodies.append(response.content)
 
 
 def _check_redirect(origin: httpx.URL, location: str) -> None:

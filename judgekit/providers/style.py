@@ -84,9 +84,9 @@ class CallStyle(NamedTuple):
         return None
 
     def _can_drop_logprobs(self, request: Request) -> bool:
-        """Whether a request asks for log probabilities that it can do without.
+        """Whether a request asks for log probabilities, but doesn't need them.
 
-        Without a schema, they are its answer.
+        A request without a schema needs them, because its answer is read from them.
         """
         asks_for_logprobs = self.logprobs and request.top_logprobs
         return bool(asks_for_logprobs and request.schema)
@@ -135,18 +135,21 @@ class CallStyle(NamedTuple):
         Returns None if that wouldn't help.
         """
         max_tokens = failure.max_reply_tokens or 0  # callers have checked that there's a number
-        is_too_small = max_tokens < min(_MIN_ROOM_TOKENS, request.max_tokens)
+        needed_tokens = min(_MIN_ROOM_TOKENS, request.max_tokens)
+        is_too_small = max_tokens < needed_tokens
         is_not_lower = max_tokens >= self.reply_tokens(endpoint, request)
         if is_too_small or is_not_lower:
             return None
 
-        # If the style already has a limit of the same kind, the provider has refused that one, too. Another
-        # one wouldn't help.
+        # "cap" means that it's the model's own limit. Otherwise, it's what this prompt leaves of the context.
         is_limit_of_model = "cap" in failure.objections
+        known_limit = self.most_tokens if is_limit_of_model else self.room
+        # If the style has this limit already, the provider has refused even that, so a new one wouldn't help.
+        if known_limit is not None:
+            return None
         if is_limit_of_model:
-            return self._replace(most_tokens=max_tokens) if self.most_tokens is None else None
-        # Otherwise, it's what this prompt leaves of the context.
-        return self._replace(room=max_tokens) if self.room is None else None
+            return self._replace(most_tokens=max_tokens)
+        return self._replace(room=max_tokens)
 
 
 def _is_about_logprobs(failure: GatewayError) -> bool:
