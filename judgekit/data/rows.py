@@ -94,35 +94,40 @@ class RowFiles:
         """Yield the rows of all files, numbered consecutively."""
         rows_before = 0  # the number of rows in earlier files
         for path in self.paths:
-            last_number = 0
+            highest_number = 0
             with self.opened(path) as file:
                 for row in rows_in(file, path, self.reading):
-                    last_number = max(last_number, row.number)
+                    highest_number = max(highest_number, row.number)
                     yield self.renumber(row, rows_before, path)
-            rows_before += last_number
+            rows_before += highest_number
 
     def renumber(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
-        """Renumber a row within the dataset. `before` is the number of rows in earlier files."""
-        is_header = row.number == 0
+        """Renumber a file's row within the dataset. `before` is the number of rows in earlier files."""
+        is_header = row.number == 0  # an unreadable header is reported like a row
         number = 0 if is_header else row.number + before
-        if isinstance(row, UnreadableRow) and len(self.paths) > 1:
-            # With multiple files, the number alone doesn't identify the row.
-            return row._replace(number=number, problem=f"{row.problem} ({encodable(path)})")
+        has_several_files = len(self.paths) > 1
+        if has_several_files and isinstance(row, UnreadableRow):
+            # The number alone doesn't show which file to look in.
+            problem = f"{row.problem} ({encodable(path)})"
+            return row._replace(number=number, problem=problem)
         return row._replace(number=number)
 
 
 def file_system(address: str) -> tuple[FileSystem, str]:
-    """Return the file system of a folder or address, and the path in it. Raises pyarrow's errors."""
-    parquet_module(address, "an address")
+    """Open the file system of a local path, or of an address such as s3://bucket/folder.
+
+    Returns it with the path in it. Raises pyarrow's errors.
+    """
+    parquet_module(address, "an address")  # raises an error if pyarrow isn't installed
     from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an optional dependency
 
-    if "://" in address:
-        system: FileSystem
-        system, path = FileSystem.from_uri(address)
-        return system, path
-    return LocalFileSystem(), os.path.realpath(address)
+    is_address = "://" in address
+    if not is_address:
+        return LocalFileSystem(), os.path.realpath(address)
+    system_and_path: tuple[FileSystem, str] = FileSystem.from_uri(address)
+    return system_and_path
 
 
 def _is_local(system: FileSystem) -> bool:
@@ -191,15 +196,13 @@ class Rows:
         *,
         can_split: bool = False,
     ) -> None:
-        self.paths: tuple[str, ...] = ()
-        if path != STDIN and "://" not in path:
-            self.paths = (file_of(path),)
-        if path == STDIN:
-            self.name = "standard input"
-        else:
-            self.name = encodable(path)
+        is_stdin = path == STDIN
+        is_address = "://" in path
+        is_on_this_machine = not is_stdin and not is_address
+        self.paths: tuple[str, ...] = (file_of(path),) if is_on_this_machine else ()
+        self.name = "standard input" if is_stdin else encodable(path)
         self.read_from = self.name
-        self.lasting = path != STDIN
+        self.lasting = not is_stdin
         self.schema = schema
         self.can_split = can_split
         self._read = read
@@ -222,18 +225,23 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
     if path == STDIN:
         return Rows(path, partial(_read_stdin, stdin, reading))
 
-    if "://" not in path:
+    is_address = "://" in path
+    if not is_address:
         refuse_link_out(file_of(path))
-    # Check the first file now, to report problems early, and to find the columns' types.
     files = replace(RowFiles.at(path), reading=reading)
+    schema = _check_first_file(files, path, reading)  # now, to report problems early
+    return Rows(path, files.rows, schema, can_split=files.can_split)
+
+
+def _check_first_file(files: RowFiles, path: str, reading: Reading) -> pa.Schema | None:
+    """Check the first file, and return its columns' types, if any. Raises `InputError`."""
     with _explain_read_errors(path):
-        is_one_file = not (Path(path).is_dir() or "://" in path)
-        if is_one_file:
+        has_several_files = Path(path).is_dir() or "://" in path
+        if not has_several_files:
             _require_rows_file(path)
         first_path = _find_typed_file(files)
         with files.opened(first_path) as file:
-            schema = check_file(file, first_path, reading)
-    return Rows(path, files.rows, schema, can_split=files.can_split)
+            return check_file(file, first_path, reading)
 
 
 def _require_rows_file(path: str) -> None:
@@ -241,7 +249,11 @@ def _require_rows_file(path: str) -> None:
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
-    if not stat.S_ISREG(Path(file_of(path)).stat().st_mode):
+    mode = (
+        Path(file_of(path)).stat().st_mode
+    )  # unlike `is_file`, this raises an error if there's no file
+    is_regular = stat.S_ISREG(mode)
+    if not is_regular:
         raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
 
 
@@ -293,12 +305,19 @@ def _read_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
     """Yield the rows on standard input, which is JSON Lines or a single JSON document."""
     name = "standard input"
     file = open_as_utf_8(stdin, name, reading)
-    head = head_of(file).removeprefix(codecs.BOM_UTF8).lstrip()
-    first_line, line_end, _ = head.partition(b"\n")
-    is_list = head.startswith(b"[")
-    is_multiline_object = bool(line_end) and first_line.strip() == b"{"
-    source = JSON_DOCUMENT if is_list or is_multiline_object else JSON_LINES
+    source = JSON_DOCUMENT if _is_json_document(head_of(file)) else JSON_LINES
     yield from source.reader.read(file, name, reading)
+
+
+def _is_json_document(head: bytes) -> bool:
+    """Whether JSON starts as a list, or as an object over multiple lines, rather than as JSON Lines."""
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if text.startswith(b"["):
+        return True
+    # In JSON Lines, the first line is a complete object, so it's longer than a brace.
+    first_line, line_end, _ = text.partition(b"\n")
+    has_second_line = line_end != b""
+    return has_second_line and first_line.strip() == b"{"
 
 
 @contextmanager
@@ -306,9 +325,6 @@ def _explain_read_errors(name: str) -> Iterator[None]:
     """Convert errors of the system or pyarrow in this block to `InputError`. `name` is the input."""
     try:
         yield
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # for example, `ValueError` for a NUL character in a path
+    except (OSError, ValueError) as error:  # such as `ValueError` for a NUL character in a path
         reason = getattr(error, "strerror", None) or short_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({reason})") from None

@@ -20,7 +20,7 @@ from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.data.dataset import PendingRow, RowOptions
@@ -63,15 +63,21 @@ def make_judge_finder(
     def find_judge(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
         kind = kind_of(subject)
         if kind not in judges_by_kind:
-            judge: Any = None
-            if isinstance(subject, Document):
-                judge, _ = document_judge(gateway, project, request)
-            else:
-                judge = comparison_judge(gateway, subject, project, request)
+            judge = _build_judge(gateway, subject, project, request)
             judges_by_kind[kind] = adapt(judge)
         return judges_by_kind[kind]
 
     return find_judge
+
+
+def _build_judge(
+    gateway: Gateway, subject: Document | ComparisonInput, project: Path, request: JudgeRequest
+) -> Any:  # noqa: ANN401 - one of three kinds of judge
+    """Build the judge for a document or a comparison."""
+    if isinstance(subject, Document):
+        judge, _ = document_judge(gateway, project, request)
+        return judge
+    return comparison_judge(gateway, subject, project, request)
 
 
 async def judge_here(
@@ -112,18 +118,9 @@ async def stream_judgements(
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         row_judge = _RowJudge(make_judge_finder(gateway, project, request, adapt))
-
-        # The concurrency depends on the judge's models, so read rows until one of them needs a judge.
-        head = []
         rest = iter(rows)
-        limit = at_once
-        for row in rest:
-            head.append(row)
-            if row.subject is not None:
-                first_judge = await row_judge.find_judge(row.subject)
-                limit = max_concurrency(first_judge, at_once)
-                break
-
+        head = _take_until_judgeable(rest)
+        limit = await _find_limit(row_judge, head, at_once)
         all_rows = chain(head, rest)
         stream = map_concurrently(
             row_judge.judge, all_rows, limit, in_order=in_order, is_ready=is_ready
@@ -131,6 +128,25 @@ async def stream_judgements(
         async with aclosing(stream):
             async for row, judgement in stream:
                 yield row, judgement
+
+
+def _take_until_judgeable(rows: Iterator[PendingRow]) -> list[PendingRow]:
+    """Take rows up to the first one that can be judged, including that one."""
+    head = []
+    for row in rows:
+        head.append(row)
+        if row.subject is not None:
+            break
+    return head
+
+
+async def _find_limit(row_judge: _RowJudge, head: Sequence[PendingRow], at_once: int) -> int:
+    """Find how many rows to judge at once, which depends on the models of the last row's judge."""
+    subject = head[-1].subject if head else None
+    if subject is None:  # no row can be judged
+        return at_once
+    judge = await row_judge.find_judge(subject)
+    return max_concurrency(judge, at_once)
 
 
 class _RowJudge:
@@ -169,16 +185,17 @@ async def judged_rows(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Judge rows in this process, and yield a result for each, until the cost limit is reached.
 
-    Raises `InputError` for a row that isn't a mapping, `ConfigError` if the run is hopeless, and the errors
-    of `open_dataset`.
+    Raises `InputError` for a row that isn't a mapping, `ConfigError` if the run gives up because every row
+    would fail, and the errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
-    discarded_results = Results(lambda _: None)
+    discarded_results = Results(lambda _: None)  # the caller gets the rows instead
     run = DatasetRun(dataset=dataset, results=discarded_results, max_cost_usd=request.max_cost_usd)
     stream = judge_here(run.pending(), project, request, at_once, in_order=in_order)
     async with aclosing(stream):
         async for row, record in stream:
-            yield run.on_record(row, record)
+            result = run.on_record(row, record)
+            yield result
     if run.gave_up:
         raise run.error_of_given_up()
     if run.problem:
@@ -192,14 +209,17 @@ def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool =
     """
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-        async def run() -> None:
+        """Judge rows, and pass each with its record to `on_record`."""
+
+        async def pass_records() -> None:
             stream = judge_here(rows, project, request, at_once, in_order=False, is_ready=is_ready)
             async with aclosing(stream):
                 async for row, record in stream:
                     on_record(row, record)
 
         # Run this in the event loop that calls models, so that calls needn't switch threads.
-        running.run(running.run_in_home_loop(run, patience=running.END_SECONDS))
+        in_home_loop = running.run_in_home_loop(pass_records, patience=running.END_SECONDS)
+        running.run(in_home_loop)
 
     return runner
 
@@ -214,17 +234,10 @@ def by_engine(
     is_ready: bool = False,
 ) -> Runner:
     """Build a runner that lets the engine judge rows. If there's no engine, this process judges them."""
-    subject_key = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-        # All requests share most fields, so only serialise these once. `make_body` appends the subject.
-        shared_fields = {**client.caller_fields(str(project)), "wish": request.model_dump()}
-        shared_beginning = json.dumps(shared_fields).removesuffix("}")
-
-        def make_body(row: PendingRow) -> bytes:
-            subject = None if row.subject is None else row.subject.body()
-            return f'{shared_beginning}, "{subject_key}": {json.dumps(subject)}}}'.encode()
-
+        """Let the engine judge rows, and pass each with its record to `on_record`."""
+        make_body = _build_body_maker(task, project, request)
         judgeable_rows = _finish_unjudgeable(rows, on_record)
         run_locally = here(project, request, at_once, is_ready=is_ready)
         answers.many(
@@ -239,6 +252,24 @@ def by_engine(
         )
 
     return runner
+
+
+def _build_body_maker(
+    task: TaskName, project: Path, request: JudgeRequest
+) -> Callable[[PendingRow], bytes]:
+    """Build a function that makes the JSON body of a row's request to the engine."""
+    subject_key = "document" if task == "judge" else "comparison"
+
+    # All requests share most fields, so serialise these only once. The object stays open for the subject.
+    shared_fields = {**client.caller_fields(str(project)), "wish": request.model_dump()}
+    open_object = json.dumps(shared_fields).removesuffix("}")
+
+    def make_body(row: PendingRow) -> bytes:
+        subject = None if row.subject is None else row.subject.body()
+        last_field = f'"{subject_key}": {json.dumps(subject)}'
+        return f"{open_object}, {last_field}}}".encode()
+
+    return make_body
 
 
 def _finish_unjudgeable(rows: Iterable[PendingRow], on_record: OnRecord) -> Iterator[PendingRow]:
