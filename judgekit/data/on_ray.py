@@ -424,7 +424,7 @@ class RayRun:
         """Add a worker's report to the totals, and merge its files once there are enough small ones."""
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
-        self.work.give_up()  # only has an effect if the first rows were all refused
+        self.work.give_up_if_hopeless()
         self._begun_counts[judged.worker].append(judged.blocks_begun)
         if judged.name:
             self._unmerged_names.append(judged.name)

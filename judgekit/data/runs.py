@@ -137,25 +137,29 @@ class DatasetRun(Tally):
     def pending(self) -> Iterator[PendingRow]:
         """Yield the rows that have no verdict in the results file yet, until the run is stopped.
 
-        After an unreadable row, no more rows are yielded. The remaining rows are only read to count
-        unreadable ones, for the error in `problem`.
+        After an unreadable row, no more rows are yielded, and the error is in `problem`.
         """
-        first_unreadable = None
-        unreadable_count = 0
-        for row in self.dataset:
+        rows = iter(self.dataset)
+        for row in rows:
             if self.stopped.is_set():
                 return
             if isinstance(row, UnreadableRow):
-                if first_unreadable is None:
-                    first_unreadable = row
-                unreadable_count += 1
-            elif first_unreadable is None and self._start_unless_kept(row):
+                self._note_unreadable(row, rows)
+                return
+            if self._start_unless_kept(row):
                 yield row
 
-        if first_unreadable is not None:
-            self.problem = unreadable_error(
-                self.dataset.name, first_unreadable, unreadable_count - 1
-            )
+    def _note_unreadable(
+        self, first: UnreadableRow, rest: Iterator[PendingRow | UnreadableRow]
+    ) -> None:
+        """Note the error for unreadable rows. The remaining rows are only read to count more of them."""
+        more_unreadable = 0
+        for row in rest:
+            if self.stopped.is_set():
+                return
+            if isinstance(row, UnreadableRow):
+                more_unreadable += 1
+        self.problem = unreadable_error(self.dataset.name, first, more_unreadable)
 
     def _start_unless_kept(self, pending: PendingRow) -> bool:
         """Count a row as kept or as being judged. True if it's to be judged: not kept, and there's money."""
@@ -184,18 +188,20 @@ class DatasetRun(Tally):
             return True
 
     def _is_budget_spent(self) -> bool:
-        """Whether the budget will be spent once the current rows are judged, at the mean cost so far.
-
-        If so, this also sets `is_spent`.
-        """
-        if self.max_cost_usd is not None:
-            priced_rows = self.judged - self.unpriced
-            mean = self.spent_usd / priced_rows if priced_rows else 0.0
-            expected = self.spent_usd + self._at_work * mean
-            # Sums of prices aren't exact, so tolerate a tiny difference.
-            if expected >= self.max_cost_usd * (1 - INEXACT):
-                self.is_spent = True
+        """Whether the budget will be spent once the current rows are judged. Notes it in `is_spent`, too."""
+        if self.max_cost_usd is None:
+            return self.is_spent
+        # Sums of prices aren't exact, so tolerate a tiny difference.
+        limit = self.max_cost_usd * (1 - INEXACT)
+        if self._estimate_cost() >= limit:
+            self.is_spent = True
         return self.is_spent
+
+    def _estimate_cost(self) -> float:
+        """Estimate the cost in USD once the current rows are judged, by the mean cost so far."""
+        priced_rows = self.judged - self.unpriced
+        mean = self.spent_usd / priced_rows if priced_rows else 0.0
+        return self.spent_usd + self._at_work * mean
 
     def on_record(
         self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
@@ -220,29 +226,29 @@ class DatasetRun(Tally):
             self.thoughts += pending.thoughts
             self._count_verdict(pending.row, written["verdict"])
             if written["error"] is not None:
-                self.failure_count += 1
-                # `failed` is for a message. A failed judgement is more interesting than an unjudgeable row.
-                if record or not self.first_failure:
-                    self.first_failure = f"row {pending.row_id} has no verdict: {written['error']}"
+                self._note_failure(pending, record, written["error"])
             if record is not None and not is_paid:
                 self._note_record(record, str(written["error"]))
                 self.deciders.add(record)
-            self.give_up()
+            self.give_up_if_hopeless()
         return written
+
+    def _note_failure(self, pending: PendingRow, record: Record | None, error: str) -> None:
+        """Count a row without a verdict, and keep its error for a message."""
+        self.failure_count += 1
+        # A failed judgement is more interesting than an unjudgeable row, so it replaces one.
+        if record or not self.first_failure:
+            self.first_failure = f"row {pending.row_id} has no verdict: {error}"
 
     def note_calls(self, record: Record) -> None:
         """Count the calls of a record that isn't written as a result, or not yet."""
         with self._lock:
             self._note_record(record, str(record.get("degraded")))
-            self.give_up()
+            self.give_up_if_hopeless()
 
     def _note_record(self, record: Record, error: str) -> None:
         """Count a record's cost, redactions and refused calls."""
-        self.spent_usd += record["cost_usd"] or 0.0
-        # A row counts as both priced and unpriced if only some of its calls have a known cost.
-        self.priced += record["cost_usd"] is not None
-        self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
-        self.is_local |= record["cost_source"] == "local"
+        self._count_cost(record)
         self.redacted += record.get("redacted") or 0
         self.substitutes.update(record.get("substitutes") or ())
         self.rounds += len(record["rounds"])
@@ -257,25 +263,40 @@ class DatasetRun(Tally):
             if not self.refusal:
                 self.refusal = error
 
+    def _count_cost(self, record: Record) -> None:
+        """Count a record's cost. It's both priced and unpriced if only some of its calls have a known cost."""
+        cost = record["cost_usd"]
+        has_cost = cost is not None
+        is_complete = has_cost and record["cost_complete"]
+        self.spent_usd += cost or 0.0
+        if has_cost:
+            self.priced += 1
+        if not is_complete:
+            self.unpriced += 1
+        if record["cost_source"] == "local":
+            self.is_local = True
+
     def _is_refused(self, failures: Sequence[Any]) -> bool:
         """Whether all of a row's calls were refused for a reason that will affect other rows, too.
 
         `failures` contains None for a successful call.
         """
         kinds = {failure["kind"] if failure else None for failure in failures}
-        if kinds <= _REFUSALS:
+        if kinds.issubset(_REFUSALS):
             return True
-        if kinds <= _WRONG:
+        if kinds.issubset(_WRONG):
             return self._is_same_refusal(failures[0]["message"])
         return False
 
     def _is_same_refusal(self, message: str) -> bool:
         """Whether a refused request has the same message as the first refused one, except for numbers.
 
-        If messages differ, they may be about the row's text rather than the configuration.
+        The first message is noted here. If messages differ, they may be about the row's text rather than the
+        configuration.
         """
         words = _NUMBERS.sub("N", message)
-        if not self.refused_words:
+        is_first = not self.refused_words
+        if is_first:
             self.refused_words = words
         return words == self.refused_words
 
@@ -284,10 +305,13 @@ class DatasetRun(Tally):
         if not self.doubled:
             return None
         names = ", ".join(sorted(self.doubled))
-        calls = self.rounds / max(1, self.sent)
-        return f"{names} fills several tiers: {calls:.1f} calls a row; --depth quick asks once"
+        sent_rows = max(1, self.sent)
+        calls_per_row = self.rounds / sent_rows
+        return (
+            f"{names} fills several tiers: {calls_per_row:.1f} calls a row; --depth quick asks once"
+        )
 
-    def give_up(self) -> None:
+    def give_up_if_hopeless(self) -> None:
         """Stop a run that can't succeed. Its results remain, so that a later run can continue."""
         if self.is_hopeless and not self.stopped.is_set():
             self.gave_up = True

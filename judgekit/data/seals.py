@@ -90,14 +90,19 @@ def _read_or_create_key_file() -> str | None:
     if problem:
         remedy = "delete the file, and the next run makes a new key"
         raise ConfigError(f"{problem}; {remedy}", path=path)
-
-    # On Windows, the mode doesn't show who can read the file.
-    others_may_read = os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO)
-    if others_may_read:
+    if _may_others_read(mode):
         problem = f"others may read the key (mode {stat.S_IMODE(mode):04o})"
         remedy = f"run: chmod 600 {path}, or delete the file if somebody may have read it"
         raise ConfigError(f"{problem}; {remedy}", path=path)
     return key
+
+
+def _may_others_read(mode: int) -> bool:
+    """Whether a file's mode gives any rights to its group or others."""
+    if os.name != "posix":  # on Windows, the mode doesn't show who can read the file
+        return False
+    rights_of_others = mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return rights_of_others != 0
 
 
 def _describe_weakness(key: str) -> str:

@@ -86,13 +86,19 @@ def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
     if codec is None:
         encoding, codec = _recognise_encoding(head)
     else:
-        codec = codecs.lookup(codec).name
+        codec = codecs.lookup(codec).name  # its usual spelling: "utf-8" for "UTF8"
         encoding = "UTF-8" if codec == "utf-8" else codec
+    # In some encodings, a line end isn't a single byte, so look for it in UTF-8.
+    has_bare_returns = _has_bare_returns(_convert_to_utf_8(head, codec))
+    return TextKind(encoding, codec, has_bare_returns=has_bare_returns)
+
+
+def _convert_to_utf_8(head: bytes, codec: str) -> bytes:
+    """Convert a text's first bytes to UTF-8. Bytes that aren't valid are dropped."""
     if codec.startswith("utf-8"):
-        start = head
-    else:
-        start = head.decode(codec, "ignore").encode()
-    return TextKind(encoding, codec, has_bare_returns=_has_bare_returns(start))
+        return head
+    text = head.decode(codec, "ignore")  # the last character can be cut
+    return text.encode()
 
 
 def refuse_others(head: bytes, name: str) -> None:
@@ -108,21 +114,30 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
         if head.startswith(mark):
             return encoding, codec
 
-    # In UTF-16 and UTF-32, all bytes of a Latin letter are zero, except the first or last one. So check which
-    # bytes in each group of four are mostly zero.
-    is_zero = [_measure_zeros(head[offset::4]) > _MIN_ZEROS for offset in range(4)]
-    if is_zero == [True, True, True, False]:
-        return "UTF-32", "utf-32-be"
-    if is_zero == [False, True, True, True]:
-        return "UTF-32", "utf-32-le"
-    if is_zero[0] and is_zero[2]:
-        return "UTF-16", "utf-16-be"
-    if is_zero[1] and is_zero[3]:
-        return "UTF-16", "utf-16-le"
-
+    wide_encoding = _recognise_by_zeros(head)
+    if wide_encoding is not None:
+        return wide_encoding
     if _is_windows_1252(head):
         return "Windows-1252", "cp1252"
     return "UTF-8", "utf-8"
+
+
+def _recognise_by_zeros(head: bytes) -> tuple[str, str] | None:
+    """Recognise UTF-16 and UTF-32 by their zero bytes. Returns None for other encodings.
+
+    All bytes of a Latin letter are zero, except the first or last one.
+    """
+    # For each position in a group of four bytes: is it mostly zero?
+    is_zero = [_measure_zeros(head[offset::4]) > _MIN_ZEROS for offset in range(4)]
+    if is_zero == [True, True, True, False]:  # "A" is 00 00 00 41
+        return "UTF-32", "utf-32-be"
+    if is_zero == [False, True, True, True]:  # "A" is 41 00 00 00
+        return "UTF-32", "utf-32-le"
+    if is_zero[0] and is_zero[2]:  # "AB" is 00 41 00 42
+        return "UTF-16", "utf-16-be"
+    if is_zero[1] and is_zero[3]:  # "AB" is 41 00 42 00
+        return "UTF-16", "utf-16-le"
+    return None
 
 
 def _measure_zeros(some_bytes: bytes) -> float:
@@ -134,23 +149,27 @@ def _measure_zeros(some_bytes: bytes) -> float:
 
 def _is_windows_1252(head: bytes) -> bool:
     """Whether text is probably Windows-1252 rather than damaged UTF-8."""
-    if head.isascii():
+    if head.isascii() or _resembles_utf_8(head):
         return False
-
-    # The head can end in the middle of a character, so decode it incrementally.
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
-    non_ascii = {char for char in text if not char.isascii()}
-    is_damaged = "\ufffd" in non_ascii  # the replacement for invalid bytes
-    has_utf_8_letters = bool(non_ascii - {"\ufffd", "\ufeff"})
-    if not is_damaged or has_utf_8_letters:
-        return False
-
     try:
-        decoded_signs = [char for char in head.decode("cp1252") if not char.isascii()]
+        text = head.decode("cp1252")
     except UnicodeDecodeError:
         return False
-    likely_count = sum(char in _LIKELY_SIGNS for char in decoded_signs)
-    return likely_count > len(decoded_signs) / 2
+    signs = [char for char in text if not char.isascii()]
+    likely_signs = [char for char in signs if char in _LIKELY_SIGNS]
+    return len(likely_signs) > len(signs) / 2
+
+
+def _resembles_utf_8(head: bytes) -> bool:
+    """Whether text is intact UTF-8, or damaged UTF-8 that still has characters beyond ASCII."""
+    # The head can end in the middle of a character, so decode it incrementally.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    non_ascii = {char for char in decoder.decode(head) if not char.isascii()}
+    replacement = "\ufffd"  # for invalid bytes
+    byte_order_mark = "\ufeff"
+    is_intact = replacement not in non_ascii
+    letters = non_ascii.difference([replacement, byte_order_mark])
+    return is_intact or bool(letters)
 
 
 def _has_bare_returns(head: bytes) -> bool:
@@ -167,12 +186,11 @@ def no_utf_8(byte: int) -> str:
 
 
 def find_delimiter(head: bytes, usual: str, name: str) -> str:
-    """Find the delimiter in a header. Failing the `usual` one, use the only other one that separates cells.
+    """Find the delimiter in a file's header: the `usual` one, or another if only that separates cells.
 
-    Raises `InputError` if multiple delimiters separate cells.
+    Raises `InputError` if multiple other delimiters separate cells.
     """
-    raw_header, _, _ = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")
-    header = raw_header.decode("utf-8", "replace").strip("\r")
+    header = _read_header(head)
     if not header or _count_cells(header, usual) > 1:
         return usual
 
@@ -180,20 +198,30 @@ def find_delimiter(head: bytes, usual: str, name: str) -> str:
     for delimiter in _DELIMITERS:
         if delimiter != usual and _count_cells(header, delimiter) > 1:
             candidates.append(delimiter)
+    if not candidates:  # there's a single column
+        return usual
     if len(candidates) > 1:
         candidate_names = " and ".join(_DELIMITERS[delimiter] for delimiter in candidates)
         raise InputError(
             f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {candidate_names}; "
             "name it with --delimiter"
         )
-    return candidates[0] if candidates else usual
+    return candidates[0]
+
+
+def _read_header(head: bytes) -> str:
+    """Return a text's first line, without byte order mark and line end."""
+    raw_header, _, _ = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")
+    return raw_header.decode("utf-8", "replace").strip("\r")
 
 
 def _count_cells(line: str, delimiter: str) -> int:
     """Count the cells in a line. A malformed line counts as a single cell."""
     if delimiter not in line:
         return 1
+    reader = csv.reader(io.StringIO(line), delimiter=delimiter)
     try:
-        return len(next(csv.reader(io.StringIO(line), delimiter=delimiter), []))
+        cells = next(reader, [])
     except csv.Error:
         return 1
+    return len(cells)
