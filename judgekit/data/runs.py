@@ -264,7 +264,7 @@ class DatasetRun(Tally):
                 self.refusal = error
 
     def _count_cost(self, record: Record) -> None:
-        """Count a record's cost. It's both priced and unpriced if only some of its calls have a known cost."""
+        """Count a record's cost. It's both priced and unpriced if only some calls have a known cost."""
         cost = record["cost_usd"]
         has_cost = cost is not None
         is_complete = has_cost and record["cost_complete"]
