@@ -13,7 +13,7 @@ from judgekit.retrieval.terms import find_pattern, has_runs, list_patterns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, TypeAlias
 
     from judgekit.retrieval.compiled import Profile
@@ -82,18 +82,24 @@ class _Entry:
     def __init__(self, number: int, candidate: Candidate, columns: list[str]) -> None:
         self.number = number
         self.candidate = candidate
-        self.columns = columns
+        self.columns = columns  # the stems of its title, tags, body and parts of compound words
         self.section_count = 0
-        self.passages: list[Passage] | None = None  # unless they're read
-        self.is_cut = False  # whether only a part of its long body is read
-        self.frequencies: dict[int, float] = {}
-        self.title_frequencies: dict[int, float] = {}
+        self.passages: list[Passage] | None = None  # its sections, once they're read
+        self.is_cut = False  # whether only the start of its long body is read
+
+        # By term number
+        self.frequencies: dict[int, float] = {}  # weighted, in all columns
+        self.title_frequencies: dict[int, float] = {}  # weighted, in its title and tags
+        # Positions and weights, if it has sections
         self.body_places: dict[int, list[tuple[int, float]]] = {}
-        # As reported by FTS5, for an entry that isn't read whole
-        self.indexed_terms: set[int] = set()
+
+        # Numbers of terms
+        self.indexed_terms: set[int] = set()  # if it's cut: those that FTS5 finds in all of it
         self.title_terms: set[int] = set()  # in its title or tags
-        self.damping = 0.0
-        self.has_stop_words = True  # its language is known, so its other words show its subject
+
+        self.damping = 0.0  # the part of BM25's divisor that grows with its length
+        # Only if its language is known, its stop words are left out, and its words show its subject.
+        self.has_stop_words = True
 
 
 def match(
@@ -129,19 +135,11 @@ def match_parts(
 
     A quick search may skip parts that have only frequent terms.
     """
-    term_by_text: dict[str, Term] = {}  # parts can share terms
-    for part in parts:
-        for term in part.terms:
-            term_by_text[term.text] = term
-
-    terms = list(term_by_text.values())
-    for number, term in enumerate(terms):
-        _set_rarity(opened, number, term)
-
+    terms = _number_terms(opened, parts)
     numbers_by_part = _choose_entries(opened, parts, pool, quick=quick)
     all_numbers: set[int] = set()
     for _, entry_numbers in numbers_by_part:
-        all_numbers |= entry_numbers
+        all_numbers.update(entry_numbers)
     if not all_numbers:
         return []
 
@@ -150,10 +148,7 @@ def match_parts(
     patterns = list_patterns(terms)
     _count_terms(opened, entries, patterns)
 
-    leading_count = MAX_LEADING
-    if quick:
-        leading_count = max(QUICK_MAX_LEADING // len(numbers_by_part), MIN_LEADING)
-
+    leading_count = _choose_leading_count(len(numbers_by_part), quick=quick)
     hits_by_part = []
     for part, entry_numbers in numbers_by_part:
         entries_of_part = [entry for number, entry in entries.items() if number in entry_numbers]
@@ -162,47 +157,91 @@ def match_parts(
     return hits_by_part
 
 
+def _number_terms(opened: Index, parts: Sequence[Part]) -> list[Term]:
+    """List the distinct terms of all parts, and set each one's number, count and rarity."""
+    term_by_text: dict[str, Term] = {}  # parts can share terms
+    for part in parts:
+        for term in part.terms:
+            term_by_text[term.text] = term
+
+    terms = list(term_by_text.values())
+    for number, term in enumerate(terms):
+        _set_rarity(opened, number, term)
+    return terms
+
+
+def _choose_leading_count(part_count: int, *, quick: bool) -> int:
+    """Return how many long entries each part may read sections of."""
+    if not quick:
+        return MAX_LEADING
+    return max(QUICK_MAX_LEADING // part_count, MIN_LEADING)
+
+
 def _choose_entries(
     opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
 ) -> list[tuple[Part, set[int]]]:
-    """Choose the most promising entries for each part, up to `pool` entries in all.
+    """Choose the most promising entries for each part, up to about `pool` entries in all.
 
     Parts with a rare term come first. A quick search leaves out the last parts if their terms, or those
     before, are very frequent.
     """
-    # The limits for each part: how many entries to choose, and how many occurrences of its terms to look up,
-    # at least and at most.
-    part_count = len(parts) or 1
-    pool_of_part = max(pool // part_count, min(pool, MIN_HITS_PER_PART))
-    enough_occurrences = _ENOUGH_POOLS * pool_of_part
-    most_occurrences = MAX_POSTINGS
-    if quick:
-        pool_of_part = min(pool_of_part, QUICK_POOL)
-        enough_occurrences = 1
-        most_occurrences = QUICK_MAX_POSTINGS // part_count
-
-    def count_rarest(part: Part) -> int:
-        """Count the entries with a part's rarest term."""
-        # A term without any entries finds nothing, so treat it like one that's everywhere.
-        return min([term.count or opened.size for term in part.terms])
-
+    limits = _set_limits(len(parts) or 1, pool, quick=quick)
     postings: Postings = {}  # of all terms looked up so far; `_weigh_entries` adds to it
     numbers_by_part: list[tuple[Part, set[int]]] = []
-    for part in sorted(parts, key=count_rarest):
-        occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
-        has_frequent_terms_only = count_rarest(part) > QUICK_MAX_POSTINGS
-        is_too_costly = has_frequent_terms_only or occurrences > QUICK_MAX_POSTINGS
+    for part in sorted(parts, key=lambda part: _count_rarest(opened, part)):
         # Search for the first part at any cost, so that a prompt of frequent words finds something.
-        if quick and is_too_costly and numbers_by_part:
+        is_first = not numbers_by_part
+        may_stop = quick and not is_first
+        if may_stop and _is_too_costly(opened, part, postings):
             break  # the remaining parts have even more frequent terms
 
-        weight_by_entry = _weigh_entries(
-            opened, part.terms, postings, enough_occurrences, most_occurrences
-        )
+        weight_by_entry = _weigh_entries(opened, part.terms, postings, limits)
         heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
         # SQLite returned the entry numbers as strings.
-        numbers_by_part.append((part, set(map(int, heaviest_first[:pool_of_part]))))
+        entry_numbers = set(map(int, heaviest_first[: limits.entries]))
+        numbers_by_part.append((part, entry_numbers))
     return numbers_by_part
+
+
+class _Limits:
+    """The limits for one part: entries to choose, and occurrences of its terms to look up."""
+
+    __slots__ = ("enough_occurrences", "entries", "most_occurrences")
+
+    def __init__(self, *, entries: int, enough_occurrences: int, most_occurrences: int) -> None:
+        self.entries = entries
+        self.enough_occurrences = enough_occurrences
+        self.most_occurrences = most_occurrences
+
+
+def _set_limits(part_count: int, pool: int, *, quick: bool) -> _Limits:
+    """Share `pool` entries between the parts, but give each at least `MIN_HITS_PER_PART`, if possible."""
+    fair_share = pool // part_count
+    entries = max(fair_share, min(pool, MIN_HITS_PER_PART))
+    if quick:
+        return _Limits(
+            entries=min(entries, QUICK_POOL),
+            enough_occurrences=1,
+            most_occurrences=QUICK_MAX_POSTINGS // part_count,
+        )
+    return _Limits(
+        entries=entries,
+        enough_occurrences=_ENOUGH_POOLS * entries,
+        most_occurrences=MAX_POSTINGS,
+    )
+
+
+def _count_rarest(opened: Index, part: Part) -> int:
+    """Count the entries with a part's rarest term."""
+    # A term without any entries finds nothing, so treat it like one that's everywhere.
+    return min([term.count or opened.size for term in part.terms])
+
+
+def _is_too_costly(opened: Index, part: Part, postings: Postings) -> bool:
+    """Whether a part's terms, or those looked up so far, are too frequent for a quick search."""
+    occurrences = sum(map(len, postings.values()))
+    has_frequent_terms_only = _count_rarest(opened, part) > QUICK_MAX_POSTINGS
+    return has_frequent_terms_only or occurrences > QUICK_MAX_POSTINGS
 
 
 def _rate_entries(
@@ -216,7 +255,7 @@ def _rate_entries(
 ) -> list[Candidate]:
     """Convert entries to hits for one part of a query, rated and best first.
 
-    For long entries, only the sections of the `leading` best ones are read.
+    For long entries, only the sections of the `leading` best ones are read. A `quick` search is for a prompt.
     """
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_make_hit(entry, part, saturation) for entry in entries]
@@ -225,13 +264,14 @@ def _rate_entries(
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # never divide by 0
     for hit in hits:
         hit.score = hit.bm25 / best_bm25
-    # A hit also counts for more if it resembles the best hits.
-    if not quick:
-        pairs = list(zip(hits, entries, strict=True))
-        pairs.sort(key=lambda pair: -pair[0].bm25)
-        _add_likeness(opened, pairs)
 
-    prompt_part = part if quick else None  # only a prompt can be mere talk
+    if quick:
+        prompt_part = part  # it can be mere talk
+    else:
+        prompt_part = None
+        ranked = list(zip(hits, entries, strict=True))
+        ranked.sort(key=lambda pair: -pair[0].bm25)
+        _add_likeness(opened, ranked)
     return confidence.rank_hits(hits, part.terms, opened.size, opened.profile, prompt_part)
 
 
@@ -278,15 +318,9 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
     count = 0
     for phrase in term.phrases:
         if phrase == term.prefix:
-            # Every word with this prefix sorts before this string.
-            end = phrase + "\U0010ffff"
-            (prefix_count,) = opened.connection.execute(_STARTING, (phrase, end)).fetchone()
-            count += int(prefix_count)
+            count += _count_prefix(opened, phrase)
         else:
-            # At most as many entries have the phrase as have its rarest stem.
-            stems = phrase.split()
-            counts = index_file.count_entries_by_stem(opened.connection, stems)
-            count += min([counts.get(stem, 0) for stem in stems], default=0)
+            count += _count_phrase(opened, phrase)
 
     term.number = number
     term.count = min(count, opened.size)
@@ -295,31 +329,48 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
     )
 
 
+def _count_prefix(opened: Index, prefix: str) -> int:
+    """Add up the numbers of entries with each word that starts with this prefix."""
+    end = prefix + "\U0010ffff"  # every word with this prefix sorts before this string
+    (count,) = opened.connection.execute(_STARTING, (prefix, end)).fetchone()
+    return int(count)
+
+
+def _count_phrase(opened: Index, phrase: str) -> int:
+    """Return an upper limit for the number of entries with a phrase: the number with its rarest stem."""
+    stems = phrase.split()
+    counts = index_file.count_entries_by_stem(opened.connection, stems)
+    return min([counts.get(stem, 0) for stem in stems], default=0)
+
+
 def _weigh_entries(
-    opened: Index, terms: Sequence[Term], postings: Postings, enough: int, limit: int
+    opened: Index, terms: Sequence[Term], postings: Postings, limits: _Limits
 ) -> dict[str, float]:
     """Look up a part's rarest terms, and return the sum of the rarities for each entry that has any.
 
-    The terms have at least `enough` occurrences, if possible, and otherwise at most `limit`. The entries for
-    each term are added to `postings`, for the next parts.
+    Once there are enough occurrences, a term that would bring them above the limit isn't looked up. The
+    entries for each term are added to `postings`, for the next parts.
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
-    for term in sorted(terms, key=lambda term: term.count):
-        if occurrences >= enough and occurrences + term.count > limit:
-            break
-        if not term.count:  # it doesn't occur at all
-            continue
-
+    occurring_terms = [term for term in terms if term.count]
+    for term in sorted(occurring_terms, key=lambda term: term.count):
+        has_enough = occurrences >= limits.enough_occurrences
         occurrences += term.count
-        if term.number not in postings:
-            (joined_numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-            postings[term.number] = joined_numbers.split(",") if joined_numbers else []
-
-        for entry in postings[term.number]:
+        if has_enough and occurrences > limits.most_occurrences:
+            break
+        for entry in _look_up_entries(opened, term, postings):
             weight_by_entry[entry] = weight_by_entry.get(entry, 0.0) + term.rarity
 
     return weight_by_entry
+
+
+def _look_up_entries(opened: Index, term: Term, postings: Postings) -> list[str]:
+    """Return the numbers of the entries with a term, from `postings` if they're there already."""
+    if term.number not in postings:
+        (joined_numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
+        postings[term.number] = joined_numbers.split(",") if joined_numbers else []
+    return postings[term.number]
 
 
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
@@ -327,47 +378,71 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
 
     For a very long entry, only the start of the body is read, and FTS5 finds the terms in the complete entry.
     """
-    execute = opened.connection.execute
-    has_languages = opened.version >= index_file.LANGUAGES_VERSION
-    has_sections = opened.version >= index_file.SECTIONS_VERSION
-    query = _ENTRIES_IN % (
+    joined_numbers = ",".join(map(str, numbers))
+    query = f"{_choose_entries_query(opened.version)}({joined_numbers})"
+    entries = {}
+    for row in opened.connection.execute(query).fetchall():
+        entry = _make_entry(opened, row)
+        entries[entry.number] = entry
+
+    cut_numbers = [number for number, entry in entries.items() if entry.is_cut]
+    if cut_numbers:
+        _add_indexed_terms(opened, entries, cut_numbers, terms)
+    return entries
+
+
+def _choose_entries_query(version: int) -> str:
+    """Return the query for entries in an index of this version. Earlier ones lack some columns."""
+    has_languages = version >= index_file.LANGUAGES_VERSION
+    has_sections = version >= index_file.SECTIONS_VERSION
+    return _ENTRIES_IN % (
         "language" if has_languages else _LANGUAGE_BEFORE,
         "sections" if has_sections else _SECTIONS_BEFORE,
     )
-    joined_numbers = ",".join(map(str, numbers))
-    entries = {}
-    cut_numbers = []
-    for row in execute(f"{query}({joined_numbers})").fetchall():
-        leading_columns = row[:_LEADING_COLUMNS]
-        number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
-        columns = [title, tags, body, parts]
 
-        hit = make_candidate(opened, row[_LEADING_COLUMNS:])
-        hit.damaged = bool(is_damaged)
-        hit.text = f"{title} {body}"
-        hit.wording = confidence.Wording(hit.text)
-        hit.passage = " ".join(columns)
-        # A column of three words contains two spaces, but an empty one has no words.
-        hit.length = sum([column.count(" ") + 1 for column in columns if column])
 
-        entry = _Entry(number, hit, columns)
-        entries[number] = entry
-        entry.has_stop_words = language != ""  # "" if the language isn't known
-        entry.section_count = section_count
-        entry.is_cut = len(body) == _MAX_BODY_CHARS  # the query doesn't return more
-        if entry.is_cut:
-            (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
-            hit.length = _add_up_sizes(sizes)
-            cut_numbers.append(number)
+def _make_entry(opened: Index, row: Sequence[Any]) -> _Entry:
+    """Make an entry, with its hit, from a row of the query for entries."""
+    leading_columns = row[:_LEADING_COLUMNS]
+    number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
+    columns = [title, tags, body, parts]
 
-    if cut_numbers:
-        joined_numbers = ",".join(map(str, cut_numbers))
-        query = f"{_MATCHES_IN}({joined_numbers})"
-        for term in terms:
-            for (number,) in execute(query, (term.expression,)).fetchall():
-                entries[number].indexed_terms.add(term.number)
+    hit = make_candidate(opened, row[_LEADING_COLUMNS:])
+    hit.damaged = bool(is_damaged)
+    hit.text = f"{title} {body}"
+    hit.wording = confidence.Wording(hit.text)
+    hit.passage = " ".join(columns)
 
-    return entries
+    entry = _Entry(number, hit, columns)
+    entry.has_stop_words = language != ""  # "" if the language isn't known
+    entry.section_count = section_count
+    entry.is_cut = len(body) == _MAX_BODY_CHARS  # the query doesn't return more
+    hit.length = _read_length(opened, number) if entry.is_cut else _count_words(columns)
+    return entry
+
+
+def _count_words(columns: Sequence[str]) -> int:
+    """Count the words in all columns, which have one space between words."""
+    # A column of three words contains two spaces, but an empty one has no words.
+    return sum([column.count(" ") + 1 for column in columns if column])
+
+
+def _read_length(opened: Index, number: int) -> int:
+    """Read the number of words in a complete entry, which FTS5 stores."""
+    query = "SELECT sz FROM text_docsize WHERE id = ?"
+    (sizes,) = opened.connection.execute(query, (number,)).fetchone()
+    return _add_up_sizes(sizes)
+
+
+def _add_indexed_terms(
+    opened: Index, entries: dict[int, _Entry], cut_numbers: Sequence[int], terms: Sequence[Term]
+) -> None:
+    """Set the terms that FTS5 finds in each cut entry, including those in its unread rest."""
+    joined_numbers = ",".join(map(str, cut_numbers))
+    query = f"{_MATCHES_IN}({joined_numbers})"
+    for term in terms:
+        for (number,) in opened.connection.execute(query, (term.expression,)).fetchall():
+            entries[number].indexed_terms.add(term.number)
 
 
 def _add_up_sizes(sizes: bytes) -> int:
@@ -388,19 +463,30 @@ def _add_up_sizes(sizes: bytes) -> int:
 
 def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern]) -> None:
     """Set each entry's term frequencies and positions, and its damping by length."""
-    profile = opened.profile
-    bm25 = profile.bm25
-    padding = bm25["padding"]
-    totals = index_file.count_entries_by_stem(opened.connection, [index_file.TOTAL])
-    word_count = totals.get(index_file.TOTAL, 0)  # in all entries
-    average_length = word_count / (opened.size or 1) + padding
-    if not average_length:  # never divide by 0
-        average_length = 1
-
+    average_length = _average_padded_length(opened)
     for entry in entries.values():
-        _count_in_entry(entry, patterns, profile)
-        relative_length = (entry.candidate.length + padding) / average_length
-        entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * relative_length)
+        _count_in_entry(entry, patterns, opened.profile)
+        entry.damping = _compute_damping(entry.candidate.length, average_length, opened.profile)
+
+
+def _average_padded_length(opened: Index) -> float:
+    """Return the mean length of the store's entries in words, plus BM25's padding. It's never 0."""
+    # Beside the count for each stem, the index has the number of words in all entries.
+    counts = index_file.count_entries_by_stem(opened.connection, [index_file.TOTAL])
+    word_count = counts.get(index_file.TOTAL, 0)
+    average_length = word_count / (opened.size or 1) + opened.profile.bm25["padding"]
+    return average_length or 1  # it's a divisor
+
+
+def _compute_damping(length: int, average: float, profile: Profile) -> float:
+    """Return the part of BM25's divisor that grows with the length, so that long texts don't win by it.
+
+    `average` is the mean length in words, plus the padding.
+    """
+    k1 = profile.bm25["k1"]
+    b = profile.bm25["b"]
+    relative_length = (length + profile.bm25["padding"]) / average
+    return k1 * (1 - b + b * relative_length)
 
 
 def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
@@ -409,42 +495,57 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
     entry.title_frequencies.clear()
     entry.body_places.clear()
 
-    title, tags, body, parts = entry.columns
+    text, starts = _join_for_patterns(entry.columns)
+    for pattern in patterns:
+        number, needle, _ = pattern
+        if needle in text:  # false for most patterns, and quicker than the calls
+            matches = find_pattern(text, pattern, profile.bm25["prefix"])
+            _count_matches(entry, number, matches, starts, profile.weights)
+
+    # FTS5 found these terms in the unread rest of the body.
+    for number in entry.indexed_terms:
+        entry.frequencies.setdefault(number, profile.weights["body"])
+
+
+def _join_for_patterns(columns: Sequence[str]) -> tuple[str, tuple[int, int, int]]:
+    """Join an entry's columns, with spaces around each. Also returns where all but the title start."""
+    title, tags, body, parts = columns
     # Separate the columns by a line break, so that no phrase matches across columns.
     text = f" {title} \n {tags} \n {parts} \n {body} "
     tags_start = len(title) + 3  # two spaces and the line break
     parts_start = tags_start + len(tags) + 3
-    body_start = parts_start + len(parts) + 3  # a position from here on is in the body
+    body_start = parts_start + len(parts) + 3
+    return text, (tags_start, parts_start, body_start)
 
-    weights = profile.weights
-    frequencies = entry.frequencies
-    for pattern in patterns:
-        number, needle, _ = pattern
-        if needle not in text:  # true of most patterns, and quicker than the call
-            continue
 
-        for position, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
-            if position >= body_start:
-                weighted = weights["body"] * weight
-                if entry.section_count:
-                    # `- 1` because a space precedes the body in this text.
-                    occurrence = (position - body_start - 1, weight)
-                    entry.body_places.setdefault(number, []).append(occurrence)
-            elif position >= parts_start:
-                weighted = weights["parts"] * weight
-            else:
-                column = "title" if position < tags_start else "tags"
-                weighted = weights[column] * weight
-                frequency_before = entry.title_frequencies.get(number, 0.0)
-                entry.title_frequencies[number] = frequency_before + weighted
-                entry.title_terms.add(number)
+def _count_matches(
+    entry: _Entry,
+    number: int,
+    matches: Sequence[tuple[int, float]],
+    starts: tuple[int, int, int],
+    weights: Mapping[str, float],
+) -> None:
+    """Add a pattern's matches to an entry's frequencies of term `number`, by each column's weight."""
+    tags_start, parts_start, body_start = starts
+    for position, weight in matches:
+        if position >= body_start:
+            column = "body"
+        elif position >= parts_start:
+            column = "parts"
+        else:
+            column = "title" if position < tags_start else "tags"
 
-            frequencies[number] = frequencies.get(number, 0.0) + weighted
-
-    # FTS5 found these terms in the unread rest of the body.
-    for number in entry.indexed_terms:
-        if number not in frequencies:
-            frequencies[number] = weights["body"]
+        weighted = weights[column] * weight
+        entry.frequencies[number] = entry.frequencies.get(number, 0.0) + weighted
+        is_titled = position < parts_start  # in the title or tags
+        if is_titled:
+            frequency_before = entry.title_frequencies.get(number, 0.0)
+            entry.title_frequencies[number] = frequency_before + weighted
+            entry.title_terms.add(number)
+        elif column == "body" and entry.section_count:
+            # `- 1` because a space precedes the body in this text.
+            occurrence = (position - body_start - 1, weight)
+            entry.body_places.setdefault(number, []).append(occurrence)
 
 
 def _add_passages(
@@ -455,36 +556,47 @@ def _add_passages(
     patterns: Sequence[Pattern],
     limit: int,
 ) -> None:
-    """Add the best section's score to the `limit` leading long entries.
+    """Add the best section's score to the `limit` long entries with the best scores.
 
     The other long entries are scored as if their sections didn't match.
     """
+    long_pairs = _sort_long_entries(hits, entries)
+    if not long_pairs:
+        return
+
+    leading_pairs = long_pairs[:limit]
+    leading_entries = [entry for _, entry in leading_pairs]
+    _read_sections(opened, leading_entries, patterns)
+
+    for hit, entry in long_pairs[limit:]:
+        hit.bm25 /= 1 + SECTION_WEIGHT  # as if the best section's score were 0
+        hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
+
+    average_length = _average_section_length(leading_entries, opened.profile)
+    for hit, entry in leading_pairs:
+        _add_best_passage(hit, entry, part, opened.profile, average_length)
+
+
+def _sort_long_entries(
+    hits: Sequence[Candidate], entries: Sequence[_Entry]
+) -> list[tuple[Candidate, _Entry]]:
+    """Return the hits for entries with sections, together with these entries, best first."""
     long_pairs = []
     for hit, entry in zip(hits, entries, strict=True):
         if entry.section_count:
             long_pairs.append((hit, entry))
-
-    if not long_pairs:
-        return
-
     long_pairs.sort(key=lambda pair: -pair[0].bm25)
-    leading_pairs = long_pairs[:limit]
-    other_pairs = long_pairs[limit:]
-    _read_sections(opened, [entry for _, entry in leading_pairs], patterns)
+    return long_pairs
 
+
+def _average_section_length(entries: Sequence[_Entry], profile: Profile) -> float:
+    """Return the mean length of the entries' sections in words, plus BM25's padding. It's never 0."""
     lengths: list[int] = []
-    for _, entry in leading_pairs:
+    for entry in entries:
         lengths += [passage.length for passage in entry.passages or ()]
-    average_length = sum(lengths) / (len(lengths) or 1) + opened.profile.bm25["padding"]
-    if not average_length:  # never divide by 0
-        average_length = 1
-
-    for hit, entry in other_pairs:
-        hit.bm25 /= 1 + SECTION_WEIGHT  # as if the best section's score were 0
-        hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
-
-    for hit, entry in leading_pairs:
-        _add_best_passage(hit, entry, part, opened.profile, average_length)
+    mean_length = sum(lengths) / (len(lengths) or 1)
+    average_length = mean_length + profile.bm25["padding"]
+    return average_length or 1  # it's a divisor
 
 
 def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[Pattern]) -> None:
@@ -499,21 +611,33 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
     passages_by_entry = passages.read_passages(opened, numbers)
     for entry in unread_entries:
         if entry.is_cut:
-            values = (_MAX_BODY_CHARS + 1, entry.number)  # SQLite counts characters from 1
-            (unread_body,) = opened.connection.execute(_BODY_FROM, values).fetchone()
-            entry.columns[_BODY_COLUMN] += unread_body
-            entry.indexed_terms.clear()
-            _count_in_entry(entry, patterns, opened.profile)
-            entry.is_cut = False
-
+            _read_rest(opened, entry, patterns)
         entry.passages = passages_by_entry.get(entry.number, [])
-        # The body contains the headings, so terms that aren't in the body aren't in headings either.
-        body_patterns = []
-        for pattern in patterns:
-            term_number, _, _ = pattern
-            if term_number in entry.body_places:
-                body_patterns.append(pattern)
+        body_patterns = _select_in_body(patterns, entry)
         passages.count_in_passages(entry.passages, entry.body_places, body_patterns, opened.profile)
+
+
+def _read_rest(opened: Index, entry: _Entry, patterns: Sequence[Pattern]) -> None:
+    """Read the rest of an entry's body, and count the terms in the complete entry."""
+    rest_start = _MAX_BODY_CHARS + 1  # SQLite counts characters from 1
+    (rest,) = opened.connection.execute(_BODY_FROM, (rest_start, entry.number)).fetchone()
+    entry.columns[_BODY_COLUMN] += rest
+    entry.indexed_terms.clear()  # they stood for the terms in the rest
+    _count_in_entry(entry, patterns, opened.profile)
+    entry.is_cut = False
+
+
+def _select_in_body(patterns: Sequence[Pattern], entry: _Entry) -> list[Pattern]:
+    """Return the patterns of terms in an entry's body.
+
+    The body contains the headings, so terms that aren't in the body aren't in headings either.
+    """
+    body_patterns = []
+    for pattern in patterns:
+        term_number, _, _ = pattern
+        if term_number in entry.body_places:
+            body_patterns.append(pattern)
+    return body_patterns
 
 
 def _add_best_passage(
@@ -521,10 +645,8 @@ def _add_best_passage(
 ) -> None:
     """Combine a hit's BM25 with its best section's, and make that section the hit's passage.
 
-    A second section is listed if it's nearly as good and doesn't overlap.
+    `average` is the mean section length in words, plus the padding.
     """
-    from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
-
     sections = entry.passages or []
     scores = _score_passages(sections, entry, part, profile, average)
     best_score = max(scores, default=0.0)
@@ -536,27 +658,44 @@ def _add_best_passage(
         return
 
     numbers.sort(key=lambda number: -scores[number])
+    best_section = sections[numbers[0]]
+    _list_sections(hit, sections, numbers, scores)
+    _limit_matches(hit, part, best_section)
+    hit.passage_length = best_section.length
+    hit.passage = _join_columns(entry, best_section.start, best_section.end, best_section.titles)
+
+
+def _list_sections(
+    hit: Candidate, sections: Sequence[Passage], numbers: Sequence[int], scores: Sequence[float]
+) -> None:
+    """Set a hit's best section, and a second one that's nearly as good and doesn't overlap.
+
+    `numbers` are those of the sections to choose from, best first.
+    """
+    from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
+
     best_number, *other_numbers = numbers
     best_section = sections[best_number]
     hit.sections = [passages.name_section(best_section, best_number, hit.title)]
+    least_score = SECOND_SECTION_SHARE * max(scores)
     for number in other_numbers:
-        other_section = sections[number]
-        overlaps = other_section.start < best_section.end and other_section.end > best_section.start
-        if not overlaps and scores[number] >= SECOND_SECTION_SHARE * best_score:
-            hit.sections.append(passages.name_section(other_section, number, hit.title))
-            break
+        section = sections[number]
+        overlaps = section.start < best_section.end and section.end > best_section.start
+        is_nearly_as_good = scores[number] >= least_score
+        if is_nearly_as_good and not overlaps:
+            hit.sections.append(passages.name_section(section, number, hit.title))
+            return
 
-    # From here on, only count the terms in the title, tags and best section.
+
+def _limit_matches(hit: Candidate, part: Part, section: Passage) -> None:
+    """Limit a hit's matched terms to those in its title, its tags and this section."""
     hit.matched = set(hit.titled)
     hit.headed = set()
     for index, term in enumerate(part.terms):
-        if term.number in best_section.frequencies:
+        if term.number in section.frequencies:
             hit.matched.add(index)
-        if term.number in best_section.title_terms:
+        if term.number in section.title_terms:
             hit.headed.add(index)
-
-    hit.passage_length = best_section.length
-    hit.passage = _join_columns(entry, best_section.start, best_section.end, best_section.titles)
 
 
 def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
@@ -572,29 +711,21 @@ def _score_passages(
     profile: Profile,
     average: float,
 ) -> list[float]:
-    """Return each section's BM25, which includes matches in the entry's title and tags.
+    """Return each section's BM25 score, as if it were a document with the entry's title and tags."""
+    saturation = profile.bm25["k1"] + 1
+    matched_terms = [term for term in part.terms if term.number in entry.frequencies]
+    terms_with_title_frequencies = []
+    for term in matched_terms:
+        title_frequency = entry.title_frequencies.get(term.number, 0.0)
+        terms_with_title_frequencies.append((term, title_frequency))
 
-    `average` is the mean section length in words.
-    """
-    terms = []
-    for term in part.terms:
-        if term.number in entry.frequencies:
-            title_frequency = entry.title_frequencies.get(term.number, 0.0)
-            terms.append((term.number, term.rarity, title_frequency))
-
-    k1 = profile.bm25["k1"]
-    b = profile.bm25["b"]
-    padding = profile.bm25["padding"]
-
-    # Score each section like a document.
     scores = []
     for passage in passages:
-        relative_length = (passage.length + padding) / average
-        damping = k1 * (1 - b + b * relative_length)
+        damping = _compute_damping(passage.length, average, profile)
         score = 0.0
-        for number, rarity, title_frequency in terms:
-            frequency = passage.frequencies.get(number, 0.0) + title_frequency
-            score += rarity * frequency * (k1 + 1) / (frequency + damping)
+        for term, title_frequency in terms_with_title_frequencies:
+            frequency = passage.frequencies.get(term.number, 0.0) + title_frequency
+            score += term.rarity * frequency * saturation / (frequency + damping)
         scores.append(score)
 
     return scores
@@ -608,22 +739,11 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     feedback = opened.profile.feedback
     best_count = min(int(feedback["entries"]), len(ranked) // 2)
     best_pairs = ranked[:best_count]
-    if not best_pairs:
+    if not _show_subject(best_pairs):
         return
-
-    first_hit, _ = best_pairs[0]
-    if not first_hit.bm25:
-        return
-    if not all(entry.has_stop_words for _, entry in best_pairs):
-        return  # in an unknown language, the shared words might be `the` and `of`
 
     typical_words = _find_typical_words(opened, best_pairs)
-    likenesses = []
-    for _, entry in ranked:
-        words = set(" ".join(entry.columns).split())
-        weight = sum([weight for word, weight in typical_words.items() if word in words])
-        likenesses.append(weight / (1 + entry.damping))
-
+    likenesses = [_measure_likeness(entry, typical_words) for _, entry in ranked]
     highest_likeness = max(likenesses)
     if not highest_likeness:
         return
@@ -632,6 +752,24 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     for (hit, entry), likeness in zip(ranked, likenesses, strict=True):
         if entry.has_stop_words:
             hit.score = (1 - share) * hit.score + share * likeness / highest_likeness
+
+
+def _show_subject(best_pairs: Sequence[tuple[Candidate, _Entry]]) -> bool:
+    """Whether the words of the best hits can show what the query is about."""
+    if not best_pairs:
+        return False
+    first_hit, _ = best_pairs[0]
+    if not first_hit.bm25:  # then no hit has any, and their words would be divided by a sum of 0
+        return False
+    # In an unknown language, the shared words might be `the` and `of`.
+    return all(entry.has_stop_words for _, entry in best_pairs)
+
+
+def _measure_likeness(entry: _Entry, typical_words: Mapping[str, float]) -> float:
+    """Add up the weights of the typical words in an entry. They count for less in a long one."""
+    words = set(" ".join(entry.columns).split())
+    weight = sum([weight for word, weight in typical_words.items() if word in words])
+    return weight / (1 + entry.damping)
 
 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
@@ -649,31 +787,40 @@ def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
     """Find words that are frequent in the best hits but rare in the store, with their weights."""
-    profile = opened.profile
+    shares = _share_out(best, opened.profile.bm25["padding"])
+    # Skip single characters, and pieces of Chinese, Thai and Korean words.
+    words = [word for word in shares if len(word) > 1 and not has_runs(word)]
+    rarities = _compute_rarities(opened, words[:_MAX_WORDS])
+
+    ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]
+    ranked_words.sort(reverse=True)
+    word_count = int(opened.profile.feedback["words"])
+    weights = {}
+    for typicality, word in ranked_words[:word_count]:
+        # The rarity counts once for choosing a word of the query, and again for matching it.
+        weights[word] = typicality * rarities[word]
+    return weights
+
+
+def _share_out(best: Sequence[tuple[Candidate, _Entry]], padding: float) -> dict[str, float]:
+    """Return the share of each subject word in the best hits, weighted by the hits' BM25."""
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}
     for hit, entry in best:
         length = hit.passage_length or hit.length
         # The better and shorter a hit, the more each of its words counts.
-        share = hit.bm25 / (total * (length + profile.bm25["padding"]))
+        share = hit.bm25 / (total * (length + padding))
         for word in _list_subject_words(hit, entry):
             shares[word] = shares.get(word, 0.0) + share
+    return shares
 
-    # Skip single characters, and pieces of Chinese, Thai and Korean words.
-    words = [word for word in shares if len(word) > 1 and not has_runs(word)]
-    words = words[:_MAX_WORDS]
+
+def _compute_rarities(opened: Index, words: list[str]) -> dict[str, float]:
+    """Compute the rarities of words that occur in at least two entries of the store."""
     rarities = {}
     for word, count in index_file.count_entries_by_stem(opened.connection, words).items():
         if count > 1:  # a word in a single entry doesn't show that entries are alike
             rarities[word] = confidence.compute_rarity(
-                count, opened.size, profile.background, common=False
+                count, opened.size, opened.profile.background, common=False
             )
-
-    # Typical words are both frequent in the best hits and rare in the store.
-    ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]
-    ranked_words.sort(reverse=True)
-    word_count = int(profile.feedback["words"])
-    weights = {}
-    for typicality, word in ranked_words[:word_count]:
-        weights[word] = typicality * rarities[word]
-    return weights
+    return rarities

@@ -68,25 +68,38 @@ def search(
     If the program fails, the stores are searched, and `degraded` contains the reason. `options` are for the
     built-in search, which also finds the pinned memories.
     """
-    problem = None
-    if command:
-        try:
-            candidates = ask(query, command, seconds, options)
-        except CommandError as error:
-            problem = f"retrieval.command: {error}; the built-in index answers instead"
-        else:
-            ranked = RankedCandidates([], [])
-            if options.get("pins"):
-                # With an empty query, the result has pinned memories and notes, but no candidates.
-                ranked = stores.search("", roots, **options)
-            ranked.candidates[:] = candidates
-            return ranked
+    if not command:
+        return _search_stores(query, roots, options, problem=None)
 
+    try:
+        candidates = ask(query, command, seconds, options)
+    except CommandError as error:
+        problem = f"retrieval.command: {error}; the built-in index answers instead"
+        return _search_stores(query, roots, options, problem=problem)
+    return _add_pinned(candidates, roots, options)
+
+
+def _search_stores(
+    query: str, roots: Sequence[str], options: dict[str, Any], *, problem: str | None
+) -> RankedCandidates:
+    """Search the stores, and note the program's problem, if any, and the missing stores."""
     ranked = stores.search(query, roots, **options)
     if problem is not None:
         ranked.notes.insert(0, problem)
     ranked.notes += stores.describe_missing_roots(roots, options["project"])
     ranked.degraded = problem
+    return ranked
+
+
+def _add_pinned(
+    candidates: Sequence[Candidate], roots: Sequence[str], options: dict[str, Any]
+) -> RankedCandidates:
+    """Add the pinned memories to the candidates that a program found."""
+    ranked = RankedCandidates([], [])
+    if options.get("pins"):
+        # With an empty query, the result has pinned memories and notes, but no candidates.
+        ranked = stores.search("", roots, **options)
+    ranked.candidates[:] = candidates
     return ranked
 
 
@@ -98,29 +111,36 @@ def ask(
     Raises `CommandError` if the program can't be started, fails, or prints invalid output.
     """
     environ = environment.environ()
-    program = programs.find(os.path.expanduser(command[0]), environ)
-    if program is None:
-        raise CommandError(f"{command[0]}: not found; name a program on PATH, or its absolute path")
+    argv = _complete_command(command, environ)
     # The search program itself may use judgekit.
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
 
-    argv = [program, *map(os.path.expanduser, command[1:])]
     limit = options["limit"]
     request = {"query": query[:_MAX_QUERY_CHARS], "k": limit, "project": options["project"]}
     output = _run_program(argv, request, environ, seconds)
 
     profiles = options.get("profiles") or Profiles(bundled())
     labels = profiles.of(COMMAND).labels
-    root = _find_script(argv)
+    script = _find_script(argv)
     candidate_by_file: dict[str, Candidate] = {}
-
-    # Of candidates for the same file, keep the first.
     for number, item in enumerate(_parse_items(output)[:limit], start=1):
-        candidate = _build_candidate(item, f"candidate {number}", root, labels)
-        if candidate.file not in candidate_by_file:
-            candidate_by_file[candidate.file] = candidate
+        candidate = _build_candidate(item, f"candidate {number}", script, labels)
+        # Of candidates for the same file, keep the first.
+        candidate_by_file.setdefault(candidate.file, candidate)
     return list(candidate_by_file.values())
+
+
+def _complete_command(command: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Return a command with the program's path, and with `~` expanded.
+
+    Raises `CommandError` if there's no such program.
+    """
+    name, *arguments = command
+    program = programs.find(os.path.expanduser(name), environ)
+    if program is None:
+        raise CommandError(f"{name}: not found; name a program on PATH, or its absolute path")
+    return [program, *map(os.path.expanduser, arguments)]
 
 
 def _run_program(
@@ -130,27 +150,32 @@ def _run_program(
 
     Raises `CommandError` if the program can't be started, fails, takes too long or prints too much.
     """
+    program_environ = programs.build_environ("search", environ)
     # The program must neither trigger our hook nor run itself again.
-    visible_environ = programs.build_environ("search", environ) | {
-        "JUDGEKIT_DISABLE": "1",
-        _INSIDE: "1",
-    }
+    program_environ |= {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
     try:
         text = quickjson.dumps_ascii(request)
         code, output, errors = programs.run(
-            argv, visible_environ, text, seconds=seconds, max_bytes=MAX_OUTPUT_BYTES
+            argv, program_environ, text, seconds=seconds, max_bytes=MAX_OUTPUT_BYTES
         )
-    except programs.Unfinished as error:
+    except programs.Unfinished as error:  # it took too long or printed too much
         raise CommandError(str(error)) from None
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot be started ({error})") from None
 
     if code:
-        filled_lines = [line for line in lines_of(errors) if line.strip()]
-        message = filled_lines[0] if filled_lines else "no message"
-        message = _hide_secrets(message, visible_environ)
+        message = _find_first_line(errors) or "no message"
+        message = _hide_secrets(message, program_environ)
         raise CommandError(f"exit code {code}: {short_line(message, _MAX_MESSAGE_CHARS)}")
     return output.decode("utf-8", "replace")
+
+
+def _find_first_line(text: str) -> str | None:
+    """Return the first line that isn't blank, or None."""
+    for line in lines_of(text):
+        if line.strip():
+            return line
+    return None
 
 
 def _hide_secrets(line: str, environ: Mapping[str, str]) -> str:
@@ -208,49 +233,62 @@ def _parse_lines(text: str) -> list[Any]:
 def _build_candidate(
     item: Any,  # noqa: ANN401 - any JSON
     item_name: str,
-    root: str,
+    script: str,
     labels: Mapping[str, float],
 ) -> Candidate:
-    """Build a candidate from a program's JSON.
+    """Build a candidate from a program's JSON, with the program's script in the place of a store.
 
     Raises `CommandError` with `item_name` if the JSON isn't a valid candidate.
     """
     if not isinstance(item, dict):
         raise CommandError(f"{item_name}: expected an object")
-
     problem = _find_problem(item)
     if problem:
         raise CommandError(f"{item_name}: {problem}")
 
-    # Shorten and clean the program's strings.
-    names = {}
-    for name, most_chars in _NAMES.items():
-        names[name] = short_line(item.get(name) or "", most_chars)
-    texts = {}
-    for name, most_chars in _TEXTS.items():
-        text = item.get(name) or ""
-        texts[name] = visible(text[:most_chars])
-
-    all_tags = item.get("tags") or []
-    tags = tuple([short_line(tag, _MAX_TAG_CHARS) for tag in all_tags[:_MAX_TAGS]])
+    names = _shorten_names(item)
     hit = Candidate(
         names["id"],
         names["title"],
         names["category"],
-        tags,
-        updated=time.time(),
-        root=root,
+        _shorten_tags(item),
+        updated=time.time(),  # now, because the program doesn't say when
+        root=script,
         place=names["path"] or names["id"],
         kind=COMMAND,
     )
+    hit.path = hit.place  # shown as the program gave it, not below the script
 
-    hit.path = hit.place
     # A missing text or snippet is replaced by the other one.
+    texts = _shorten_texts(item)
     hit.text = texts["text"] or texts["snippet"]
     hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_CHARS]
     hit.score = float(item.get("score") or 0)
     _set_confidence(hit, item.get("confidence"), labels)
     return hit
+
+
+def _shorten_names(item: dict[str, Any]) -> dict[str, str]:
+    """Return a candidate's strings of one line, shortened and cleaned; "" for a missing one."""
+    names = {}
+    for name, most_chars in _NAMES.items():
+        names[name] = short_line(item.get(name) or "", most_chars)
+    return names
+
+
+def _shorten_tags(item: dict[str, Any]) -> tuple[str, ...]:
+    """Return a candidate's first tags, shortened and cleaned."""
+    all_tags = item.get("tags") or []
+    return tuple([short_line(tag, _MAX_TAG_CHARS) for tag in all_tags[:_MAX_TAGS]])
+
+
+def _shorten_texts(item: dict[str, Any]) -> dict[str, str]:
+    """Return a candidate's longer texts, shortened and cleaned; "" for a missing one."""
+    texts = {}
+    for name, most_chars in _TEXTS.items():
+        text = item.get(name) or ""
+        texts[name] = visible(text[:most_chars])
+    return texts
 
 
 def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[str, float]) -> None:
@@ -274,20 +312,32 @@ def _find_problem(item: dict[str, Any]) -> str:
         if not short_line(item.get(name) or "", _NAMES[name]):
             return f"{name}: missing"
 
-    tags = item.get("tags") or []
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+    if not _are_texts(item.get("tags") or []):
         return "tags: expected a list of texts"
-
-    score = item.get("score")
-    is_valid_score = score is None or (_is_number(score) and abs(score) < _MAX_SCORE)
-    if not is_valid_score:
+    if not _is_score(item.get("score")):
         return "score: expected a number"
-
-    confidence = item.get("confidence")
-    is_valid_confidence = confidence is None or (_is_number(confidence) and 0 <= confidence <= 1)
-    if not is_valid_confidence:
+    if not _is_confidence(item.get("confidence")):
         return "confidence: expected a probability, from 0 to 1"
     return ""
+
+
+def _are_texts(tags: object) -> bool:
+    """Whether a JSON value is a list of strings."""
+    return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+
+
+def _is_score(score: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether a score is missing, or a number that isn't too large."""
+    if score is None:
+        return True
+    return _is_number(score) and abs(score) < _MAX_SCORE
+
+
+def _is_confidence(confidence: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether a confidence is missing, or a probability."""
+    if confidence is None:
+        return True
+    return _is_number(confidence) and 0 <= confidence <= 1
 
 
 def _is_number(value: object) -> bool:

@@ -31,6 +31,14 @@ def _parse_endings(step: str) -> Endings:
     return int(least_letters), longest_ending, replacements
 
 
+def _parse_irregular(text: str) -> dict[str, str]:
+    """Parse text such as `went go mice mouse` into a mapping of forms to bases."""
+    words = text.split()
+    forms = words[0::2]
+    bases = words[1::2]
+    return dict(zip(forms, bases, strict=True))
+
+
 class Language:
     """The rules that turn a language's words into terms.
 
@@ -41,29 +49,32 @@ class Language:
 
     def __init__(self, name: str, data: Mapping[str, Any]) -> None:
         self.name = name
-        self.stop = frozenset(data["stop"].split())
-        self.common = frozenset(data["common"].split())
+        self.stop = frozenset(data["stop"].split())  # words that aren't searched
+        self.common = frozenset(data["common"].split())  # words that say little about a subject
+        # A term also finds longer words that start with it if it has `min_prefix` letters or is in `short`.
         self.short = frozenset(data["short"].split())
-        self.joiners = frozenset(data["joiners"].split())
         self.min_prefix: int = data["min_prefix"]
-        words = data["irregular"].split()  # a form, then its base, and so on
-        forms = words[0::2]
-        bases = words[1::2]
-        self.irregular = dict(zip(forms, bases, strict=True))
+        self.joiners = frozenset(data["joiners"].split())  # words between clauses, such as `and`
+        self.irregular = _parse_irregular(data["irregular"])  # the base of each form
         self.forms: dict[str, tuple[str, ...]] = {}  # the indexed forms of each word met so far
+
         self.abbreviations = {}
-        for short, words in data["abbreviations"].items():
-            self.abbreviations[short] = words.split("|")
+        for short, joined_words in data["abbreviations"].items():
+            self.abbreviations[short] = joined_words.split("|")
+
         self.endings: list[Endings] | None = None
         if data["endings"] is not None:
             self.endings = [_parse_endings(step) for step in data["endings"]]
 
     def as_in_earlier_index(self) -> Language:
-        """Return this language as it was for indexes of version 4: without forms, or pieces of words."""
-        # Copy the attributes, because the constructor would parse the file again.
+        """Return this language as indexes of version 4 used it.
+
+        They hold words of scripts without spaces whole, not cut into pieces.
+        """
+        # Copy the attributes, because the constructor would parse the data again.
         earlier = object.__new__(Language)
         earlier.__dict__.update(self.__dict__)
-        earlier.forms = {}
+        earlier.forms = {}  # cached forms depend on `cuts_scripts`
         earlier.cuts_scripts = False
         return earlier
 
@@ -74,7 +85,7 @@ class Languages:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
         self._made: dict[str, Language] = {}
-        self._names_by_word: dict[str, list[str]] = {}
+        self._languages_by_word: dict[str, list[str]] = {}
 
     def __getitem__(self, name: str) -> Language:
         if name not in self._made:
@@ -89,22 +100,28 @@ class Languages:
         return [self[other_name] for other_name in self._data if other_name != name]
 
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
-        """Count each language's stop words among some folded words. Languages without any are omitted.
-
-        Single Latin letters don't count, because code is full of them.
-        """
-        if not self._names_by_word:
-            for name, language in self._data.items():
-                for word in language["stop"].split():
-                    is_latin_letter = len(word) == 1 and word.isascii()
-                    if not is_latin_letter:
-                        self._names_by_word.setdefault(word, []).append(name)
+        """Count each language's stop words among some folded words. Languages without any are omitted."""
+        if not self._languages_by_word:
+            self._languages_by_word = self._map_stop_words()
 
         counts: dict[str, int] = {}
         for word in words:
-            for name in self._names_by_word.get(word, ()):
-                counts[name] = counts.get(name, 0) + 1
+            for language in self._languages_by_word.get(word, ()):
+                counts[language] = counts.get(language, 0) + 1
         return counts
+
+    def _map_stop_words(self) -> dict[str, list[str]]:
+        """Map each stop word to the names of its languages.
+
+        Single Latin letters are left out, because code is full of them.
+        """
+        languages_by_word: dict[str, list[str]] = {}
+        for name, language in self._data.items():
+            for word in language["stop"].split():
+                is_latin_letter = len(word) == 1 and word.isascii()
+                if not is_latin_letter:
+                    languages_by_word.setdefault(word, []).append(name)
+        return languages_by_word
 
 
 class Profile:

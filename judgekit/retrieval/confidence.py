@@ -110,19 +110,11 @@ class FoundSection:
 class Candidate:
     """A memory or document that may answer the query.
 
-    `path` is for display: relative to the project if it's inside. `file` is the absolute path, `place` the
-    path relative to the real folder `root`. `bm25` is comparable within one store only (the keyword scorer
-    gives points instead); hits are ordered by `score`. `confidence` is the probability that the candidate is
-    relevant. A `damaged` file couldn't be read: it may be retired, so it's mentioned at most. `updated` is in
-    seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
-    or tags. `text` holds the stems of its title and body, and `length` their number; `part` is the part of
-    the prompt that found it. For a long text, `sections` are the best ones, two at most, and `headed` the
-    terms in the first one's headings. `passage` holds the stems of that section, `passage_length` of them;
-    for a short text, all stems. A pinned candidate keeps the initial values. A candidate from a user's
-    program is of kind `COMMAND`: `root` is the program, `text` the text, and it's not `rated` unless the
-    program gave a confidence. A `status` (superseded, deprecated, rejected) says that it's no longer in
-    force: it comes last, marked. `alike` are older hits that say nearly the same and share its place. A hit
-    that `stands_out` among those of a prompt's part is worth mentioning whatever its confidence.
+    `bm25` is comparable within one store only (the keyword scorer gives points instead); hits are ordered by
+    `score`. `confidence` is the probability that the candidate is relevant. A `damaged` file may be retired,
+    so it's mentioned at most. A pinned candidate keeps the initial values. A candidate from a user's program
+    is of kind `COMMAND`. One that's out of force comes last, marked. `alike` share its place. A hit that
+    `stands_out` is worth mentioning whatever its confidence.
     """
 
     def __init__(
@@ -136,36 +128,46 @@ class Candidate:
         place: str,
         kind: str,
     ) -> None:
+        # What the store says about it
         self.id = id
         self.title = title
         self.category = category
         self.tags = tags
-        self.updated = updated
-        self.root = root
-        self.place = place
+        self.updated = updated  # in seconds since the epoch
+        self.root = root  # a real folder, or the user's program
+        self.place = place  # the path relative to `root`, with `/`
         self.kind = kind
-        self.path = self.file = os.path.join(root, *place.split("/"))
-        self.snippet = ""
-        self.damaged = False
-        self.score = self.bm25 = 0.0
+        self.file = os.path.join(root, *place.split("/"))
+        self.path = self.file  # for display: relative to the project if it's inside
+        self.damaged = False  # whether it couldn't be read
+        self.status = ""  # superseded, deprecated or rejected; "" if it's in force
+        self.text = ""  # the stems of its title and body; a program's text as it is
+        self.length = 0  # the number of stems
+
+        # How well it answers the query
+        self.bm25 = 0.0
+        self.score = 0.0
+        self.features: dict[str, float] = {}  # the confidence is computed from these
         self.confidence = 1.0
         self.confidence_label = "high"
+        self.rated = True  # whether it has a confidence; a program may give none
         self.worth_mentioning = True
-        self.stands_out = False
-        self.features: dict[str, float] = {}
-        self.matched: set[int] = set()
-        self.titled: set[int] = set()
-        self.headed: set[int] = set()
-        self.text = ""
-        self.length = 0
-        self.part: Part | None = None
-        self.rated = True
-        self.status = ""
-        self.alike: tuple[Candidate, ...] = ()
+        self.stands_out = False  # whether it's far ahead of the part's other hits
+        self.part: Part | None = None  # the prompt's part that found it
+
+        # The numbers of the part's terms that it has
+        self.matched: set[int] = set()  # anywhere
+        self.titled: set[int] = set()  # in its title or tags
+        self.headed: set[int] = set()  # in its best section's headings
+
+        # What is shown
+        self.snippet = ""
+        self.sections: list[FoundSection] = []  # the best ones of a long text, two at most
+        self.passage = ""  # the stems of the best section; of a short text, all
+        self.passage_length = 0  # the number of stems in the best section
+
+        self.alike: tuple[Candidate, ...] = ()  # older near-duplicates, folded into this one
         self.wording: Wording | None = None  # of the text, for hits of several parts
-        self.sections: list[FoundSection] = []
-        self.passage = ""
-        self.passage_length = 0
 
     def name_section(self) -> str:
         """Return the best section's headings; "" if there are none, or if they equal the title."""
@@ -233,29 +235,25 @@ class Candidate:
 
 
 class RankedCandidates:
-    """The answer to a query, best first, and `notes`, one line each for stderr.
+    """The answer to a query: the candidates, and what to say about the search.
 
-    `pinned` were requested by name and aren't among the `candidates`; `repeated` are in the conversation
-    already. `searched_roots` are the real folders of stores; `empty_roots` contain no readable file, which
-    people who search are told and the hook keeps quiet about. `pin_by_note` maps each note about a pin
-    without a memory to that pin. A judge saw `judged` of the candidates and dropped `dropped` of them.
-    `fallback` says why the index wasn't used, `degraded` why a user's program failed.
+    People who search are told about `empty_roots`, and the hook keeps quiet about them.
     """
 
     def __init__(
         self, candidates: list[Candidate], notes: list[str], fallback: str | None = None
     ) -> None:
-        self.candidates = candidates
-        self.notes = notes
-        self.fallback = fallback
-        self.pinned: list[Candidate] = []
-        self.degraded: str | None = None
-        self.repeated: list[Candidate] = []
-        self.empty_roots: list[str] = []
-        self.searched_roots: list[str] = []
-        self.pin_by_note: dict[str, str] = {}
-        self.judged = 0
-        self.dropped = 0
+        self.candidates = candidates  # best first
+        self.notes = notes  # problems, one line each for stderr
+        self.fallback = fallback  # why the index wasn't used, if it wasn't
+        self.degraded: str | None = None  # why the user's program failed, if it did
+        self.pinned: list[Candidate] = []  # requested by name, and not among the candidates
+        self.pin_by_note: dict[str, str] = {}  # for each note about a pin without a memory
+        self.repeated: list[Candidate] = []  # in the conversation already
+        self.searched_roots: list[str] = []  # the real folders of stores
+        self.empty_roots: list[str] = []  # those without a readable file
+        self.judged = 0  # how many candidates a judge saw
+        self.dropped = 0  # and how many of them it dropped
 
 
 def select_in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -275,16 +273,17 @@ def choose_shown(
     `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero`, if nothing would be
     shown, mention all.
     """
-    usable = select_in_force(candidates)
+    in_force = select_in_force(candidates)
     if inject == "top_k":
-        readable = [candidate for candidate in usable if not candidate.damaged]
+        readable = [candidate for candidate in in_force if not candidate.damaged]
         return readable[:max_inject], []
 
-    confident = [candidate for candidate in usable if candidate.confidence_label == INJECTED_LABEL]
+    confident = [hit for hit in in_force if hit.confidence_label == INJECTED_LABEL]
     injected = confident[:max_inject]
-    others = [candidate for candidate in usable if candidate not in injected]
+    others = [candidate for candidate in in_force if candidate not in injected]
     mentioned = [candidate for candidate in others if candidate.worth_mentioning]
-    if hint_on_zero and not injected and not mentioned:
+    shows_any = injected or mentioned
+    if hint_on_zero and not shows_any:
         return [], others
     return injected, mentioned
 
@@ -303,9 +302,11 @@ def compute_rarity(
 
 
 def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
-    """Return the fraction of adjacent query `words` that are near each other in `tokens`, 0..1."""
-    # A single word has no neighbour.
-    if len(words) <= 1:
+    """Return the fraction of adjacent query `words` that are near each other in `tokens`, 0..1.
+
+    With more than `MAX_PAIRS` pairs, that many near ones are enough for 1.
+    """
+    if len(words) <= 1:  # a single word has no neighbour
         return 0.0
 
     number_by_word = {word: number for number, word in enumerate(words)}
@@ -317,7 +318,9 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
             continue
         last_positions[number] = position
         for neighbour in (number - 1, number + 1):
-            if neighbour in last_positions and position - last_positions[neighbour] <= NEAR_WORDS:
+            last_position = last_positions.get(neighbour)
+            is_near = last_position is not None and position - last_position <= NEAR_WORDS
+            if is_near:
                 near_pairs.add(min(number, neighbour))
 
     pair_count = min(len(words) - 1, MAX_PAIRS)
@@ -333,83 +336,118 @@ def rank_hits(
 ) -> list[Candidate]:
     """Rate a store's hits, and return them best first. Hits with a low score are dropped.
 
-    `size` is the store's number of documents. For a part of a prompt, which can be mere talk, confidences are
-    multiplied by the probability that it isn't.
+    `size` is the store's number of documents. A `prompt_part` may be mere talk, which lowers the confidences.
     """
-    best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
-    floor = profile.noise_floor * best_bm25
-    ranked = fold_alike([hit for hit in hits if hit.bm25 >= floor])
+    ranked = fold_alike(_drop_noise(hits, profile))
     rate_hits(ranked, terms, size, profile)
 
     best_score = max([hit.score for hit in ranked], default=0.0) or 1  # never divide by 0
     recent_since = time.time() - profile.recent_days * _DAY_SECONDS
     # The first category of the profile is the most important one.
     priorities = {name: number for number, name in enumerate(profile.categories)}
-
-    def sort_key(hit: Candidate) -> tuple[float, ...]:
-        """Sort by score and confidence, then by category, then by age."""
-        is_out_of_force = hit.status != ""
-        score = round(hit.score / best_score + CONFIDENCE_WEIGHT * hit.confidence, _SCORE_DIGITS)
-        priority = priorities.get(hit.category, len(priorities))
-        is_old = hit.updated < recent_since
-        return is_out_of_force, -score, priority, is_old, -hit.updated
-
-    ranked.sort(key=sort_key)
+    ranked.sort(key=lambda hit: _make_sort_key(hit, best_score, priorities, recent_since))
     _finish_confidences(ranked, prompt_part, profile)
     return ranked
+
+
+def _drop_noise(hits: Sequence[Candidate], profile: Profile) -> list[Candidate]:
+    """Return the hits whose BM25 is at least the profile's fraction of the best one."""
+    best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
+    floor = profile.noise_floor * best_bm25
+    return [hit for hit in hits if hit.bm25 >= floor]
+
+
+def _make_sort_key(
+    hit: Candidate, best_score: float, priorities: Mapping[str, int], recent_since: float
+) -> tuple[float, ...]:
+    """Return a key that sorts hits in force first, then by score and confidence, category and age.
+
+    `priorities` has a number for each category, from the most important one.
+    """
+    is_out_of_force = hit.status != ""
+    score = round(hit.score / best_score + CONFIDENCE_WEIGHT * hit.confidence, _SCORE_DIGITS)
+    priority = priorities.get(hit.category, len(priorities))  # an unknown category comes last
+    is_old = hit.updated < recent_since
+    return is_out_of_force, -score, priority, is_old, -hit.updated
 
 
 def rate_hits(
     hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profile: Profile
 ) -> None:
-    """Set the features and confidence of each hit for a query.
+    """Set the features and confidence of each hit for a query. The store has `documents` entries.
 
     The evidence for an entry is the logarithm of a likelihood ratio. Each of its terms counts as its rarity
     (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), but less if it's only in the
-    body. The odds follow by Bayes' rule: any entry in the store, or in an imagined collection, can be meant.
+    body.
     """
     rarities = [term.rarity for term in terms]
-    first_phrases = [term.phrases[0] for term in terms]
-    single_words = [phrase for phrase in first_phrases if " " not in phrase]
-    words = list(dict.fromkeys(single_words))  # without duplicates
-
+    words = _list_single_words(terms)
     query_weight = sum(rarities) or 1  # never divide by 0
     titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
     titles_weight = _add_rarities(rarities, titled_anywhere)  # 0 if no hit has a term in a title
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
-    evidences_by_terms = _find_rivals(hits, evidences)
+    rivals_by_terms = _find_rivals(hits, evidences)
 
     for hit, evidence in zip(hits, evidences, strict=True):
         # The rivals share a term with the hit, and include itself unless it's out of force.
-        rivals = evidences_by_terms[frozenset(hit.matched)]
+        rivals = rivals_by_terms[frozenset(hit.matched)]
         if hit.status:
             rivals = [*rivals, evidence]
 
-        # Entries without evidence have a likelihood ratio of 1 each, so their number is their sum.
-        without_evidence = max(documents - len(rivals), 0) + profile.background["documents"]
-        with_evidence = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
-        odds = evidence - log(with_evidence + without_evidence)
-
-        has_several_terms = len(hit.matched) >= SEVERAL_TERMS
-        as_good_count = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
-        if not has_several_terms:  # a single shared word doesn't distinguish a hit
-            as_good_count += 1
-        features = {
-            "odds": min(max(odds, -MAX_ODDS), MAX_ODDS),
-            "titled": UNKNOWN_TITLED,
-            "near": 0.0,
-            "alone": 1 / as_good_count,
+        hit.features = {
+            "odds": _compute_odds(evidence, rivals, documents, profile),
+            "titled": _rate_titles(hit, rarities, titles_weight),
+            "near": _rate_nearness(hit, words),
+            "alone": 1 / _count_as_good(hit, evidence, rivals),
+            "coverage": _add_rarities(rarities, hit.matched) / query_weight,
         }
+        _set_confidence(hit, compute_probability(profile.confidence, hit.features), profile)
 
-        if titles_weight:
-            features["titled"] = _weigh_titles(hit, rarities) / titles_weight
-        if has_several_terms:
-            text = hit.passage or hit.text
-            features["near"] = measure_nearness(words, text[:NEAR_CHARS].split())
 
-        features["coverage"] = _add_rarities(rarities, hit.matched) / query_weight
-        hit.features = features
-        _set_confidence(hit, compute_probability(profile.confidence, features), profile)
+def _list_single_words(terms: Sequence[Term]) -> list[str]:
+    """List the terms' first phrases that are one word, each once."""
+    first_phrases = [term.phrases[0] for term in terms]
+    single_words = [phrase for phrase in first_phrases if " " not in phrase]
+    return list(dict.fromkeys(single_words))
+
+
+def _compute_odds(
+    evidence: float, rivals: Sequence[float], documents: int, profile: Profile
+) -> float:
+    """Return the logarithm of the odds that a hit is meant, within `MAX_ODDS` either way.
+
+    By Bayes' rule, its evidence counts against that of all other entries in the store and in an imagined
+    collection, since any of them can be meant.
+    """
+    # Entries without evidence have a likelihood ratio of 1 each, so their number is their sum.
+    without_evidence = max(documents - len(rivals), 0) + profile.background["documents"]
+    likelihood_ratios = sum(map(exp, rivals))
+    with_evidence = max(likelihood_ratios - exp(evidence), 0.0)  # without the hit itself
+    odds = evidence - log(with_evidence + without_evidence)
+    return min(max(odds, -MAX_ODDS), MAX_ODDS)
+
+
+def _rate_titles(hit: Candidate, rarities: Sequence[float], titles_weight: float) -> float:
+    """Return the hit's share of the terms in any hit's title, or `UNKNOWN_TITLED` if there are none."""
+    if not titles_weight:
+        return UNKNOWN_TITLED
+    return _weigh_titles(hit, rarities) / titles_weight
+
+
+def _rate_nearness(hit: Candidate, words: Sequence[str]) -> float:
+    """Return how many of the query's adjacent words are near each other in a hit, 0..1."""
+    if len(hit.matched) < SEVERAL_TERMS:
+        return 0.0
+    text = hit.passage or hit.text
+    return measure_nearness(words, text[:NEAR_CHARS].split())
+
+
+def _count_as_good(hit: Candidate, evidence: float, rivals: Sequence[float]) -> int:
+    """Count the entries with about the same evidence as the hit, or more. It counts itself."""
+    as_good_count = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
+    if len(hit.matched) < SEVERAL_TERMS:  # a single shared word doesn't distinguish a hit
+        as_good_count += 1
+    return as_good_count
 
 
 def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) -> float:
@@ -419,10 +457,11 @@ def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) ->
 
 
 def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
-    """Compute the features of a prompt's part and its likeliest hit that show whether it's a request.
+    """Compute the features that show whether a prompt's part is a request, or mere talk.
 
-    The module's docstring explains them.
+    `likeliest` is the part's likeliest hit. The module's docstring explains the features.
     """
+    # Among other sentences, one with a full stop is likelier talk than one that asks.
     statements = log(part.sentences) if part.is_statement else 0.0
     matched = min(_count_uncommon(likeliest, part), MAX_MATCHED)
     return {
@@ -449,28 +488,40 @@ def compute_probability(coefficients: Mapping[str, float], features: Mapping[str
 def _finish_confidences(
     ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile
 ) -> None:
-    """Make confidences agree with the hits' order, and lower them if the prompt probably asks for nothing.
+    """Make confidences agree with the hits' order, and lower them if the prompt probably asks for nothing."""
+    if not ranked:
+        return
 
-    A first hit that is far ahead of the others is always worth mentioning.
-    """
     request = 1.0  # the probability that the prompt's part asks for something
-    if prompt_part is not None and ranked:
+    if prompt_part is not None:
         request = estimate_request(ranked, prompt_part, profile)
 
-    hits_in_force = select_in_force(ranked)  # other hits come last in any case
-    levelled = smooth_confidences([hit.confidence for hit in hits_in_force])
-    for hit, confidence in zip(hits_in_force, levelled, strict=True):
-        hit.confidence = confidence
+    _smooth_in_force(ranked)
     for hit in ranked:
-        if prompt_part is not None:
-            hit.features["request"] = request
         _set_confidence(hit, hit.confidence * request, profile)
 
-    if prompt_part is None or not ranked or request < CLEAR_REQUEST:
-        return
-    if _stands_out(ranked, prompt_part):
-        ranked[0].stands_out = True
-        ranked[0].worth_mentioning = True
+    if prompt_part is not None:
+        _finish_prompt(ranked, prompt_part, request)
+
+
+def _smooth_in_force(ranked: Sequence[Candidate]) -> None:
+    """Make the confidences of the hits in force decrease. The other hits come last in any case."""
+    hits_in_force = select_in_force(ranked)
+    smoothed = smooth_confidences([hit.confidence for hit in hits_in_force])
+    for hit, confidence in zip(hits_in_force, smoothed, strict=True):
+        hit.confidence = confidence
+
+
+def _finish_prompt(ranked: Sequence[Candidate], prompt_part: Part, request: float) -> None:
+    """Note the probability of a request in each hit, and mention the first hit if it stands out."""
+    for hit in ranked:
+        hit.features["request"] = request
+
+    is_clear_request = request >= CLEAR_REQUEST
+    if is_clear_request and _stands_out(ranked, prompt_part):
+        first_hit, *_ = ranked
+        first_hit.stands_out = True
+        first_hit.worth_mentioning = True
 
 
 def smooth_confidences(confidences: Iterable[float]) -> list[float]:
@@ -481,36 +532,43 @@ def smooth_confidences(confidences: Iterable[float]) -> list[float]:
     """
     pools: list[tuple[float, int]] = []  # the sum and number of pooled neighbours
     for confidence in confidences:
-        total = confidence
-        count = 1
-        while pools:
-            total_before, count_before = pools[-1]
-            is_in_order = total_before / count_before >= total / count
-            if is_in_order:
-                break
-            pools.pop()
-            total += total_before
-            count += count_before
+        pools.append((confidence, 1))
+        while len(pools) > 1 and _end_in_wrong_order(pools):
+            last_total, last_count = pools.pop()
+            total, count = pools.pop()
+            pools.append((total + last_total, count + last_count))
 
-        pools.append((total, count))
-
-    levelled = []
+    smoothed = []
     for total, count in pools:
-        levelled += [total / count] * count
-    return levelled
+        smoothed += [total / count] * count
+    return smoothed
+
+
+def _end_in_wrong_order(pools: Sequence[tuple[float, int]]) -> bool:
+    """Whether the last pool's mean is higher than that of the one before."""
+    total, count = pools[-2]
+    last_total, last_count = pools[-1]
+    return last_total / last_count > total / count
 
 
 def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
     """Whether a part's first hit is far ahead of the others and fits the part well enough."""
     first_hit, *other_hits = ranked
-    if first_hit.status:
+    if first_hit.status:  # it's out of force
         return False
+
     # Two uncommon words are enough. A single one must be in the title, and be much of what the part says.
-    if _count_uncommon(first_hit, part) < SEVERAL_TERMS:
-        has_uncommon_title_word = any(not part.terms[number].common for number in first_hit.titled)
-        if not has_uncommon_title_word or first_hit.features["coverage"] < TITLE_WORD_SHARE:
-            return False
+    has_several_words = _count_uncommon(first_hit, part) >= SEVERAL_TERMS
+    fits = has_several_words or _has_main_word_in_title(first_hit, part)
+    if not fits:
+        return False
     return all(first_hit.bm25 >= STANDS_OUT_FACTOR * hit.bm25 for hit in other_hits)
+
+
+def _has_main_word_in_title(hit: Candidate, part: Part) -> bool:
+    """Whether the title has an uncommon word of the part, and the hit has much of what the part says."""
+    has_uncommon_title_word = any(not part.terms[number].common for number in hit.titled)
+    return has_uncommon_title_word and hit.features["coverage"] >= TITLE_WORD_SHARE
 
 
 def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
@@ -537,36 +595,47 @@ def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile)
 def _find_rivals(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Collect, for each set of matched terms, the evidence of all hits with any of these terms.
-
-    Hits out of force are skipped, since a prompt doesn't mean a superseded entry.
-    """
-    evidences_by_terms: dict[frozenset[int], list[float]] = {}
-    for hit, evidence in zip(hits, evidences, strict=True):
-        matched = frozenset(hit.matched)
-        if matched not in evidences_by_terms:
-            evidences_by_terms[matched] = []
-        if not hit.status:
-            evidences_by_terms[matched].append(evidence)
-
+    """Collect, for each set of matched terms, the evidence of all hits with any of these terms."""
+    evidences_by_terms = _group_by_terms(hits, evidences)
     rivals: dict[frozenset[int], list[float]] = {}
     for matched in evidences_by_terms:
         rivals[matched] = []
         for other_matched, other_evidences in evidences_by_terms.items():
-            if not matched.isdisjoint(other_matched):
+            shares_a_term = not matched.isdisjoint(other_matched)
+            if shares_a_term:
                 rivals[matched] += other_evidences
     return rivals
+
+
+def _group_by_terms(
+    hits: Sequence[Candidate], evidences: Sequence[float]
+) -> dict[frozenset[int], list[float]]:
+    """Group the evidence of the hits by their matched terms.
+
+    A prompt doesn't mean a superseded entry, so hits out of force add their terms but no evidence.
+    """
+    evidences_by_terms: dict[frozenset[int], list[float]] = {}
+    for hit, evidence in zip(hits, evidences, strict=True):
+        group = evidences_by_terms.setdefault(frozenset(hit.matched), [])
+        is_in_force = not hit.status
+        if is_in_force:
+            group.append(evidence)
+    return evidences_by_terms
 
 
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
     """Set a hit's confidence and label. A damaged file never gets the label "high"."""
     labels = profile.labels
-    hit.confidence = confidence
     if hit.damaged:
         hit.confidence = min(confidence, labels["medium"])
-    hit.confidence_label = choose_label(hit.confidence, labels)
-    if hit.damaged and hit.confidence_label == "high":  # the limits for both labels can be equal
-        hit.confidence_label = "medium"
+    else:
+        hit.confidence = confidence
+
+    label = choose_label(hit.confidence, labels)
+    # A profile may have the same limit for "medium" and "high". Then that limit is "high".
+    if hit.damaged and label == "high":
+        label = "medium"
+    hit.confidence_label = label
     hit.worth_mentioning = hit.confidence >= labels["mention"]
 
 
@@ -590,19 +659,27 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     for hit in newest_first:
         if hit.part is None or hit.damaged:  # the hit's text isn't known
             continue
-
         terms = {hit.part.terms[number].text for number in hit.matched}
-        for newer, newer_terms in kept_hits:
-            if newer.status != hit.status or not terms <= newer_terms:
-                continue
-            if _says_the_same(newer, hit, same_terms=terms == newer_terms):
-                _fold_into(newer, hit)
-                folded_ids.add(id(hit))
-                break
-        else:  # no newer hit says the same
+        newer = _find_newer(hit, terms, kept_hits)
+        if newer is None:
             kept_hits.append((hit, terms))
+        else:
+            _fold_into(newer, hit)
+            folded_ids.add(id(hit))
 
     return [hit for hit in hits if id(hit) not in folded_ids]
+
+
+def _find_newer(
+    hit: Candidate, terms: set[str], newer_hits: Iterable[tuple[Candidate, set[str]]]
+) -> Candidate | None:
+    """Find a newer hit that says the same and has all of the hit's query terms; None if there's none."""
+    for newer, newer_terms in newer_hits:
+        has_all_terms = terms.issubset(newer_terms)
+        is_comparable = has_all_terms and newer.status == hit.status
+        if is_comparable and _says_the_same(newer, hit, same_terms=terms == newer_terms):
+            return newer
+    return None
 
 
 def unfold_alike(hits: Iterable[Candidate]) -> list[Candidate]:
@@ -614,20 +691,26 @@ def unfold_alike(hits: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
-    """Whether the newer text only adds to the older one or, with `same_terms`, shares most words.
+    """Whether the newer text only adds to the older one.
 
-    `same_terms` means that both hits have the same query terms. Otherwise, they may be about two different
-    servers, for example, one of which the query names.
+    If both hits have the same query terms (`same_terms`), it's enough that they share most words. Otherwise,
+    they may be about two servers, for example, and the query names only one of them.
     """
     shorter, longer = sorted((newer.length, older.length))
     if shorter < MIN_KEPT_SHARE * longer:  # their lengths already differ too much
         return False
-    for hit in (newer, older):
-        if hit.wording is None:
-            hit.wording = Wording(hit.text)
-    assert newer.wording is not None and older.wording is not None  # noqa: S101, PT018 - set above
-    overlap = newer.wording.compare(older.wording)
-    return overlap.is_addition or (same_terms and overlap.is_alike)
+
+    overlap = _get_wording(newer).compare(_get_wording(older))
+    if overlap.is_addition:
+        return True
+    return same_terms and overlap.is_alike
+
+
+def _get_wording(hit: Candidate) -> Wording:
+    """Return a hit's wording, which is made when it's first needed."""
+    if hit.wording is None:
+        hit.wording = Wording(hit.text)
+    return hit.wording
 
 
 class Overlap:
@@ -691,15 +774,21 @@ def _may_say_the_same(newer: str, older: str) -> bool:
     newer_text = f" {newer} "
     missing_count = 0
     for number in range(_SAMPLE_WORDS):
-        # Take the next complete word, with spaces around it, at evenly distributed positions.
-        start = older_text.find(" ", number * len(older) // _SAMPLE_WORDS)
-        end = older_text.find(" ", start + 1)
-        word = older_text[start : end + 1]
-        if word not in newer_text and not word.isspace():
+        position = number * len(older) // _SAMPLE_WORDS  # evenly distributed
+        word = _find_word(older_text, position)
+        is_missing = word not in newer_text and not word.isspace()
+        if is_missing:
             missing_count += 1
-            if missing_count > _MAX_MISSING_WORDS:
-                return False
+        if missing_count > _MAX_MISSING_WORDS:
+            return False
     return True
+
+
+def _find_word(text: str, position: int) -> str:
+    """Return the next complete word from a position on, with the spaces around it."""
+    start = text.find(" ", position)
+    end = text.find(" ", start + 1)
+    return text[start : end + 1]
 
 
 def _fold_into(newer: Candidate, hit: Candidate) -> None:
