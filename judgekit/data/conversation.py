@@ -68,6 +68,8 @@ _CALLS = frozenset(
     ("tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use")
 )
 _RESULTS = frozenset(("tool_result", "tool-result", "function_call_output", "mcp_tool_result"))
+_RESULT_KEYS = ("content", "output", "result", "response", "errorText")
+_CALL_ID_KEYS = ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId")
 # Other media are named by the word that begins their type, or that follows `input_`.
 _OTHER_MEDIA = (
     "image",
@@ -115,7 +117,9 @@ class _Reader:
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED}; {position} is {kind(message)}")
         message = _unwrap_langchain(message)
-        if _is_api_item(message):
+        if _is_api_item(
+            message
+        ):  # such as a call, which has no role, because the assistant made it
             yield from self._read_blocks([message], ASSISTANT, position)
             return
 
@@ -132,60 +136,45 @@ class _Reader:
         results = []
         for block in map(_add_type, blocks):
             kind_of_block = _classify_block(block)
-            if kind_of_block == "thought":
-                continue
-            if kind_of_block == "call":
-                calls.append(self._read_call(block, position))
-            elif kind_of_block == "result":
-                results.append(self._read_result(block, position))
-            elif kind_of_block == "call with result":
-                calls.append(self._read_call(block, position))
-                results.append(self._read_result(block, position))
-            else:
+            if kind_of_block == "text":
                 texts.append(_read_block_text(block, position))
+            if kind_of_block in ("call", "call with result"):
+                calls.append(self._read_call(block, position))
+            if kind_of_block in ("result", "call with result"):
+                results.append(self._read_result(block, position))
 
-        # If the message contains calls, the results follow them. Otherwise the results belong to an earlier
-        # message's calls, as in Anthropic's format, and come before the user's next text.
-        if not calls:
-            yield from results
+        message_turns = []
         if texts or calls:
-            yield Turn(speaker, "\n".join(filter(None, texts)), tuple(calls))
+            text = "\n".join(text for text in texts if text)
+            message_turns.append(Turn(speaker, text, tuple(calls)))
         if calls:
-            yield from results
+            yield from [*message_turns, *results]
+        else:
+            # These are the results of an earlier message's calls, as in Anthropic's format. They come before
+            # the user's next text.
+            yield from [*results, *message_turns]
 
     def _read_call(self, block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
         """Render a tool call as `name(arguments)`, and remember the tool's name for its result."""
         inner = _find_inner(block, ("functionCall", "function_call", "function"), position)
         # If the call has no name, use its type, such as `web_search_call`.
         name = _read_tool_name(inner) or _read_tool_name(block) or _clean_name(inner.get("type"))
-        arguments = None
-        for key in ("input", "args", "arguments"):
-            if key in inner:
-                arguments = inner[key]
-                break
+        arguments = encodable(_read_arguments(inner))
         for key in ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId"):
             if block.get(key):
                 self.tools[str(block[key])] = name
-        if not isinstance(arguments, str):
-            arguments = json.dumps(arguments or {}, ensure_ascii=False)
-        return f"{name}({encodable(arguments)})"
+        return f"{name}({arguments})"
 
     def _read_result(self, block: Any, position: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
         """Read a tool result as a turn by the tool."""
         inner = _find_inner(block, ("functionResponse", "function_response"), position)
-        value = None
-        for key in ("content", "output", "result", "response", "errorText"):
-            if inner.get(key) is not None:
-                value = inner[key]
-                break
+        value_key = next((key for key in _RESULT_KEYS if inner.get(key) is not None), None)
+        value = None if value_key is None else inner[value_key]
         parts = value if isinstance(value, list) else [value]
         part_texts = [_render_result(part, position) for part in parts]
 
-        call_id = None
-        for key in ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId"):
-            if block.get(key):
-                call_id = block[key]
-                break
+        id_key = next((key for key in _CALL_ID_KEYS if block.get(key)), None)
+        call_id = None if id_key is None else block[id_key]
         speaker = self._name_tool(_read_tool_name(inner), call_id)
         return Turn(speaker, "\n".join(text for text in part_texts if text))
 
@@ -193,6 +182,15 @@ class _Reader:
         """Build a speaker such as `tool search`, from the tool's name or from the call with that id."""
         tool = _clean_name(name) if name else self.tools.get(str(call_id), "")
         return f"{_TOOL} {tool}".strip()
+
+
+def _read_arguments(call: Mapping[str, Any]) -> str:
+    """Read a call's arguments as JSON. If they're a text, that's returned unchanged."""
+    key = next((key for key in ("input", "args", "arguments") if key in call), None)
+    arguments = None if key is None else call[key]
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments or {}, ensure_ascii=False)
 
 
 def kind(value: object) -> str:
@@ -206,15 +204,16 @@ def rendered(turns: Sequence[Turn]) -> str:
     """Render turns as lines `SPEAKER: TEXT` and `SPEAKER calls TOOL(ARGUMENTS)`."""
     parts = []
     for speaker, text, calls in turns:
-        has_only_calls = calls and not text
-        if not has_only_calls:
+        if text or not calls:  # a turn of calls alone needs no line for its text
             parts.append(f"{speaker}: {text}")
         parts += [f"{speaker} calls {call}" for call in calls]
+    return "\n".join(_indent_after_first_line(part) for part in parts)
 
-    # Indent all lines but the first of each part, so that no content looks like another turn. Before that,
-    # `visible` converts all kinds of line separators to LF.
-    indented = [visible(part).strip().replace("\n", "\n  ") for part in parts]
-    return "\n".join(indented)
+
+def _indent_after_first_line(part: str) -> str:
+    """Indent all lines of a part but the first, so that no content looks like another turn."""
+    text = visible(part).strip()  # `visible` converts all kinds of line separators to LF
+    return text.replace("\n", "\n  ")
 
 
 def split_shared(
@@ -263,27 +262,34 @@ def _list_messages(value: object) -> list[Any]:
     Raises `NotUnderstoodError` if there's none.
     """
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise NotUnderstoodError(
-                f"{_EXPECTED}, got the text {short_line(str(value), 40)!r}"
-            ) from None
+        value = _parse_json(value)
     if isinstance(value, dict):
         value = _find_messages(value)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]  # LangSmith has a list of prompts, each of which is a list of messages
     if not isinstance(value, list):
         raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
+
+    # LangSmith has a list of prompts, each of which is a list of messages.
+    is_list_of_one_prompt = len(value) == 1 and isinstance(value[0], list)
+    return value[0] if is_list_of_one_prompt else value
+
+
+def _parse_json(text: str) -> object:
+    """Parse JSON text. Raises `NotUnderstoodError` if it isn't JSON."""
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        raise NotUnderstoodError(f"{_EXPECTED}, got the text {short_line(text, 40)!r}") from None
     return value
 
 
 def is_message(value: object) -> bool:
     """Whether a value is a single message that an assistant wrote."""
-    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+    if not isinstance(value, dict):
         return False
+    role = value.get("role")
+    is_by_assistant = isinstance(role, str) and _SPEAKERS.get(role.casefold()) == ASSISTANT
     has_content = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
-    return has_content and _SPEAKERS.get(value["role"].casefold()) == ASSISTANT
+    return is_by_assistant and has_content
 
 
 def _looks_like_message(message: object) -> bool:
@@ -298,7 +304,7 @@ def _looks_like_message(message: object) -> bool:
 def _find_messages(value: Mapping[str, Any]) -> object:
     """Find the list of messages in an object, and add the reply if the object contains one.
 
-    If there's no such list, returns a value that may contain the messages in another form.
+    Without such a list, returns a value in which the messages may be in another form.
     """
     list_key = next((key for key in _LIST_KEYS if key in value), None)
     if list_key is None:
@@ -306,14 +312,19 @@ def _find_messages(value: Mapping[str, Any]) -> object:
     messages = value[list_key]
     if not isinstance(messages, list):
         return messages
+    return [*messages, *_list_logged_replies(value)]
 
-    # In logs of requests to OpenAI or Gemini, add the logged reply.
-    for reply_key, message_key in (("choices", "message"), ("candidates", "content")):
-        choices = value.get(reply_key)
-        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            reply = choices[0].get(message_key) or {}
-            messages = [*messages, {"role": ASSISTANT, **reply}]
-    return messages
+
+def _list_logged_replies(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the reply in a logged request to OpenAI or Gemini, as a message. Empty if there's none."""
+    replies = []
+    for choices_key, message_key in (("choices", "message"), ("candidates", "content")):
+        choices = value.get(choices_key)
+        first_choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(first_choice, dict):
+            reply = first_choice.get(message_key) or {}
+            replies.append({"role": ASSISTANT, **reply})
+    return replies
 
 
 def _find_items(value: Mapping[str, Any]) -> object:
@@ -325,45 +336,59 @@ def _find_items(value: Mapping[str, Any]) -> object:
 
 
 def _list_items(response: Mapping[str, Any]) -> list[object]:
-    """List the items in a Responses API request, followed by the items in its reply."""
+    """List the items in a Responses API request, followed by the items in its reply.
+
+    The object must have an `output` list or an `output_text`.
+    """
     items: list[object] = []
     if isinstance(response.get("instructions"), str):
         items.append({"role": "system", "content": response["instructions"]})
-    request = response.get("input")
-    if isinstance(request, str):
-        items.append({"role": "user", "content": request})
-    elif isinstance(request, list):
-        items += request
+    prompt = response.get("input")
+    if isinstance(prompt, str):
+        items.append({"role": "user", "content": prompt})
+    elif isinstance(prompt, list):
+        items += prompt
+
     if isinstance(response.get("output"), list):
         return [*items, *response["output"]]
     return [*items, {"role": ASSISTANT, "content": response["output_text"]}]
 
 
 def _add_type(block: object) -> object:
-    """Add a `type` to a block that only has a telling key, such as `toolUse`, and unwrap it."""
+    """Add a `type` to a block that has a telling key instead, such as `toolUse`, and unwrap the block.
+
+    Other blocks are returned unchanged, except that cited texts are joined.
+    """
     if not isinstance(block, dict):
         return block
-    # This is an older format of Vercel's AI SDK.
-    if block.get("type") == "tool-invocation" and isinstance(block.get("toolInvocation"), dict):
-        inner = block["toolInvocation"]
-        call_and_result = {"input": inner.get("args"), "output": inner.get("result")}
-        return {**inner, **call_and_result, "type": "dynamic-tool"}
+    is_old_vercel_call = block.get("type") == "tool-invocation"
+    if is_old_vercel_call and isinstance(block.get("toolInvocation"), dict):
+        return _convert_old_vercel_call(block["toolInvocation"])
     if "type" in block:
         return block
 
     key = next((key for key in _TYPES_BY_KEY if isinstance(block.get(key), dict)), None)
     if key is None:
         return _join_cited_texts(block)
-    inner = block[key]
-    if key == "guardContent":
-        # Bedrock wraps this text twice: {"guardContent": {"text": {"text": …}}}.
-        if isinstance(inner.get("text"), dict):
-            inner = inner["text"]
-    elif key == "executableCode":
-        inner = {"name": _CODE, "input": inner.get("code")}
-    elif key == "codeExecutionResult":
-        inner = {"name": _CODE, "content": inner.get("output")}
-    return {**inner, "type": _TYPES_BY_KEY[key]}
+    return {**_unwrap_block(key, block[key]), "type": _TYPES_BY_KEY[key]}
+
+
+def _convert_old_vercel_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a tool call from an older format of Vercel's AI SDK to the newer one."""
+    return {**call, "input": call.get("args"), "output": call.get("result"), "type": "dynamic-tool"}
+
+
+def _unwrap_block(key: str, inner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Unwrap the object under a block's telling key, with the names that other blocks use."""
+    if key == "executableCode":
+        return {"name": _CODE, "input": inner.get("code")}
+    if key == "codeExecutionResult":
+        return {"name": _CODE, "content": inner.get("output")}
+    # Bedrock wraps this text twice: {"guardContent": {"text": {"text": …}}}.
+    text = inner.get("text")
+    if key == "guardContent" and isinstance(text, dict):
+        return text
+    return inner
 
 
 def _join_cited_texts(block: Mapping[str, Any]) -> object:
@@ -383,12 +408,8 @@ def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
     # The format of `dumps`: {"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}
     kwargs = message.get("kwargs")
     if message.get("lc") and isinstance(kwargs, dict):
-        class_path = message.get("id")
-        class_name = ""
-        if isinstance(class_path, list) and class_path:
-            class_name = str(class_path[-1])
         # If `kwargs` has a type, it overrides the one from the class.
-        return {"type": class_name.removesuffix("Message").casefold(), **kwargs}
+        return {"type": _name_langchain_type(message.get("id")), **kwargs}
 
     # The format of stored messages: {"type": "human", "data": {…}}
     data = message.get("data")
@@ -398,6 +419,14 @@ def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
     return dict(message)
 
 
+def _name_langchain_type(class_path: object) -> str:
+    """Name a message's type by its class: "human" for ["langchain", …, "HumanMessage"]. "" if unknown."""
+    if not isinstance(class_path, list) or not class_path:
+        return ""
+    class_name = str(class_path[-1])
+    return class_name.removesuffix("Message").casefold()
+
+
 def _is_api_item(message: Mapping[str, Any]) -> bool:
     """Whether this is a call, a result or a thought from the Responses API, rather than a message."""
     has_role = not message.keys().isdisjoint(_ROLE_KEYS)
@@ -405,21 +434,26 @@ def _is_api_item(message: Mapping[str, Any]) -> bool:
 
 
 def _name_speaker(message: Mapping[str, Any], position: str) -> str:
-    """Return a message's speaker, such as "user". An unknown role is returned as it is.
+    """Return a message's speaker, such as "user". An unknown role is only shortened.
 
     Raises `NotUnderstoodError` if the message has no role.
     """
-    role = next((message[key] for key in _ROLE_KEYS if key in message), None)
-    if not isinstance(role, str):
-        role = message.get("type")
+    role = _find_role(message)
     if role is None and isinstance(message.get("parts"), list):
         return "user"  # Gemini's requests with a single message omit the role
-    if not isinstance(role, str) or role == "message":
+    if not isinstance(role, str) or role == "message":  # "message" is only a type
         raise NotUnderstoodError(f"{_EXPECTED}; {position} has no role")
+
     name = role.casefold()
     # LangChain uses class names, such as HumanMessage and AIMessageChunk.
     class_name = name.removesuffix("chunk").removesuffix("message")
     return _SPEAKERS.get(name) or _SPEAKERS.get(class_name) or short_line(role, NAME_CHARS)
+
+
+def _find_role(message: Mapping[str, Any]) -> object:
+    """Find a message's role, or its type if it has no role."""
+    role = next((message[key] for key in _ROLE_KEYS if key in message), None)
+    return role if isinstance(role, str) else message.get("type")
 
 
 def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
@@ -443,17 +477,20 @@ def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
 def _list_blocks_without_content(
     message: Mapping[str, Any], refusals: list[object], position: str
 ) -> list[object]:
-    """List the content blocks of a message that has no content. They are a transcript, or the `refusals`.
+    """List the blocks of a message without content: the transcript of its audio, or its `refusals`.
 
     Raises `NotUnderstoodError` if there's no reason why the message has no content.
     """
     audio = message.get("audio")
     if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
         return [audio["transcript"]]
+    if refusals:
+        return refusals
+
     has_empty_content = any(key in message for key in _CONTENT_KEYS)
     has_calls = message.get("tool_calls") or message.get("function_call")
-    if has_empty_content or refusals or has_calls:
-        return refusals or [None]  # None stands for a block without text
+    if has_empty_content or has_calls:
+        return [None]  # a block without text
     raise NotUnderstoodError(
         f"{position}: expected content or parts, got only {_list_keys(message)}"
     )
@@ -464,26 +501,27 @@ def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
 
     Raises `NotUnderstoodError` for a call that isn't an object.
     """
-    calls = message.get("tool_calls") or [message.get("function_call")]
+    calls = message.get("tool_calls") or [
+        message.get("function_call")
+    ]  # the older form has one call
     if not isinstance(calls, list):
         calls = [calls]
+    return [_wrap_call(call, position) for call in calls if call is not None]
 
-    blocks: list[object] = []
-    for call in calls:
-        if call is None:
-            continue
-        call_id = None
-        function = call
-        if isinstance(call, dict):
-            call_id = call.get("id")
-            function = call.get("function") or call.get("custom") or call
 
-        if not isinstance(function, dict):
-            raise NotUnderstoodError(
-                f"{position}: expected an object with name and arguments, got {kind(function)}"
-            )
-        blocks.append({"type": "function_call", "id": call_id, "function": function})
-    return blocks
+def _wrap_call(call: object, position: str) -> dict[str, Any]:
+    """Wrap a tool call in a `function_call` block. Raises `NotUnderstoodError` if it isn't an object."""
+    call_id = None
+    function = call
+    if isinstance(call, dict):
+        call_id = call.get("id")
+        function = call.get("function") or call.get("custom") or call
+
+    if not isinstance(function, dict):
+        raise NotUnderstoodError(
+            f"{position}: expected an object with name and arguments, got {kind(function)}"
+        )
+    return {"type": "function_call", "id": call_id, "function": function}
 
 
 def _classify_block(block: object) -> str:
@@ -491,23 +529,28 @@ def _classify_block(block: object) -> str:
     if not isinstance(block, dict):
         return "text"
     type_ = str(block.get("type", ""))
-    is_thought = type_ in _THOUGHTS or block.get("thought") is True
-    if is_thought or type_ in _MARKS:
+    if _is_thought_or_mark(block, type_):
         return "thought"  # nothing in such a block is judged
-
     if type_ in _CALLS or "functionCall" in block:
         return "call"
     if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
         return "result"
-
-    is_ai_sdk_tool = type_.startswith("tool-") or type_ == "dynamic-tool"
-    if is_ai_sdk_tool:
-        if block.get("output") is not None or block.get("errorText"):
-            return "call with result"
-        return "call"
+    if type_.startswith("tool-") or type_ == "dynamic-tool":
+        return _classify_ai_sdk_tool(block)
     if type_.endswith("_call_output"):
         return "result"
     return "call" if type_.endswith("_call") else "text"
+
+
+def _is_thought_or_mark(block: Mapping[str, Any], type_: str) -> bool:
+    """Whether a block is a model's thought, or a mark without content, such as "step-start"."""
+    return type_ in _THOUGHTS or type_ in _MARKS or block.get("thought") is True
+
+
+def _classify_ai_sdk_tool(block: Mapping[str, Any]) -> str:
+    """Classify a tool block of Vercel's AI SDK. A call gets its result in the same block."""
+    has_result = block.get("output") is not None or bool(block.get("errorText"))
+    return "call with result" if has_result else "call"
 
 
 def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
@@ -541,10 +584,7 @@ def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatev
 
 def _find_text(block: Mapping[str, Any]) -> str | None:
     """Find a content block's text. Returns None if it has none, or might contain more than text."""
-    type_ = str(block.get("type", ""))
-    is_text = type_ in ("text", "input_text", "output_text") or "text" in block
-    has_single_value = type_ == "" and len(block) == 1
-    if not is_text and not has_single_value:
+    if not _contains_only_text(block):
         return None
     for key in _TEXT_KEYS:
         value = block.get(key)
@@ -553,6 +593,14 @@ def _find_text(block: Mapping[str, Any]) -> str | None:
         if isinstance(value, str):
             return value
     return None
+
+
+def _contains_only_text(block: Mapping[str, Any]) -> bool:
+    """Whether a block is marked as text, has a `text`, or has a single value and no type."""
+    type_ = str(block.get("type", ""))
+    if type_ in ("text", "input_text", "output_text") or "text" in block:
+        return True
+    return type_ == "" and len(block) == 1
 
 
 def _describe_block(block: Mapping[str, Any]) -> str:
@@ -568,34 +616,46 @@ def _describe_block(block: Mapping[str, Any]) -> str:
 
 def _name_medium(block: Mapping[str, Any]) -> str:
     """Name a content block's medium, such as `image`. Returns "" for text and unknown blocks."""
-    # Gemini's blocks have a MIME type.
     for key in ("inlineData", "inline_data", "fileData", "file_data"):
         data = block.get(key)
         if isinstance(data, dict):
-            mime_type = str(data.get("mimeType") or data.get("mime_type") or "file")
-            medium, _, _ = mime_type.partition("/")
-            return _clean_name(medium)
+            return _name_gemini_medium(data)
+
     name = block.get("type")
     if not name:
         name = next((key for key in ("image_url", "file") if key in block), "")
-    if str(name).removeprefix("input_").startswith(_OTHER_MEDIA):
+    medium = str(name).removeprefix("input_")
+    if medium.startswith(_OTHER_MEDIA):
         return _clean_name(str(name))
     return ""
+
+
+def _name_gemini_medium(data: Mapping[str, Any]) -> str:
+    """Name the medium of Gemini's data by its MIME type: `image` for "image/png"."""
+    mime_type = str(data.get("mimeType") or data.get("mime_type") or "file")
+    medium, _, _ = mime_type.partition("/")
+    return _clean_name(medium)
 
 
 def _render_result(part: object, position: str) -> str:
     """Render a part of a tool result: its text, or any other value as JSON."""
     if part is None:
         return ""
-    if isinstance(part, dict):
-        if isinstance(part.get("text"), str) or _name_medium(part):
-            return _read_block_text(part, position)
-        if len(part) == 1 and "json" in part:  # Bedrock's form
-            part = part["json"]
-        return encodable(json.dumps(part, ensure_ascii=False))
     if isinstance(part, str):
         return encodable(part)
+    if _is_text_or_medium(part):
+        return _read_block_text(part, position)
+
+    if isinstance(part, dict) and list(part) == ["json"]:  # Bedrock's form
+        part = part["json"]
     return encodable(json.dumps(part, ensure_ascii=False))
+
+
+def _is_text_or_medium(part: object) -> bool:
+    """Whether a part is a content block with a text, or with another medium such as an image."""
+    if not isinstance(part, dict):
+        return False
+    return isinstance(part.get("text"), str) or _name_medium(part) != ""
 
 
 def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) -> Mapping[str, Any]:
@@ -614,16 +674,17 @@ def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) ->
 
 def _read_tool_name(block: Mapping[str, Any]) -> str:
     """Read the tool name in a content block, or return ""."""
-    name = None
-    for key in ("name", "toolName", "tool_name"):
-        if block.get(key):
-            name = block[key]
-            break
+    key = next((key for key in ("name", "toolName", "tool_name") if block.get(key)), None)
+    if key is not None:
+        name = block[key]
+        return _clean_name(name) if isinstance(name, str) else ""
+
+    # The types of the AI SDK contain the name, as in `tool-search`, except for general ones.
     type_ = str(block.get("type", ""))
-    has_name_in_type = type_.startswith("tool-") and type_ not in (*_CALLS, *_RESULTS)
-    if name is None and has_name_in_type:  # as in the AI SDK's `tool-search`
-        name = type_.removeprefix("tool-")
-    return _clean_name(name) if isinstance(name, str) else ""
+    is_general = type_ in _CALLS or type_ in _RESULTS
+    if is_general or not type_.startswith("tool-"):
+        return ""
+    return _clean_name(type_.removeprefix("tool-"))
 
 
 def _clean_name(value: object) -> str:
