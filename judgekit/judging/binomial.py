@@ -22,21 +22,30 @@ def at_most(errors: int, total: int, rate: float) -> float:
     if errors < 0 or rate >= 1:
         return 0.0
 
-    # Compute the probability of exactly `errors`, which is the last term of the binomial sum. As a logarithm,
-    # a tiny probability doesn't become 0.
+    # The probability is a sum of binomial terms, one for each number of errors. Compute the last term as a
+    # logarithm, because otherwise a tiny probability becomes 0.
     log_combinations = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
     log_last_term = log_combinations + errors * log(rate) + (total - errors) * log1p(-rate)
+    relative_sum = _sum_relative_terms(errors, total, rate)
+    probability = exp(log_last_term + log(relative_sum))
+    return min(1.0, probability)  # rounding can exceed 1
 
-    # Add the other terms, from the last to the first, relative to the last one. Below the mean, the terms get
-    # smaller and smaller, so stop when a term is negligible.
+
+def _sum_relative_terms(errors: int, total: int, rate: float) -> float:
+    """Sum the binomial terms for up to `errors` errors, relative to the last term, which counts as 1."""
+    mean = total * rate
+    odds_against = (1 - rate) / rate
     term = 1.0
     relative_sum = 1.0
     for error_count in range(errors, 0, -1):
-        term *= error_count / (total - error_count + 1) * ((1 - rate) / rate)
+        term *= error_count / (total - error_count + 1) * odds_against  # one error less
         relative_sum += term
-        if term < relative_sum * _NEGLIGIBLE and error_count < total * rate:
+        # Below the mean, the terms get smaller and smaller, so the rest is negligible, too.
+        is_below_mean = error_count < mean
+        is_negligible = term < relative_sum * _NEGLIGIBLE
+        if is_below_mean and is_negligible:
             break
-    return min(1.0, exp(log_last_term + log(relative_sum)))
+    return relative_sum
 
 
 def upper(errors: int, total: int, level: float) -> float:
@@ -79,7 +88,10 @@ def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -
         return None
 
     def are_enough(labels: int) -> bool:
-        return at_most(round(expected_rate * labels), labels, rate) <= level
+        # They are if so few errors would be improbable at a true error rate of `rate`.
+        expected_errors = round(expected_rate * labels)
+        probability = at_most(expected_errors, labels, rate)
+        return probability <= level
 
     # Double the number until it's enough.
     too_few = 0

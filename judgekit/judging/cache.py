@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,11 @@ from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Endpoint, Reply, Request, list_secrets
 from judgekit.providers.decisions import build_question_arguments
 from judgekit.text import strict_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.providers.decisions import DecisionQuestion
 
 MAX_DAYS = 30  # age up to which a reply is reused
 MAX_SECONDS = MAX_DAYS * 86_400.0
@@ -73,13 +78,14 @@ class ReplyCache:
 
         Return None if there isn't a recent valid reply.
         """
-        if endpoint.profile.kind == "replay":
+        if endpoint.profile.kind == "replay":  # replies from a recording aren't stored
             return None
         stored = self._store.read_reply(hash_of_call(endpoint, request))
         if stored is None:
             return None
         # If a clock was wrong, the age can be negative.
-        if abs(stored.age) >= MAX_SECONDS:
+        is_recent = abs(stored.age) < MAX_SECONDS
+        if not is_recent:
             return None
         return _parse_reply(stored.text)
 
@@ -119,13 +125,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
 
     Nonces (random parts of the prompt) and secrets don't count.
     """
-    messages = [(message.role, without_nonce(message.content)) for message in request.messages]
-    profile_fields = endpoint.profile.model_dump(mode="json", exclude=_FIELDS_NOT_HASHED)
-    if not profile_fields.get("reads_reasoning"):
-        # This field was added later. Omit its default, so that older replies are still found.
-        profile_fields.pop("reads_reasoning", None)
-
-    recipient = [profile_fields, endpoint.api_base, endpoint.model]
+    recipient = [_list_hashed_fields(endpoint), endpoint.api_base, endpoint.model]
     options: list[Any] = [
         endpoint.output,
         _choose_hashed_parameters(endpoint),
@@ -133,17 +133,33 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
         request.schema,
         request.top_logprobs,
     ]
+    # Only a repeated request has a sample number, and only decision models get questions.
     if request.sample:
         options.append(request.sample)
     if request.questions:
-        questions = []
-        for question in request.questions:
-            instruction = without_nonce(question.instruction)
-            questions.append(question._replace(instruction=instruction))
-        options.append(build_question_arguments(questions))
+        options.append(_build_hashed_questions(request.questions))
 
+    messages = [(message.role, without_nonce(message.content)) for message in request.messages]
     text = json.dumps([__version__, recipient, options, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _list_hashed_fields(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the fields of the endpoint's profile that can affect replies."""
+    profile_fields = endpoint.profile.model_dump(mode="json", exclude=_FIELDS_NOT_HASHED)
+    # This field was added later. Omit its default, so that older replies are still found.
+    if not profile_fields.get("reads_reasoning"):
+        profile_fields.pop("reads_reasoning", None)
+    return profile_fields
+
+
+def _build_hashed_questions(questions: Sequence[DecisionQuestion]) -> Any:  # noqa: ANN401 - any JSON
+    """Build the arguments that a call sends for questions, without nonces."""
+    questions_without_nonces = []
+    for question in questions:
+        instruction = without_nonce(question.instruction)
+        questions_without_nonces.append(question._replace(instruction=instruction))
+    return build_question_arguments(questions_without_nonces)
 
 
 def _choose_hashed_parameters(endpoint: Endpoint) -> dict[str, str]:

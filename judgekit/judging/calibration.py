@@ -151,18 +151,24 @@ class Calibration(Strict):
 
     def rules(self) -> FinalityRules:
         """Convert the calibration to the rules that escalation uses."""
+        # The ways in which each model's answers were read
         readings = set()
-        for tier, models in self.read.items():
-            readings |= {(tier, model, source) for model, source in models.items()}
-        answered = set()
-        for tier, names in self.answered.items():
-            answered |= {(tier, model, name) for model, name in names.items()}
+        for tier, source_by_model in self.read.items():
+            for model, source in source_by_model.items():
+                readings.add((tier, model, source))
+
+        # The names in the replies, which can differ from those in the requests
+        answering_names = set()
+        for tier, name_by_model in self.answered.items():
+            for model, name in name_by_model.items():
+                answering_names.add((tier, model, name))
+
         return FinalityRules(
             id=self.id,
             rules=tuple(self.gates),
-            last=self.promise.reference,
+            last=self.promise.reference,  # the opinion of this tier is always final
             read=frozenset(readings),
-            answered=frozenset(answered),
+            answered=frozenset(answering_names),
         )
 
     def text(self) -> str:
@@ -182,15 +188,17 @@ def sha256(content: object) -> str:
 def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
     """Return an upper bound of a gate's error rate. The true rate is higher with probability `level` at most.
 
-    If the promise has a reference, this is the bound for the difference to the reference's error rate.
-    `gains` is the number of labels that only the reference got wrong.
+    If the promise has a reference, this bounds how much higher the gate's error rate is than the reference's.
+    `gains` is then the number of labels that only the reference got wrong.
     """
     if promise.reference is None:
         return upper(errors, labels, level)
-    # Either of two bounds could be wrong, so each gets half of the level.
-    most_errors = upper(errors, labels, level / 2)
-    least_gains = lower(gains, labels, level / 2)
-    return most_errors - least_gains
+    # The difference is at most the highest rate of errors less the lowest rate of gains. Either of these two
+    # bounds could be wrong, so each gets half of the level.
+    half_level = level / 2
+    highest_error_rate = upper(errors, labels, half_level)
+    lowest_gain_rate = lower(gains, labels, half_level)
+    return highest_error_rate - lowest_gain_rate
 
 
 _ROUNDING = 1e-6  # bounds are written with six digits
@@ -221,34 +229,41 @@ def _list_tiers(calibration: Calibration) -> list[TierName]:
 
 def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
     """Yield the key, value and maximum of each count in a calibration file."""
-    for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
-        for index, rule in enumerate(rules):
-            most_gains = 0  # there can only be gains if there's a reference
-            if calibration.promise.reference:
-                most_gains = rule.labels - rule.errors
-            yield f"{name}.{index}.labels", rule.labels, calibration.cases
-            yield f"{name}.{index}.errors", rule.errors, rule.labels
-            yield f"{name}.{index}.gains", rule.gains, most_gains
-    measurements = (("with_gates", calibration.with_gates), ("without", calibration.without))
-    for name, measured in measurements:
-        yield f"{name}.decided", measured.decided, calibration.cases
-        yield f"{name}.errors", measured.errors, measured.decided
-        yield f"{name}.by_gate", measured.by_gate, measured.decided
+    has_reference = bool(calibration.promise.reference)
+    for key, rule in _list_keyed_rules(calibration):
+        # A gain is a label that only the reference got wrong.
+        most_gains = rule.labels - rule.errors if has_reference else 0
+        yield f"{key}.labels", rule.labels, calibration.cases
+        yield f"{key}.errors", rule.errors, rule.labels
+        yield f"{key}.gains", rule.gains, most_gains
+
+    measurements = {"with_gates": calibration.with_gates, "without": calibration.without}
+    for key, measured in measurements.items():
+        yield f"{key}.decided", measured.decided, calibration.cases
+        yield f"{key}.errors", measured.errors, measured.decided
+        yield f"{key}.by_gate", measured.by_gate, measured.decided
+
+
+def _list_keyed_rules(calibration: Calibration) -> Iterator[tuple[str, CalibratedRule]]:
+    """Yield each rule of a calibration with its key in the file, such as "gates.0"."""
+    for index, gate in enumerate(calibration.gates):
+        yield f"gates.{index}", gate
+    for index, refused_rule in enumerate(calibration.not_promised):
+        yield f"not_promised.{index}", refused_rule
 
 
 def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield each flaw in a gate's class, as a key relative to the gate and a problem.
+    """Yield each flaw in a gate's class: a key, such as ".tier", and the problem.
 
-    A gate is a calibration's rule for a class of opinions. Opinions of a class have the same tier, outcome
-    and outcome before.
+    A gate is a calibration's rule for a class of opinions. Opinions of a class have the same tier, the same
+    outcome, and the same outcome of the tier before.
     """
     first_tier = _list_tiers(calibration)[0]
     allowed_tiers = _list_allowed_tiers(calibration, gate)
     if gate.tier not in allowed_tiers:
         yield ".tier", f"expected {' or '.join(allowed_tiers) or 'none'}, got {gate.tier}"
 
-    is_standing_win = (gate.outcome, gate.after, gate.stands) == ("improve", "accept", first_tier)
-    if gate.stands and not is_standing_win:
+    if gate.stands and not _is_win_against_tie(gate, first_tier):
         yield ".stands", f"expected a win of {first_tier} against a tie of {gate.tier}"
 
     if gate.after is not None and gate.tier == first_tier:
@@ -257,6 +272,13 @@ def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterato
     class_keys = [_make_class_key(other_gate) for other_gate in calibration.gates]
     if class_keys.count(_make_class_key(gate)) > 1:
         yield "", "expected one gate for each class of opinions, got several"
+
+
+def _is_win_against_tie(gate: CalibratedRule, winner: TierName) -> bool:
+    """Whether a gate upholds a win of the tier `winner` against a tie of the gate's tier."""
+    is_tie = gate.outcome == "improve"
+    is_after_win = gate.after == "accept"
+    return is_tie and is_after_win and gate.stands == winner
 
 
 def _list_allowed_tiers(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
@@ -275,26 +297,38 @@ def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield each flaw in the counts that support a gate, as a key relative to the gate and a problem."""
+    """Yield each flaw in the counts that support a gate: a key, such as ".labels", and the problem."""
     cases = calibration.cases
     promise = calibration.promise
     # A case belongs to at most one gate of a tier. So the gates of a tier can't have more labels than there
     # are cases.
-    tier_labels = 0
-    for other_gate in calibration.gates:
-        if other_gate.tier == gate.tier and not other_gate.stands:
-            tier_labels += other_gate.labels
+    tier_labels = _count_labels_of_tier(calibration, gate.tier)
     if tier_labels > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {tier_labels}"
 
     # The promise allows a total probability of error, which the gates share equally. Each gate's labels must
     # support the promised rate at this level.
-    level = (1 - promise.confidence) / max(1, len(calibration.gates))
+    gate_count = max(1, len(calibration.gates))
+    level = (1 - promise.confidence) / gate_count
     least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
     if least_bound > promise.rate:
         count = f"{gate.errors} wrong of {gate.labels}"
         support = f"{count} does not support a rate of at most {promise.rate:g}"
         yield ".labels", f"{support}: it may be up to {least_bound:.3g}"
 
-    if not least_bound - _ROUNDING <= gate.bound <= promise.rate + _ROUNDING:
+    # The stored bound has been rounded.
+    is_supported = least_bound - _ROUNDING <= gate.bound
+    is_as_promised = gate.bound <= promise.rate + _ROUNDING
+    is_valid_bound = is_supported and is_as_promised
+    if not is_valid_bound:
         yield ".bound", f"expected {least_bound:.6f} to {promise.rate:g}, got {gate.bound:g}"
+
+
+def _count_labels_of_tier(calibration: Calibration, tier: TierName) -> int:
+    """Count the labels of all gates of a tier."""
+    labels = 0
+    for gate in calibration.gates:
+        # A case of a gate with `stands` can also belong to an ordinary gate for the same outcomes.
+        if gate.tier == tier and not gate.stands:
+            labels += gate.labels
+    return labels

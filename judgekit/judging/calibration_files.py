@@ -20,6 +20,8 @@ from judgekit.judging.calibration_fit import fingerprint, misfits
 from judgekit.rubric import search_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from judgekit.config import ModeName
     from judgekit.judging.finality import FinalityRules
     from judgekit.judging.settings import JudgeSettings
@@ -54,23 +56,34 @@ def find(
     misfit_warnings = []
     panel = fingerprint(settings)
     for calibration in calibrations:
-        is_for_comparisons = calibration.subjects is not None
-        if is_for_comparisons != (subjects > 0):
+        if not _is_for_task(calibration, subjects):
             continue
-
-        misfit = next(misfits(calibration, settings.loaded, panel, subjects), None)
-        if misfit is None:
-            return calibration.rules(), "; ".join(warnings) or None
-        misfit_warnings.append(f"calibration {calibration.id} not used: {misfit}; {AGAIN}")
+        first_misfit = next(misfits(calibration, settings.loaded, panel, subjects), None)
+        if first_misfit is None:
+            return calibration.rules(), _join_warnings(warnings)
+        misfit_warnings.append(f"calibration {calibration.id} not used: {first_misfit}; {AGAIN}")
 
     # No calibration fits. Only report the first one, which is the newest.
-    return None, "; ".join([*warnings, *misfit_warnings[:1]]) or None
+    warnings += misfit_warnings[:1]
+    return None, _join_warnings(warnings)
+
+
+def _is_for_task(calibration: Calibration, subjects: int) -> bool:
+    """Whether a calibration is for the same task: to compare several texts, or to judge a single one."""
+    is_for_comparisons = calibration.subjects is not None
+    is_comparison = subjects > 0
+    return is_for_comparisons == is_comparison
+
+
+def _join_warnings(warnings: Sequence[str]) -> str | None:
+    """Join warnings into one line, or return None if there are none."""
+    return "; ".join(warnings) or None
 
 
 def _read_folders(
     settings: JudgeSettings, project: Path | None
 ) -> tuple[list[Calibration], list[str]]:
-    """Read the calibrations for a judge's rubric and mode from all folders. Also return the problems."""
+    """Read the project's and the user's calibrations for a judge's rubric and mode, and list the problems."""
     calibrations: list[Calibration] = []
     problems: list[str] = []
     for origin, folder in search_path.list_folders(environment.CALIBRATIONS.name, project):
@@ -98,8 +111,7 @@ def _read_folder(
     problems = []
 
     # If there are very many files, only read the newest.
-    paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric_id, mode)]
-    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
+    paths = _list_newest_first(folder, rubric_id, mode)
     if len(paths) > MAX_READ:
         count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
         problems.append(f"{folder}: {count}; read {MAX_READ} of them")
@@ -108,17 +120,23 @@ def _read_folder(
         try:
             calibration = read_calibration(path, of_project=of_project)
         except ConfigError as error:
-            name_and_content = _read_name_and_content(path)
-            is_relevant = rubric_id in name_and_content and mode in name_and_content
-            if is_relevant:
+            if _mentions(path, rubric_id, mode):
                 first_line, _, _ = str(error).partition("\n")
                 problems.append(first_line)
             continue
-        if (calibration.rubric.id, calibration.mode) == (rubric_id, mode):
+        is_for_judge = calibration.rubric.id == rubric_id and calibration.mode == mode
+        if is_for_judge:
             calibrations.append(calibration)
 
     calibrations.sort(key=lambda calibration: calibration.made, reverse=True)
     return calibrations, problems
+
+
+def _list_newest_first(folder: Path, rubric: str, mode: ModeName) -> list[Path]:
+    """List the files that could be calibrations for a rubric and mode, the last changed first."""
+    paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric, mode)]
+    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
+    return paths
 
 
 def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
@@ -129,6 +147,12 @@ def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
         return True
     rubric_and_mode = own_name[1]
     return rubric_and_mode == f"{rubric}-{mode}"
+
+
+def _mentions(path: Path, rubric: str, mode: ModeName) -> bool:
+    """Whether a file's name or content mentions both the rubric and the mode."""
+    name_and_content = _read_name_and_content(path)
+    return rubric in name_and_content and mode in name_and_content
 
 
 def _read_name_and_content(path: Path) -> str:
@@ -211,13 +235,8 @@ def _read_accepted() -> dict[str, str]:
 def check_writable(out: Path | None = None) -> None:
     """Raise `InputError` if a calibration couldn't be written to `out`, by default the user's folder."""
     is_private = out is None
-    any_name = "new.json"
-    path = out or Path(environment.CALIBRATIONS.path(any_name))
-    problem = _explain_unwritable(path)
-    try:
-        outputs.resolve_output_path(str(path), private=is_private)
-    except OSError as error:
-        problem = problem or str(error.strerror)
+    path = out or Path(environment.CALIBRATIONS.path("new.json"))  # any name will do
+    problem = _explain_unwritable(path) or _explain_refused(path, private=is_private)
     if problem:
         named_path = out or path.parent
         remedy = "choose another file with --out"
@@ -235,6 +254,15 @@ def _explain_unwritable(path: Path) -> str:
         return "a folder"
     if not os.access(nearest, os.W_OK):
         return "no permission"
+    return ""
+
+
+def _explain_refused(path: Path, *, private: bool) -> str:
+    """Explain why judgekit wouldn't write to a path, such as a link, or return "" if it would."""
+    try:
+        outputs.resolve_output_path(str(path), private=private)
+    except OSError as error:
+        return str(error.strerror)
     return ""
 
 

@@ -17,7 +17,7 @@ from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_so
 from judgekit.providers import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import TierName
     from judgekit.judging.settings import JudgeSettings
@@ -43,25 +43,14 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     A calibration only fits a judge whose fingerprint is the same.
     """
     has_scores = question_of(settings.loaded.rubric).has_scores
-
-    # Describe the models of each tier.
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
-    profile_hashes: Asking = {}
+    hashes_by_tier: Asking = {}
     for tier, endpoints in settings.models_by_tier.items():
+        endpoints_by_model = _group_by_model(endpoints)
         names_by_tier[tier] = together(endpoint.model for endpoint in endpoints)
-        sources_by_tier[tier] = {}
-        profile_hashes[tier] = {}
-        for name in dict.fromkeys(endpoint.model for endpoint in endpoints):
-            # A model can have multiple endpoints, with different profiles or addresses.
-            model_endpoints = [endpoint for endpoint in endpoints if endpoint.model == name]
-            sources: set[ScoreSource] = set()
-            for endpoint in model_endpoints:
-                sources |= possible_sources(endpoint, scores=has_scores)
-            sources_by_tier[tier][name] = frozenset(sources)
-            digest = _hash_profiles(model_endpoints)
-            if digest is not None:  # it's None for a recording
-                profile_hashes[tier][name] = digest
+        sources_by_tier[tier] = _list_sources(endpoints_by_model, has_scores=has_scores)
+        hashes_by_tier[tier] = _hash_profiles_by_model(endpoints_by_model)
 
     asked_with = Asked(
         samples=settings.samples,
@@ -70,47 +59,89 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         redact=bool(settings.redact),
     )
     return PanelFingerprint(
-        models=names_by_tier, asked=asked_with, able=sources_by_tier, asking=profile_hashes
+        models=names_by_tier, asked=asked_with, able=sources_by_tier, asking=hashes_by_tier
     )
 
 
-def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
+def _group_by_model(endpoints: Sequence[Endpoint]) -> dict[str, list[Endpoint]]:
+    """Group endpoints by model. A model can have several, with different profiles or addresses."""
+    endpoints_by_model: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        endpoints_by_model.setdefault(endpoint.model, []).append(endpoint)
+    return endpoints_by_model
+
+
+def _list_sources(
+    endpoints_by_model: Mapping[str, Sequence[Endpoint]], *, has_scores: bool
+) -> dict[str, frozenset[ScoreSource]]:
+    """List the ways in which each model's answers can be read."""
+    sources_by_model = {}
+    for model, endpoints in endpoints_by_model.items():
+        sources: set[ScoreSource] = set()
+        for endpoint in endpoints:
+            sources |= possible_sources(endpoint, scores=has_scores)
+        sources_by_model[model] = frozenset(sources)
+    return sources_by_model
+
+
+def _hash_profiles_by_model(
+    endpoints_by_model: Mapping[str, Sequence[Endpoint]],
+) -> dict[str, str]:
+    """Hash the profiles of each model, except for recordings, which have no hash."""
+    hash_by_model = {}
+    for model, endpoints in endpoints_by_model.items():
+        digest = _hash_profiles(endpoints)
+        if digest is not None:
+            hash_by_model[model] = digest
+    return hash_by_model
+
+
+def _hash_profiles(endpoints: Sequence[Endpoint]) -> str | None:
     """Combine the profile hashes of a model's endpoints, regardless of order. Return None for recordings."""
     hashes = []
-    for model in models:
-        digest = hash_profile(model)
-        if digest is not None:
+    for endpoint in endpoints:
+        digest = hash_profile(endpoint)
+        if digest is not None:  # it's None for a recording
             hashes.append(digest)
     if not hashes:
         return None
-    if len(hashes) == 1:
+    if len(hashes) == 1:  # there's nothing to combine
         return hashes[0]
     return sha256(sorted(hashes))
 
 
 def hash_profile(endpoint: Endpoint) -> str | None:
     """Hash everything in a model's profile that affects its replies. Returns None for a recording."""
-    profile = endpoint.profile
-
-    # Collect the relevant fields of each kind of profile.
-    relevant_fields: dict[str, object]
-    if isinstance(profile, registry.LitellmProfile):
-        relevant_fields = {
-            "arguments": profile.of_model(profile.arguments, endpoint.model, {}),
-            "thinking": profile.of_model(profile.thinking, endpoint.model, 0),
-        }
-        thresholds = pointwise.thresholds(endpoint)
-        if thresholds:
-            relevant_fields["thresholds"] = thresholds
-    elif isinstance(profile, registry.DecisionsProfile):
-        relevant_fields = {}
-    elif isinstance(profile, registry.CommandProfile):
-        keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
-        relevant_fields = profile.model_dump(include=keys)
-    else:
+    relevant_fields = _list_relevant_fields(endpoint)
+    if relevant_fields is None:
         return None
+    context_limit = endpoint.profile.limits.context_chars
+    return sha256([relevant_fields, endpoint.output, context_limit])
 
-    return sha256([relevant_fields, endpoint.output, profile.limits.context_chars])
+
+def _list_relevant_fields(endpoint: Endpoint) -> dict[str, object] | None:
+    """Return the fields of a model's profile that affect replies, or None for a recording."""
+    profile = endpoint.profile
+    if isinstance(profile, registry.LitellmProfile):
+        return _list_litellm_fields(profile, endpoint)
+    if isinstance(profile, registry.DecisionsProfile):
+        return {}
+    if isinstance(profile, registry.CommandProfile):
+        keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
+        return profile.model_dump(include=keys)
+    return None
+
+
+def _list_litellm_fields(profile: registry.LitellmProfile, endpoint: Endpoint) -> dict[str, object]:
+    """Return the arguments of calls, and the thresholds of pointwise answers, if there are any."""
+    relevant_fields: dict[str, object] = {
+        "arguments": profile.of_model(profile.arguments, endpoint.model, default={}),
+        "thinking": profile.of_model(profile.thinking, endpoint.model, default=0),
+    }
+    thresholds = pointwise.thresholds(endpoint)
+    if thresholds:
+        relevant_fields["thresholds"] = thresholds
+    return relevant_fields
 
 
 def misfits(
@@ -121,6 +152,15 @@ def misfits(
     `panel` describes the judge's models now. `subjects` is the number of texts if they're compared by their
     scores, otherwise 0.
     """
+    yield from _find_changed_texts(calibration, loaded)
+    yield from _find_other_count(calibration, subjects)
+    yield from _find_other_models(calibration, panel)
+    yield from _find_other_options(calibration, loaded.rubric, panel)
+    yield from _find_other_readings(calibration, panel)
+
+
+def _find_changed_texts(calibration: Calibration, loaded: LoadedRubric) -> Iterator[str]:
+    """Yield a reason if the rubric, its prompt or judgekit's own prompts have changed."""
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
         yield f"it was made for a different {rubric.id} ({rubric.version})"
@@ -130,74 +170,104 @@ def misfits(
     # Some older calibrations have no hash, so they can't be checked. Others have a hash of the wording, which
     # never matches.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
-    if hash_then not in (None, hash_questions(loaded, calibration.mode)):
+    hash_now = hash_questions(loaded, calibration.mode)
+    if hash_then is not None and hash_then != hash_now:
         yield "judgekit's own prompts, or how it reads replies, have changed"
 
-    if calibration.subjects is not None:
-        least_texts = calibration.subjects.least
-        most_texts = calibration.subjects.most
-        if not least_texts <= subjects <= most_texts:
-            allowed_count = f"{most_texts}"
-            if least_texts < most_texts:
-                allowed_count = f"{least_texts} to {most_texts}"
-            yield f"it was made for {allowed_count} texts, not for {subjects}"
 
-    # Compare the models and the options.
+def _find_other_count(calibration: Calibration, subjects: int) -> Iterator[str]:
+    """Yield a reason if the calibration was made for fewer or more texts."""
+    if calibration.subjects is None:
+        return
+    least = calibration.subjects.least
+    most = calibration.subjects.most
+    if least <= subjects <= most:
+        return
+    allowed_count = f"{least} to {most}" if least < most else f"{most}"
+    yield f"it was made for {allowed_count} texts, not for {subjects}"
+
+
+def _find_other_models(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
+    """Yield a reason for each tier that has other models now."""
     for tier in calibration.models | panel.models:
         models_then = calibration.models.get(tier, "nobody")
         models_now = panel.models.get(tier, "nobody")
-        if together(models_then.split(TOGETHER)) != models_now:
+        # The calibration can name the same models in another order.
+        models_then_in_order = together(models_then.split(TOGETHER))
+        if models_then_in_order != models_now:
             yield f"{tier} was {models_then} and is {models_now} now"
 
-    for name in _list_relevant_options(calibration, loaded.rubric, panel):
+
+def _find_other_options(
+    calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
+) -> Iterator[str]:
+    """Yield a reason for each relevant option that has another value now."""
+    for name in _list_relevant_options(calibration, rubric, panel):
         value_then = getattr(calibration.asked, name)
         value_now = getattr(panel.asked, name)
         if value_then != value_now:
             yield f"judge.{name} was {str(value_then).lower()} and is {str(value_now).lower()} now"
-    yield from _find_other_readings(calibration, panel)
 
 
 def _list_relevant_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
     """Yield the names of the options in `Asked` that can change the answers of a panel's models."""
-    all_sources: list[frozenset[ScoreSource]] = []
-    for sources_by_model in panel.able.values():
-        all_sources += sources_by_model.values()
-    # Models that don't write text always give the same answer, so the number of samples doesn't matter. Such
-    # models also get each question separately, except about pairs of texts.
-    none_writes = all(sources in ({"points"}, {"decided"}) for sources in all_sources)
-    is_always_separate = none_writes and not question_of(rubric).is_about_two
-
-    if not none_writes:
+    has_writer = _has_writer(panel)
+    # A model that doesn't write text always gives the same answer.
+    if has_writer:
         yield "samples"
-    if len(rubric.questions) > 1 and not is_always_separate:
+
+    # A model that doesn't write text gets each question separately anyway, except about pairs of texts.
+    can_combine_questions = has_writer or question_of(rubric).is_about_two
+    if len(rubric.questions) > 1 and can_combine_questions:
         yield "criteria"
+
     has_jury = any(TOGETHER in names for names in panel.models.values())
+    is_ranking = bool(calibration.subjects)
     # The jury rule doesn't matter for rankings, which always average scores.
-    if has_jury and not calibration.subjects:
+    if has_jury and not is_ranking:
         yield "jury"
     yield "redact"
+
+
+def _has_writer(panel: PanelFingerprint) -> bool:
+    """Whether a panel has a model that writes text, and not only points or decisions."""
+    for sources_by_model in panel.able.values():
+        for sources in sources_by_model.values():
+            gives_only_points = sources == {"points"}
+            gives_only_decisions = sources == {"decided"}
+            if not gives_only_points and not gives_only_decisions:
+                return True
+    return False
 
 
 def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
     """Yield a message for each model that's called differently now, or whose answers are read differently."""
     for tier, models in panel.able.items():
-        for model, possible in models.items():
-            # Compare how the answers are read.
+        for model, possible_sources_now in models.items():
             source_then = calibration.read.get(tier, {}).get(model)
-            words_now = SOURCE_WORDS[_choose_usual_source(possible)]
-            if source_then is None:
-                if "expected" in possible:
-                    yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
-            elif source_then not in possible:
-                yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
+            yield from _find_other_source(tier, source_then, possible_sources_now)
 
-            # Compare how the profile calls the model. Recordings and older calibrations have no hash.
+            # Recordings and older calibrations have no hash.
             hash_now = panel.asking.get(tier, {}).get(model)
             hash_then = calibration.asking.get(tier, {}).get(model)
             if hash_now and hash_then is not None and hash_then != hash_now:
                 yield f"how its provider's profile asks {model} has changed"
+
+
+def _find_other_source(
+    tier: TierName, source_then: ScoreSource | None, sources_now: frozenset[ScoreSource]
+) -> Iterator[str]:
+    """Yield a message if a model's answers can't be read as they were when the calibration was made."""
+    words_now = SOURCE_WORDS[_choose_usual_source(sources_now)]
+    # If the calibration doesn't say how, only the reading of probabilities counts as a change.
+    if source_then is None:
+        if "expected" in sources_now:
+            yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
+        return
+    if source_then not in sources_now:
+        yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
 
 
 def _choose_usual_source(able: frozenset[ScoreSource]) -> ScoreSource:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.judging.fence import Fence
-    from judgekit.rubric.schema import ScoreRubric
+    from judgekit.rubric.schema import Dimension, ScoreRubric
 
 _WORDS: Final[dict[str, str]] = environment.read_toml(__file__, "claims.toml")
 _LOCKED_QUESTION: Final = _WORDS["locked_question"]
@@ -66,32 +66,57 @@ def split_claims(text: str) -> list[Claim]:
     A lead is text that introduces a claim, such as a heading. It belongs to all items of the list that
     follows, or to the next sentence. If nothing follows, the lead is a claim itself.
     """
-    claims: list[Claim] = []
-    lead = ""  # the lead of the next claim
-    is_lead_unused = False
-    is_in_list = False
+    collector = _ClaimCollector()
     for block in _split_blocks(text):
         if block.kind == "lead":
-            # Join a lead with the next one, such as a heading with an introduction.
-            lead = f"{lead} {block.text}" if is_lead_unused else block.text
-            is_lead_unused = True
-            is_in_list = False
-            continue
-
-        is_item = block.kind == "item"
-        if is_in_list and not is_item:
-            lead = ""  # the list has ended
-        is_in_list = is_item
-        for sentence in _split_sentences(block):
-            claims.append(Claim(sentence, lead))
-            is_lead_unused = False
-            if not is_item:  # the lead only belongs to the first sentence
-                lead = ""
-
-    if is_lead_unused:
-        claims.append(Claim(lead))
+            collector.add_lead(block)
+        elif block.kind == "item":
+            collector.add_item(block)
+        else:
+            collector.add_text(block)
+    collector.add_unused_lead()
     # Skip claims without any letter or digit, such as a line of dashes.
-    return [claim for claim in claims if any(map(str.isalnum, claim.quote))]
+    return [claim for claim in collector.claims if any(map(str.isalnum, claim.quote))]
+
+
+class _ClaimCollector:
+    """Collects the claims in a text's blocks, and gives them their leads."""
+
+    def __init__(self) -> None:
+        self.claims: list[Claim] = []
+        self._lead = ""  # of the next claim
+        self._is_lead_unused = False
+        self._is_in_list = False
+
+    def add_lead(self, block: _Block) -> None:
+        """Remember a lead. Join it with the previous one, such as a heading, if that's unused."""
+        self._lead = f"{self._lead} {block.text}" if self._is_lead_unused else block.text
+        self._is_lead_unused = True
+        self._is_in_list = False
+
+    def add_item(self, block: _Block) -> None:
+        """Add the sentences of a list item. All of them have the list's lead."""
+        self._is_in_list = True
+        for sentence in _split_sentences(block):
+            self._add_claim(sentence)
+
+    def add_text(self, block: _Block) -> None:
+        """Add the sentences of a paragraph, or a block of code. Only the first one has the lead."""
+        if self._is_in_list:
+            self._lead = ""  # it was the list's
+        self._is_in_list = False
+        for sentence in _split_sentences(block):
+            self._add_claim(sentence)
+            self._lead = ""
+
+    def add_unused_lead(self) -> None:
+        """Add the last lead as a claim if nothing has followed it."""
+        if self._is_lead_unused:
+            self.claims.append(Claim(self._lead))
+
+    def _add_claim(self, sentence: str) -> None:
+        self.claims.append(Claim(sentence, self._lead))
+        self._is_lead_unused = False
 
 
 class _Block(NamedTuple):
@@ -103,49 +128,70 @@ class _Block(NamedTuple):
 
 def _split_blocks(text: str) -> Iterator[_Block]:
     """Yield the blocks of a text, in order."""
-    # The current block
-    block_lines: list[str] = []
-    kind = "prose"
-    open_fence = ""  # the mark that opened a code block
-
+    builder = _BlockBuilder()
     lines = lines_of(text)
     next_lines = [*lines, ""][1:]  # nothing comes after the last line
-    for whole_line, next_line in zip(lines, next_lines, strict=True):
+    for line, next_line in zip(lines, next_lines, strict=True):
+        if builder.is_in_code:
+            yield from builder.add_code(line)
+        else:
+            yield from builder.add_line(line, next_line)
+    yield from builder.end_block()
+
+
+class _BlockBuilder:
+    """Collects the lines of the current block. Its methods yield the blocks that end."""
+
+    def __init__(self) -> None:
+        self._start_block("prose")
+
+    @property
+    def is_in_code(self) -> bool:
+        return self._open_fence != ""
+
+    def add_code(self, line: str) -> Iterator[_Block]:
+        """Add a line of code, or end the code block if the line is its closing fence."""
+        fence = _FENCE.match(line)
+        is_closing = fence is not None and fence[1].startswith(self._open_fence)
+        if is_closing:
+            yield from self.end_block()
+        else:
+            self._lines.append(line)
+
+    def add_line(self, whole_line: str, next_line: str) -> Iterator[_Block]:
+        """Add a line outside a code block. `next_line` tells if it's a table's header."""
         fence = _FENCE.match(whole_line)
-        if open_fence:
-            if fence and fence[1].startswith(open_fence):
-                yield from _end_block("code", block_lines)
-                block_lines = []
-                kind = "prose"
-                open_fence = ""
-            else:
-                block_lines.append(whole_line)
-            continue
+        if fence:
+            yield from self.end_block()
+            self._start_block("code", open_fence=fence[1])
+            return
 
         line = _without_mark(_QUOTING, whole_line)
-        line_kind = "fence" if fence else _classify_line(line, next_line)
+        line_kind = _classify_line(line, next_line)
         if line_kind == "prose":  # continues the current block, even an item
-            block_lines.append(line)
-            continue
+            self._lines.append(line)
+            return
 
         # Any other line ends the block and, unless it's a separator, starts another one.
-        yield from _end_block(kind, block_lines)
-        block_lines = []
-        kind = "prose"
-        if fence:
-            kind = "code"
-            open_fence = fence[1]
-        elif line_kind == "heading":
+        yield from self.end_block()
+        if line_kind == "heading":
             yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
         elif line_kind == "table header":
             yield from _end_block("lead", [line.strip("| \t")])
         elif line_kind == "table row":
-            kind = "item"
-            block_lines = [line.strip("| \t")]
+            self._start_block("item", line.strip("| \t"))
         elif line_kind == "list item":
-            kind = "item"
-            block_lines = [_without_mark(_MARKER, line)]
-    yield from _end_block(kind, block_lines)
+            self._start_block("item", _without_mark(_MARKER, line))
+
+    def end_block(self) -> Iterator[_Block]:
+        """Yield the current block unless it's blank, and go on with prose."""
+        yield from _end_block(self._kind, self._lines)
+        self._start_block("prose")
+
+    def _start_block(self, kind: str, *lines: str, open_fence: str = "") -> None:
+        self._kind = kind
+        self._lines = list(lines)
+        self._open_fence = open_fence  # the mark that opened a code block
 
 
 def _classify_line(line: str, next_line: str) -> str:
@@ -227,15 +273,20 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     if mark != ".":  # an ellipsis, or a closing quotation mark
         return True
 
-    # Look at the word before the dot.
-    start_of_word = max(0, match.start() - _LONGEST_ABBREVIATION)
-    word_match = _LAST_WORD.search(text[start_of_word : match.start()])
-    word = word_match[0].lower() if word_match else ""
-    if next_character.isdigit() and word in _BEFORE_NUMBERS:  # such as "No. 7"
-        return False
+    word = _find_word_before(text, match.start())
+    is_before_number = next_character.isdigit() and word in _BEFORE_NUMBERS  # such as "No. 7"
     is_initial = len(word) == 1 and word.isascii() and word.isalpha()
     is_day = _DAY.fullmatch(word) is not None
-    return not (is_initial or is_day or word in _ABBREVIATIONS)
+    is_abbreviation = word in _ABBREVIATIONS
+    is_dot_of_word = is_before_number or is_initial or is_day or is_abbreviation
+    return not is_dot_of_word
+
+
+def _find_word_before(text: str, end: int) -> str:
+    """Return the word that ends at a position, in small letters, or "" if there's none."""
+    start = max(0, end - _LONGEST_ABBREVIATION)  # a longer word can't be an abbreviation
+    match = _LAST_WORD.search(text[start:end])
+    return match[0].lower() if match else ""
 
 
 # --- Asking about claims, and combining the answers
@@ -247,15 +298,21 @@ def find_claims_dimension(rubric: ScoreRubric) -> str | None:
         if dimension.check == "claims":
             return name
 
+    # The rubric groundedness@1.0.0 is older than `check`, and users have copies of it with other ids. So
+    # recognise it by its need for sources, and its dimension by the terms or the question.
     if "sources" not in rubric.given.needs:
         return None
-    # The rubric groundedness@1.0.0 is older than `check`, and users have copies of it with other ids. So
-    # recognise its dimension by the terms or the question.
     for name, dimension in rubric.dimensions.items():
-        has_locked_terms = set(dimension.terms) >= _LOCKED_TERMS
-        if has_locked_terms or dimension.question == _LOCKED_QUESTION:
+        if _is_groundedness(dimension):
             return name
     return None
+
+
+def _is_groundedness(dimension: Dimension) -> bool:
+    """Whether a dimension has the terms or the question of groundedness@1.0.0."""
+    has_its_terms = _LOCKED_TERMS.issubset(dimension.terms)
+    has_its_question: bool = dimension.question == _LOCKED_QUESTION
+    return has_its_terms or has_its_question
 
 
 def claim_questions(

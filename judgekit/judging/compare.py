@@ -36,11 +36,12 @@ from judgekit.redaction import redact
 from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import Outcome, TierName
-    from judgekit.judging.jury import PairWord
+    from judgekit.judging.jury import PairWord, Vote
     from judgekit.judging.state import JudgingState
+    from judgekit.providers.base import Endpoint
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
 
@@ -94,32 +95,27 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     ) -> Comparison:
         """Build the record of a comparison.
 
-        `scores` are each subject's mean and the tier that gave it, by letter. `note` is another reservation.
+        `note` is a reservation to add to those of the result and the calls. `scores` contains, by letter, a
+        subject's mean score and the tier that gave it.
         """
         subject = state.subject
         if subject.is_one_text:  # no model was asked
             end = EQUAL_TEXTS
             result = _tie_of_equal_texts(subject)
+        lead = result.lead
+        if lead is not None:
+            lead = round(lead, DIGITS)
 
-        reservations = [
-            self._explain_not_judged(state),
-            result.reservation,
-            *failures(state.rounds),
-            note,
-            self._explain_uncalibrated(),
-        ]
-        # A prompt can contain a lone surrogate, which plain UTF-8 refuses.
-        prompt_bytes = subject.prompt.encode("utf-8", "surrogatepass")
         comparison = Comparison(
             subjects=_list_contestants(subject, scores),
-            question_sha256=hashlib.sha256(prompt_bytes).hexdigest(),
+            question_sha256=_hash_prompt(subject.prompt),
             verdict=result.verdict,
             consensus=end.consensus,
             because=end.because,
             judge_tier=end.tier,
-            lead=None if result.lead is None else round(result.lead, DIGITS),
+            lead=lead,
             reasoning=result.reasoning,
-            degraded=in_words(filter(None, reservations)),
+            degraded=self._describe_reservations(state, result, note),
             truncated=result.truncated,
             families=result.families,
             independent=independence.is_independent(subject.author_families, result.families),
@@ -128,6 +124,20 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         if self.settings.redact:
             return outgoing.redact_replies(comparison)
         return comparison
+
+    def _describe_reservations(
+        self, state: Compared, result: ComparisonResult, note: Reservation | None
+    ) -> str | None:
+        """Describe everything that limits how far the result can be trusted."""
+        possible_reservations = [
+            self._explain_not_judged(state),
+            result.reservation,
+            *failures(state.rounds),
+            note,
+            self._explain_uncalibrated(),
+        ]
+        reservations = filter(None, possible_reservations)
+        return in_words(reservations)
 
     def _explain_not_judged(self, state: Compared) -> Reservation | None:
         """Explain why no model was called. Return None if one was, or if none was needed for equal texts."""
@@ -151,7 +161,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
         """Build the undetermined result for a win that only the winner's own family supports."""
-        refused_end = end.overruled or end
+        refused_end = end.overruled or end  # a refusal has always overruled a win
         problem = independence_problem(self.evidence(state), self.rules(state), refused_end)
         reservation = None
         if problem:
@@ -161,6 +171,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             truncated=truncated,
             families=self.families(state, end),
         )
+
+
+def _hash_prompt(prompt: str) -> str:
+    """Hash a prompt, even if it has a lone surrogate, which plain UTF-8 refuses."""
+    prompt_bytes = prompt.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(prompt_bytes).hexdigest()
 
 
 def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
@@ -201,22 +217,19 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
-        """Build the question for a tier."""
+        """Build the question for a tier. The tiebreaker also sees the earlier tiers' reasons."""
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
 
-        # The tiebreaker also sees the earlier tiers' reasons, each with the preferred text's label.
-        answered_tiers = [opinion for opinion in state.opinions.values() if opinion.votes]
+        tier_votes = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
         earlier_opinions: list[EarlierOpinion] = []
-        for opinion in answered_tiers:
-            for vote in opinion.votes:
-                label = None if vote.word == TIE else question.label(vote.word)
-                reasoning = redact.words(vote.reasoning)
-                earlier_opinions.append(EarlierOpinion(label, reasoning))
+        for tier_vote in tier_votes:
+            for vote in tier_vote.votes:
+                earlier_opinions.append(_describe_vote(vote, question))
 
         # With only one opinion, there's nothing to settle, so use the deep tier's instructions.
-        instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
+        instructions: TierName = "tiebreaker" if len(tier_votes) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
     def evidence(self, state: Compared) -> Evidence:
@@ -234,14 +247,19 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
-        """Return the escalation rules for pairs, with the authors of the text that each outcome favours."""
-        # An acceptance is a win for the first winner, and a rejection is a win for the other text.
-        authors: dict[Outcome, Sequence[str]] = {}
+        """Return the escalation rules for pairs, with the families of the text that an outcome favours."""
+        escalation_rules = self.settings.escalation_rules("pair")
         first_winner = favourite(state.opinions)
-        if first_winner is not None:
-            authors["accept"] = state.subject.families(first_winner)
-            authors["reject"] = state.subject.families(_choose_other_letter(first_winner))
-        return replace(self.settings.escalation_rules("pair"), authors=authors)
+        if first_winner is None:
+            return replace(escalation_rules, authors={})
+
+        # An acceptance is a win for the first winner, and a rejection is a win for the other text.
+        other_text = _choose_other_letter(first_winner)
+        families_by_outcome: dict[Outcome, Sequence[str]] = {
+            "accept": state.subject.families(first_winner),
+            "reject": state.subject.families(other_text),
+        }
+        return replace(escalation_rules, authors=families_by_outcome)
 
     def record(self, state: Compared, end: End) -> Comparison:
         """Build the result of a comparison, with a note about texts that were truncated."""
@@ -256,25 +274,13 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._build_result(state, end), note)
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the result from the vote of the tier that decided.
-
-        If no tier decided, the result has no vote.
-        """
-        votes: dict[TierName, TierVote] = state.opinions
-        # A win doesn't count if only models of the winner's family voted for it.
+        """Build the result from the vote of the tier that decided. If none did, the result has no vote."""
         if end.because == OWN_FAMILY:
-            refused_end = end.overruled
-            was_cut = refused_end is not None and refused_end.tier in state.cut
-            return self.refused_result(state, end, truncated=was_cut)
+            return self._refuse_win_by_own_family(state, end)
+        if end.tier is None:
+            return self._build_undecided_result(state, end)
 
-        if end.tier is None:  # no tier decided
-            return ComparisonResult(
-                verdict=end.verdict,
-                reservation=NOT_WHOLE if end.because == CUT_TEXTS else None,
-                truncated=bool(state.cut),
-                families=self.families(state, end),
-            )
-
+        votes: dict[TierName, TierVote] = state.opinions
         vote = votes[end.tier]
         # All tiers have the same labels, so any tier's question can translate them.
         reasoning = self.question("quick", state).readable(vote.reasoning)
@@ -286,6 +292,22 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             families=self.families(state, end),
         )
 
+    def _refuse_win_by_own_family(self, state: Compared, end: End) -> ComparisonResult:
+        """Build the result for a win that doesn't count, because only the winner's family voted for it."""
+        refused_end = end.overruled
+        was_cut = refused_end is not None and refused_end.tier in state.cut
+        return self.refused_result(state, end, truncated=was_cut)
+
+    def _build_undecided_result(self, state: Compared, end: End) -> ComparisonResult:
+        """Build the result without a vote, because no tier decided."""
+        reservation = NOT_WHOLE if end.because == CUT_TEXTS else None
+        return ComparisonResult(
+            verdict=end.verdict,
+            reservation=reservation,
+            truncated=bool(state.cut),
+            families=self.families(state, end),
+        )
+
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
         """Return, by tier, the texts that are too long for one of the tier's models, such as "A and B".
 
@@ -294,14 +316,24 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
             question = CompareQuestion(self.settings, state.subject, tier)
-            letters = []
-            for letter in WINS:
-                text_by_model = [question.visible_file(model, letter, letter) for model in models]
-                if is_cut(text_by_model):
-                    letters.append(letter)
+            letters = [letter for letter in WINS if _is_cut_for_any(models, question, letter)]
             if letters:
                 letters_by_tier[tier] = " and ".join(letters)
         return letters_by_tier
+
+
+def _describe_vote(vote: Vote, question: CompareQuestion) -> EarlierOpinion:
+    """Describe a vote for the tiebreaker, with the preferred text's label. A tie has none."""
+    label = None if vote.word == TIE else question.label(vote.word)
+    reasoning = redact.words(vote.reasoning)
+    return EarlierOpinion(label, reasoning)
+
+
+def _is_cut_for_any(models: Iterable[Endpoint], question: CompareQuestion, letter: str) -> bool:
+    """Whether a text is too long for one of the models."""
+    label = letter  # any label will do
+    visible_texts = [question.visible_file(model, letter, label) for model in models]
+    return is_cut(visible_texts)
 
 
 NOT_WHOLE = Reservation(

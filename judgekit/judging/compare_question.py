@@ -30,7 +30,7 @@ from judgekit.providers.base import CallKey, Endpoint
 from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
     from judgekit.judging.questionnaire import Answers
@@ -83,33 +83,46 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
         """Build the questionnaire about the two texts, which are shown in the order "AB" or "BA"."""
-        # Name the texts by unpredictable labels, or by fixed names for models that can't repeat a label.
-        if kind_of(endpoint).names_texts:
-            name_by_letter = {letter: self.label(letter) for letter in order}
-            hash_by_name = {label: sha256 for sha256, label in self._label_by_hash.items()}
-        else:
-            name_by_letter = dict(zip(order, POINTS, strict=True))
-            hash_by_name = {}
-            for letter, name in name_by_letter.items():
-                hash_by_name[name] = self.subject.file(letter).sha256
-
+        name_by_letter = self._name_texts(order, endpoint)
         visible_texts = []
         for letter, name in name_by_letter.items():
             visible_texts.append(self.visible_file(endpoint, letter, name))
-        options = dict.fromkeys(name_by_letter.values(), "")
+        options = dict.fromkeys(name_by_letter.values(), "")  # without descriptions
         question = TypedQuestion(_list_criteria(rubric), "choice", options=options)
+        instructions_tier = self.instructions_tier or self.tier
         return Questionnaire(
             call_key=CallKey(self.subject.shown_sha256(order), rubric.ref, self.tier, part),
             timeout=self.limits.timeout,
             system=rubric.prompt.system,
-            instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
+            instructions=getattr(rubric.prompt.instructions, instructions_tier),
             context=partial(prompt.pair_context, question=self.subject.prompt, texts=visible_texts),
             size=self.subject.size,
             questions={_BETTER: question},
-            labels=hash_by_name,
+            labels=self._map_names_to_hashes(name_by_letter, endpoint),
             part=part,
             earlier=self._describe_earlier_opinions(),
         )
+
+    def _name_texts(self, order: str, endpoint: Endpoint | None) -> dict[str, str]:
+        """Name the texts by unpredictable labels, or by fixed names for models that can't repeat a label.
+
+        Returns the names by letter.
+        """
+        if kind_of(endpoint).names_texts:
+            return {letter: self.label(letter) for letter in order}
+        return dict(zip(order, POINTS, strict=True))
+
+    def _map_names_to_hashes(
+        self, name_by_letter: Mapping[str, str], endpoint: Endpoint | None
+    ) -> dict[str, str]:
+        """Map the names of the texts to the hashes of their content."""
+        # Labels keep their own order, which doesn't depend on the order of the texts.
+        if kind_of(endpoint).names_texts:
+            return {label: sha256 for sha256, label in self._label_by_hash.items()}
+        hash_by_name = {}
+        for letter, name in name_by_letter.items():
+            hash_by_name[name] = self.subject.file(letter).sha256
+        return hash_by_name
 
     def _describe_earlier_opinions(self) -> list[str]:
         """Describe earlier opinions, in an order that doesn't reveal which model has which opinion."""
@@ -128,24 +141,29 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
         The answer is either the name of the better text, or a probability for each name.
         """
-        # Translate the names of the texts to their letters.
+        letter_by_name = self._map_names_to_letters(questionnaire)
+        if not answers.shares:
+            better = letter_by_name.get(answers.choice, "tie")
+            return Vote(better, answers.reasoning)
+
+        probabilities: dict[str, float] = {}
+        for name, probability in answers.shares[_BETTER].items():
+            letter = letter_by_name[name]
+            probabilities[letter] = probability
+        better = _find_preferred(probabilities)
+        if kind_of(endpoint).shows_probabilities:
+            return Vote(better, probabilities=probabilities)
+        return Vote(better)
+
+    def _map_names_to_letters(self, questionnaire: Questionnaire) -> dict[str, PairWord]:
+        """Map the names of the texts in a questionnaire to the letters A and B."""
         letter_by_hash: dict[str, PairWord] = {}
         for letter in WINS:
             letter_by_hash[self.subject.file(letter).sha256] = letter
         letter_by_name: dict[str, PairWord] = {}
         for name, sha256 in questionnaire.labels.items():
             letter_by_name[name] = letter_by_hash[sha256]
-
-        if not answers.shares:
-            return Vote(letter_by_name.get(answers.choice, "tie"), answers.reasoning)
-
-        shares: dict[str, float] = {}
-        for name, share in answers.shares[_BETTER].items():
-            shares[letter_by_name[name]] = share
-        word = _find_preferred(shares)
-        if kind_of(endpoint).shows_probabilities:
-            return Vote(word, probabilities=shares)
-        return Vote(word)
+        return letter_by_name
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         """Combine a model's calls into one vote, or None if too few samples are complete."""
@@ -169,16 +187,10 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
-        """Build a record, called a round, of each call. The first one has the number `first`."""
+        """Build a record of each call, which is called a round. They're numbered from `first`."""
         rounds: list[CompareRound] = []
-        calls_per_sample = len(self.rubrics_by_part) * len(ORDERS)
         for turn in turns:
-            samples = len(turn.calls) // calls_per_sample
-            sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
-            if samples > 1:
-                sample_numbers = range(1, samples + 1)
-            # The calls were made in the order of samples, criteria, and orders of the texts.
-            call_parts = product(sample_numbers, self.rubrics_by_part, ORDERS)
+            call_parts = self._list_call_parts(len(turn.calls))
             for (sample, criterion, order), answer in zip(call_parts, turn.calls, strict=True):
                 row = CompareRound(
                     round=first + len(rounds),
@@ -191,6 +203,15 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
                 )
                 rounds.append(row)
         return rounds
+
+    def _list_call_parts(self, call_count: int) -> Iterable[tuple[int | None, str, str]]:
+        """List the sample number, criterion and order of the texts for each of a model's calls."""
+        criteria = list(self.rubrics_by_part)
+        samples = call_count // (len(criteria) * len(ORDERS))
+        sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
+        if samples > 1:
+            sample_numbers = range(1, samples + 1)
+        return product(sample_numbers, criteria, ORDERS)  # the calls were made in this order
 
     def readable(self, text: str) -> str:
         """Replace the labels in a model's text with the letters A and B."""
