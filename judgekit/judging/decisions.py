@@ -35,12 +35,13 @@ from judgekit.providers.decisions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from judgekit.judging.claims import Claim
     from judgekit.judging.fence import Fence
     from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
     from judgekit.judging.verdict import Failure, Finding
+    from judgekit.providers.decisions import DecisionAnswer
 
 Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
 """The probability of each possible answer, by the question's name."""
@@ -81,13 +82,9 @@ class Decider:
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
-            size_limit = f"the {questionnaire.cut_at:,} characters that {endpoint.model} is sent"
-            problem = f"the text is longer than {size_limit}"
-            failure = make_failure(FailureKind.CONTEXT_WINDOW, problem)
-            return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
+            return _refuse_long_text(endpoint.model, questionnaire.cut_at)
 
-        # By question name: the text's claims, for questions that are asked about each claim.
-        claims_by_name = _split_claims(questionnaire)
+        claims_by_name = _split_claims(questionnaire)  # by the name of a question about each claim
         answer = await ask_decisions(
             session,
             endpoint,
@@ -100,6 +97,13 @@ class Decider:
             answers = _read_distributions(questionnaire, claims_by_name, answer.value)
         # Keep the failure, because some questions can fail while others are answered.
         return merge_answers([answer], answers, started, keep_failure=True)
+
+
+def _refuse_long_text(model: str, limit: int) -> Answer[Answers]:
+    """Make the failure for a text with more characters than a model is sent."""
+    problem = f"the text is longer than the {limit:,} characters that {model} is sent"
+    failure = make_failure(FailureKind.CONTEXT_WINDOW, problem)
+    return Answer(None, failure, Usage(), latency_ms=0, model=model)
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
@@ -122,35 +126,57 @@ def _make_questions(
     In a listing of candidates, each question is repeated for each candidate. Otherwise, it's asked once about
     the text, or once about each of the text's claims.
     """
-    questions = []
     if questionnaire.is_listing:
-        for label in questionnaire.labels:
-            for name, question in questionnaire.questions.items():
-                full_name = questionnaire.question_of(label, name)
-                words = f"About the memory [{label}]: {question.text}"
-                questions.append(DecisionQuestion(full_name, "predicate", words))
+        questions = _make_candidate_questions(questionnaire)
     else:
-        for name, question in questionnaire.questions.items():
-            if name not in claims_by_name:
-                questions.append(_make_question(name, question))
-
+        questions = _make_text_questions(questionnaire, names_of_claims=claims_by_name.keys())
     for name, text_claims in claims_by_name.items():
         questions += claims.claim_questions(name, text_claims, fence)
     return questions
 
 
+def _make_candidate_questions(questionnaire: Questionnaire) -> list[DecisionQuestion]:
+    """Make each question for each candidate of a listing."""
+    questions = []
+    for label in questionnaire.labels:
+        for name, question in questionnaire.questions.items():
+            full_name = questionnaire.question_of(label, name)
+            instruction = f"About the memory [{label}]: {question.text}"
+            questions.append(DecisionQuestion(full_name, "predicate", instruction))
+    return questions
+
+
+def _make_text_questions(
+    questionnaire: Questionnaire, names_of_claims: Collection[str]
+) -> list[DecisionQuestion]:
+    """Make each question about the whole text. Skip those that are asked about each claim instead."""
+    questions = []
+    for name, question in questionnaire.questions.items():
+        if name not in names_of_claims:
+            questions.append(_make_question(name, question))
+    return questions
+
+
 def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
-    """Convert a question to the form that decision models expect."""
+    """Convert a question to the form that decision models expect.
+
+    The instruction of a predicate or a score also lists the qualities of a good text.
+    """
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
     if question.kind == "score":
         points = [DecisionOption(value, label) for value, label in question.options.items()]
         return DecisionQuestion(name, "score", question.ideal, tuple(points))
+    return _make_choice(name, question)
+
+
+def _make_choice(name: str, question: TypedQuestion) -> DecisionQuestion:
+    """Convert a question about which of two texts is better."""
+    instruction = f"{question.text}\nWhich of the two texts is better?"
     choices = []
     for text_name in question.options:
         choices.append(DecisionOption(text_name, f"the text {text_name} is better"))
-    words = f"{question.text}\nWhich of the two texts is better?"
-    return DecisionQuestion(name, "choice", words, tuple(choices))
+    return DecisionQuestion(name, "choice", instruction, tuple(choices))
 
 
 def _make_state(questionnaire: Questionnaire, fence: Fence) -> State:
@@ -176,6 +202,7 @@ def _read_distributions(
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)
             findings += claims.unsupported_claims(name, text_claims, distributions)
+    # The other questions have an answer of their own.
     shares |= distributions
 
     points = {}
@@ -277,51 +304,70 @@ async def _ask_in_chunks(
 
     If the server refuses a chunk and names its limit, remember the limit and ask all questions again.
     """
-    # Each round uses a smaller size than the last one, so the loop ends.
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions
     while True:
         size = configured_size or _most_by_server.get(server, MAX_QUESTIONS)
         starts = range(0, len(questions), size)
         chunks = [tuple(questions[start : start + size]) for start in starts]
+        answers = await _ask_chunks(session, endpoint, state, chunks, timeout)
 
-        calls = []
-        for number, chunk in enumerate(chunks, 1):
-            key = state.call_key
-            if len(chunks) > 1:
-                key = key.within(f"questions{number}")
-            calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
-        answers = await gather_limited(calls, session, endpoint)
-
-        largest_chunk = len(chunks[0])
-        learned_size = _find_limit([answer.failure for answer in answers], largest_chunk)
+        failures = [answer.failure for answer in answers]
+        learned_size = _find_limit(failures, count=len(chunks[0]))
         # Never override the user's configuration.
         if learned_size is None or configured_size:
             return answers
+        # The learned size is smaller than the last one, so the loop ends.
         _most_by_server[server] = learned_size
 
 
-def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
-    """Find the server's limit of questions per call in its failures. `count` questions were asked.
+async def _ask_chunks(
+    session: Session,
+    endpoint: Endpoint,
+    state: State,
+    chunks: Sequence[tuple[DecisionQuestion, ...]],
+    timeout: float,
+) -> list[Answer[Distributions]]:
+    """Ask all chunks concurrently. If there are several, each call has a key of its own."""
+    calls = []
+    for number, chunk in enumerate(chunks, 1):
+        key = state.call_key
+        if len(chunks) > 1:
+            key = key.within(f"questions{number}")
+        calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
+    return await gather_limited(calls, session, endpoint)
 
-    If a failure's message says that there were too many questions, the limit is the largest number in the
-    message that is below `count`, or half of `count` if there's no such number. Returns None if no message
-    says so.
+
+def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
+    """Find the server's limit of questions per call, from the failures of calls with up to `count` questions.
+
+    For example, it's 20 if a message says "too many questions: 64, at most 20". Returns None if no message
+    is about this.
     """
     if count == 1:  # a single question can't be too many
         return None
     for failure in failures:
-        if failure is None or failure.kind is not FailureKind.BAD_REQUEST:
-            continue
-        is_about_questions = "question" in failure.message.lower()
-        if not is_about_questions or not _TOO_MANY.search(failure.message):
-            continue
-        numbers_in_message = [int(digits) for digits in re.findall(r"\d{1,4}", failure.message)]
-        possible_limits = [number for number in numbers_in_message if 0 < number < count]
-        if possible_limits:
-            return max(possible_limits)
-        return count // 2
+        if failure is not None and _is_about_too_many_questions(failure):
+            return _read_limit(failure.message, count)
     return None
+
+
+def _is_about_too_many_questions(failure: Failure) -> bool:
+    """Whether a server refused a request because it had too many questions."""
+    if failure.kind is not FailureKind.BAD_REQUEST:
+        return False
+    is_about_questions = "question" in failure.message.lower()
+    says_too_many = _TOO_MANY.search(failure.message) is not None
+    return is_about_questions and says_too_many
+
+
+def _read_limit(message: str, count: int) -> int:
+    """Return the largest number in a message that's below `count`, or half of `count` if there's none."""
+    numbers = [int(digits) for digits in re.findall(r"\d{1,4}", message)]
+    possible_limits = [number for number in numbers if 0 < number < count]
+    if possible_limits:
+        return max(possible_limits)
+    return count // 2
 
 
 def _find_scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
@@ -343,9 +389,9 @@ async def _ask_once(
     call_key: CallKey,
     timeout: float,
 ) -> Answer[Distributions]:
-    """Make one request, and return the probabilities by question and the first unanswered one's failure.
+    """Make one request, and return the probabilities by question.
 
-    A complete reply is stored for later sessions.
+    The failure is that of the first unanswered question. A complete reply is stored for later sessions.
     """
     started = time.monotonic()
     try:
@@ -366,20 +412,25 @@ async def _ask_once(
         usage = usage_of_failed_call(error)
         return Answer(None, call_failure, usage, ms_since(started), endpoint.model)
 
-    failure: Failure | None = None
-    if unanswered:
-        first_unanswered = unanswered[0]
-        kind = FailureKind.INVALID_REPLY
-        if first_unanswered.is_refusal:
-            kind = FailureKind.REFUSAL
-        failure = make_failure(kind, f"{reply.model}: {first_unanswered.problem}")
+    failure = _make_unanswered_failure(unanswered[0], reply.model) if unanswered else None
+    distributions = _collect_probabilities(answers)
+    usage = reply.usage.of_call() if is_new else KEPT
+    return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
 
+
+def _make_unanswered_failure(unanswered: DecisionAnswer, model: str) -> Failure:
+    """Make the failure for a question that a model refused, or didn't answer validly."""
+    kind = FailureKind.REFUSAL if unanswered.is_refusal else FailureKind.INVALID_REPLY
+    return make_failure(kind, f"{model}: {unanswered.problem}")
+
+
+def _collect_probabilities(answers: Mapping[str, DecisionAnswer]) -> Distributions:
+    """Collect the probabilities of the questions that have been answered, by question."""
     distributions: Distributions = {}
     for name, answer in answers.items():
         if not answer.problem:
             distributions[name] = answer.probabilities
-    usage = reply.usage.of_call() if is_new else KEPT
-    return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
+    return distributions
 
 
 async def _ask_or_remember(

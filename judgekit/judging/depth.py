@@ -35,17 +35,23 @@ def choose(
     """
     depth = _apply_first_rule(rules, path, lines, signatures)
     # If the project doesn't change the user's rules, there's nothing to limit.
-    has_same_rules = (users_rules.depth, users_rules.review) == (rules.depth, rules.review)
+    has_same_rules = users_rules.depth == rules.depth and users_rules.review == rules.review
     if has_same_rules:
         return depth
 
     # A project's depth can't exceed the user's limit, and can't be less than the user's own rules demand.
-    limit = users_rules.depth_limit
-    if _position_of(depth) > DEPTHS.index(limit):
-        rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"
-        depth = Depth(depth=limit, rule=rule)
+    limited_depth = _limit_depth(depth, users_rules.depth_limit)
     users_depth = _apply_first_rule(users_rules, path, lines, signatures)
-    return max(depth, users_depth, key=_position_of)
+    return max(limited_depth, users_depth, key=_position_of)
+
+
+def _limit_depth(depth: Depth, limit: DepthName) -> Depth:
+    """Return the depth, or the limit if the depth exceeds it."""
+    exceeds_limit = _position_of(depth) > DEPTHS.index(limit)
+    if not exceeds_limit:
+        return depth
+    rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"
+    return Depth(depth=limit, rule=rule)
 
 
 def _position_of(depth: Depth) -> int:
@@ -54,17 +60,25 @@ def _position_of(depth: Depth) -> int:
 
 
 def _apply_first_rule(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
-    """Return the depth of the first rule that matches a file. The default is `tiers`."""
+    """Return the depth of the first rule that matches a file. The default is `tiers`.
+
+    `gate.review` is a depth for all files, and takes precedence over the rules.
+    """
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:
-        is_long_enough = rule.least_lines <= lines
-        is_short_enough = rule.most_lines is None or lines <= rule.most_lines
-        if not (is_long_enough and is_short_enough):
+        if not _matches_length(rule, lines):
             continue
         if _matches_path(rule, path) and _matches_author(rule, signatures):
             return Depth(depth=rule.depth, rule=rule.name)
     return Depth(depth="tiers", rule="no rule fits")
+
+
+def _matches_length(rule: DepthRule, lines: int) -> bool:
+    """Whether the number of changed lines is within a rule's limits."""
+    is_long_enough = rule.least_lines <= lines
+    is_short_enough = rule.most_lines is None or lines <= rule.most_lines
+    return is_long_enough and is_short_enough
 
 
 def _matches_path(rule: DepthRule, path: str) -> bool:

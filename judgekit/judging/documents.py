@@ -66,7 +66,7 @@ class VisibleFile:
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """Parse a comma-separated list of model families, or of model names, into families.
+    """Parse a comma-separated list of model families or model names, such as "gpt, gpt-5", into families.
 
     Skip "none", which stands for a person.
     """
@@ -78,7 +78,10 @@ def named(text: str | None) -> tuple[str, ...]:
         if not name or name == "none":
             continue
         family = family_by_name(name)
-        families.append(name if family == UNKNOWN_FAMILY else family)
+        # An unknown name counts as a family of its own.
+        if family == UNKNOWN_FAMILY:
+            family = name
+        families.append(family)
     return tuple(dict.fromkeys(families))
 
 
@@ -191,15 +194,15 @@ class Document:
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
         """Build the document's part of a request to a server. `clean_name` can remove secrets from names."""
+        author_name = self.author.name
+        if author_name:
+            author_name = clean_name(author_name)
         body: SentDocument = {
             "files": [file.body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
             "description": self.task.description,
             "acceptance": self.task.acceptance,
-            "author": {
-                "name": self.author.name and clean_name(self.author.name),
-                "family": self.author.family,
-            },
+            "author": {"name": author_name, "family": self.author.family},
             "commit": self.commit,
         }
         # Older servers refuse unknown keys, so only send this one if it's needed.
@@ -220,13 +223,15 @@ class Document:
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Describe what the rubric needs but the document lacks, in one line, or return None."""
-        given_roles: dict[str, object] = {"sources": self.files[1:]}
+        sources = self.files[1:]  # the first file is the text to judge
+        given: dict[str, object] = {"sources": sources}
         for role in TASK_ROLES:
-            given_roles[role] = getattr(self.task, role).strip()
-        missing = [_HOW_TO_GIVE[need] for need in rubric.given.needs if not given_roles[need]]
-        if missing:
-            return f"{rubric.ref} needs {' and '.join(missing)}"
-        return None
+            given[role] = getattr(self.task, role).strip()
+
+        missing = [_HOW_TO_GIVE[need] for need in rubric.given.needs if not given[need]]
+        if not missing:
+            return None
+        return f"{rubric.ref} needs {' and '.join(missing)}"
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
         """Return the files as a model of a tier sees them, truncated to its total limit of characters."""
@@ -240,13 +245,16 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return the maximum number of a subject's characters that are sent to a model of a tier."""
+    """Return the maximum number of a subject's characters that are sent to a model of a tier.
+
+    Without an endpoint, the default limit of a model's context applies.
+    """
+    context_limit = CONTEXT_CHARS
+    if endpoint is not None:
+        context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
+        if kind_of(endpoint).sees_all:  # the tier's limit doesn't apply
+            return context_limit
     tier_limit = tier.max_chars or CONTEXT_CHARS
-    if endpoint is None:
-        return min(tier_limit, CONTEXT_CHARS)
-    context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-    if kind_of(endpoint).sees_all:  # the tier's limit doesn't apply
-        return context_limit
     return min(tier_limit, context_limit)
 
 
@@ -436,12 +444,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     refuse_link_out(path)
     try:
-        # A device could be endless, so only read regular files, `/dev/stdin`, and the shell's `<(…)`.
-        is_file = stat.S_ISREG(Path(path).stat().st_mode)
-        is_from_shell = str(Path(path)).startswith(_OPENED_BY_SHELL)
-        if not is_file and not is_from_shell:
-            problem = "not a file (a pipe or a device); pass its content on standard input: -"
-            raise InputError(f"{path}: {problem}")
+        _refuse_device(path)
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -451,21 +454,26 @@ def read_file(path: str, stdin: BinaryIO) -> File:
     return decode(path, data)
 
 
+def _refuse_device(path: str) -> None:
+    """Raise `InputError` for a pipe or a device, because a device could be endless.
+
+    `/dev/stdin` and the shell's `<(…)` are allowed.
+    """
+    is_regular_file = stat.S_ISREG(Path(path).stat().st_mode)
+    is_from_shell = str(Path(path)).startswith(_OPENED_BY_SHELL)
+    if is_regular_file or is_from_shell:
+        return
+    problem = "not a file (a pipe or a device); pass its content on standard input: -"
+    raise InputError(f"{path}: {problem}")
+
+
 def decode(path: str, data: bytes, name: str | None = None) -> File:
     """Decode a file's `data`, and return the file, shortened to `CONTEXT_CHARS` characters.
 
     Raises `InputError` with a one-line message that mentions `name`, or otherwise `path`.
     """
     printable_name = encodable(name or path)
-    if len(data) > MAX_BYTES:
-        raise InputError(
-            f"{printable_name}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it"
-        )
-    if data.startswith(_UTF_16_MARKS):
-        raise InputError(f"{printable_name}: this is UTF-16; save it as UTF-8")
-    if b"\0" in data[:_SNIFFED_BYTES]:
-        raise InputError(f"{printable_name}: a binary file; judgekit judges only text")
-
+    _refuse_binary(data, printable_name)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -474,7 +482,20 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
         ) from None
     if is_blank(text):
         raise InputError(f"{printable_name}: empty; nothing to judge")
-    return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
+
+    shortened_text = text[:CONTEXT_CHARS]
+    sha256 = hashlib.sha256(data).hexdigest()  # of the whole file
+    return File(encodable(path), shortened_text, sha256, total=len(text))
+
+
+def _refuse_binary(data: bytes, name: str) -> None:
+    """Raise `InputError` if data is too large, UTF-16 or binary. The message starts with `name`."""
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{name}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
+    if data.startswith(_UTF_16_MARKS):
+        raise InputError(f"{name}: this is UTF-16; save it as UTF-8")
+    if b"\0" in data[:_SNIFFED_BYTES]:
+        raise InputError(f"{name}: a binary file; judgekit judges only text")
 
 
 def document(
@@ -487,12 +508,14 @@ def document(
 
     `family` is the model family that wrote the files. The default `task_id` is `PATH@HASH` of the first file.
     """
-    name = encodable(task_id or "")
+    # Values from a command line can contain lone surrogates, which can't be stored as UTF-8.
+    name = encodable(task_id) if task_id else ""
     if not name:
         first_file = files[0]
         name = f"{first_file.path}@{first_file.sha256[:16]}"
-    author = Author(family=encodable(family) if family else family)
-    return Document(tuple(files), name, task or TaskDescription(), author)
+    if family:
+        family = encodable(family)
+    return Document(tuple(files), name, task or TaskDescription(), Author(family=family))
 
 
 def _is_text(path: Path) -> bool:

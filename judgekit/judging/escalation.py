@@ -124,18 +124,25 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
     The first row that applies decides. If that row ends the judging, a later row can overrule the end.
     """
     situation = Situation(evidence_by_tier, rules)
+    rows_of_task = [row for row in TABLE if rules.task in row.tasks]
     step: Step | None = None
-    for row in TABLE:
-        if rules.task not in row.tasks:
-            continue
+    for row in rows_of_task:
         if row.overrules:
-            if isinstance(step, End) and row.applies(situation, step):
-                step = _note_reason(row, row.come_to(situation, step), overruled=step)
+            step = _overrule(step, row, situation)
         elif step is None and row.applies(situation):
             step = _note_reason(row, row.come_to(situation))
+
     assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
     if isinstance(step, End):
         return replace(step, consensus=_rate_consensus(situation, step))
+    return step
+
+
+def _overrule(step: Step | None, row: Row, situation: Situation) -> Step | None:
+    """Replace an end with the step of a row that overrules it. Any other step stays as it is."""
+    if isinstance(step, End) and row.applies(situation, step):
+        new_step = row.come_to(situation, step)
+        return _note_reason(row, new_step, overruled=step)
     return step
 
 
@@ -147,14 +154,11 @@ def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
 
 
 def _rate_consensus(now: Situation, end: End) -> Consensus:
-    """Rate how far the models agree with a result. By default, return the rating that `end` already has."""
+    """Rate how far the models agree with a result. By default, this is the rating that `end` already has."""
     if end.tier is None:
         return end.consensus
-
+    models = _collect_models(now)
     # A single model can't agree with others, even if it's used in multiple tiers.
-    models: set[str] = set()
-    for evidence in now.evidence.values():
-        models |= evidence.models
     if len(models) == 1:
         return "single"
     if now.rules.task == "ranking":
@@ -162,25 +166,42 @@ def _rate_consensus(now: Situation, end: End) -> Consensus:
 
     # If the last tier's jury is divided, that's decisive.
     last_evidence = now.evidence[end.tier]
-    agreement = last_evidence.agreement
-    if last_evidence.is_divided and agreement == "none":
-        return "single"  # this tier only gives reasons for another tier's outcome
-    if agreement is not None:
-        return agreement
+    only_gives_reasons = last_evidence.is_divided and last_evidence.agreement == "none"
+    if only_gives_reasons:  # the outcome is another tier's
+        return "single"
+    if last_evidence.agreement is not None:
+        return last_evidence.agreement
 
-    # Tiers that agree aren't unanimous if one of their juries is divided.
-    if now.rules.task == "pair" and end.consensus == "unanimous":
-        supporting_tiers = now.tiers_for(end.verdict)
-        has_divided_tier = any(now.evidence[tier].agreement for tier in supporting_tiers)
-        if has_divided_tier:
-            return "majority"
-
-    # The only tier is unanimous if it's an undivided jury.
-    if now.rules.task == "document" and end.consensus == "single" and len(models) > 1:
-        answered = [tier for tier, evidence in now.evidence.items() if evidence.outcome is not None]
-        if answered == [end.tier]:
-            return "unanimous"
+    if end.consensus == "unanimous" and _is_pair_with_divided_jury(now, end):
+        return "majority"
+    if end.consensus == "single" and _is_answer_of_only_jury(now, end):
+        return "unanimous"
     return end.consensus
+
+
+def _collect_models(now: Situation) -> set[str]:
+    """Collect the models of all tiers."""
+    models: set[str] = set()
+    for evidence in now.evidence.values():
+        models |= evidence.models
+    return models
+
+
+def _is_pair_with_divided_jury(now: Situation, end: End) -> bool:
+    """Whether two texts were compared, and the jury of a tier that supports the verdict is divided."""
+    if now.rules.task != "pair":
+        return False
+    supporting_tiers = now.tiers_for(end.verdict)
+    return any(now.evidence[tier].agreement for tier in supporting_tiers)
+
+
+def _is_answer_of_only_jury(now: Situation, end: End) -> bool:
+    """Whether several models judged a document, and the tier that decided is the only one with an outcome."""
+    has_several_models = len(_collect_models(now)) > 1
+    if now.rules.task != "document" or not has_several_models:
+        return False
+    answered = [tier for tier, evidence in now.evidence.items() if evidence.outcome is not None]
+    return answered == [end.tier]
 
 
 def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
@@ -193,6 +214,8 @@ def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
     has_best = end.verdict == "accept" or end.because == COPIED
     if not has_best:
         return "majority"
-    best = standings[-1].order[0]
-    leaders = {standing.leader for standing in standings}
-    return "unanimous" if leaders == {best} else "majority"
+
+    last_standing = standings[-1]  # its order takes the scores of all tiers into account
+    best = last_standing.order[0]
+    is_unanimous = all(standing.leader == best for standing in standings)
+    return "unanimous" if is_unanimous else "majority"

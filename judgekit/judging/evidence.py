@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.jury import Mark, Opinion, TierVote
-    from judgekit.judging.standing import Margins, RankedTiers
+    from judgekit.judging.standing import Margins, RankedTier, RankedTiers
     from judgekit.judging.verdict import Consensus
     from judgekit.rubric.schema import ScoreMode, ScoreRubric
 
@@ -107,10 +107,15 @@ def read_document(
     """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
-    # How far a decision model's scores are above (or, if negative, below) the threshold for an acceptance
+
     leaning = None
-    if decides:
+    if (
+        decides
+    ):  # how far the scores are above the threshold for an acceptance, or below it if negative
         leaning = measure_margin(rubric, opinion.scores, mode, signed=True)
+    gives_reasons = True
+    if decides:  # a decision model's only reasons are its findings
+        gives_reasons = bool(opinion.findings)
     return TierEvidence(
         outcome=opinion.outcome,
         margin=measure_margin(rubric, opinion.scores, mode),
@@ -118,7 +123,7 @@ def read_document(
         agreement=_read_agreement(opinion.divided),
         is_divided=opinion.divided is not None,
         sees_all=sees_all,
-        gives_reasons=bool(opinion.findings) or not decides,  # findings count as reasons
+        gives_reasons=gives_reasons,
         models=speakers.models,
         families=speakers.families,
     )
@@ -155,26 +160,32 @@ def read_pair(
 ) -> dict[TierName, TierEvidence]:
     """Convert the tiers' votes on two texts to evidence.
 
-    A vote for the text that won first counts as an acceptance. `favouring_families` contains, by letter, the
-    model families that wrote only this text, and may favour it.
+    The first tier to prefer a text makes it the first winner. A vote for that text counts as an acceptance.
+    `favouring_families` contains, by letter, the model families that wrote only this text, and may favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}
     for tier, vote in votes.items():
-        winners_families: set[str] = set()
-        if vote.word is not None:
-            winners_families = set(favouring_families.get(vote.word, ()))
-        is_own_family = bool(vote.families) and vote.families <= winners_families
         evidence[tier] = TierEvidence(
             outcome=outcomes[tier],
             margin=vote.lead,
             agreement=vote.agreement,
             sees_all=tier not in cut,
-            is_own_family=is_own_family,
+            is_own_family=_is_vote_by_own_family(vote, favouring_families),
             models=vote.models,
             families=vote.families,
         )
     return evidence
+
+
+def _is_vote_by_own_family(
+    vote: TierVote, favouring_families: Mapping[str, Collection[str]]
+) -> bool:
+    """Whether all voters are of families that may favour the text that won their vote."""
+    if vote.word is None or not vote.families:
+        return False
+    winners_families = favouring_families.get(vote.word, ())
+    return all(family in winners_families for family in vote.families)
 
 
 def read_ranking(
@@ -192,32 +203,44 @@ def read_ranking(
         if not ranked.means:
             evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut)
             continue
-
-        order = contending(ranked.means, float("inf"))  # all subjects, best first
-        near_best = contending(ranked.means, margins.get(ranked.tier, 0.0))
-        equal_to_best = contending(ranked.means, 0.0)
-        models = frozenset(voter.model for voter in ranked.voters)
-        families = frozenset(voter.family for voter in ranked.voters)
-        winners_families = set(favouring_families.get(order[0], ()))
-        margin = None
-        if ranked.lead and ranked.is_known and not ranked.is_cut:
-            margin = ranked.lead
-        evidence[ranked.tier] = TierEvidence(
-            outcome="accept" if ranked.lead else "improve",
-            margin=margin,
-            sees_all=not ranked.is_cut,
-            is_own_family=families <= winners_families,
-            models=models,
-            families=families,
-            standing=Standing(
-                order=tuple(order),
-                near=len(near_best),
-                level=len(equal_to_best),
-                leader=ranked.leader,
-                heard=models,
-            ),
-        )
+        near_margin = margins.get(ranked.tier, 0.0)
+        standing = _build_standing(ranked, ranked.means, near_margin)
+        evidence[ranked.tier] = _read_ranked_tier(ranked, standing, favouring_families)
     return evidence
+
+
+def _build_standing(ranked: RankedTier, means: Mapping[str, float], near_margin: float) -> Standing:
+    """Order a tier's texts, best first, and count those that are near or equal to the best."""
+    order = contending(means, float("inf"))  # at any distance, so all texts
+    near_best = contending(means, near_margin)
+    equal_to_best = contending(means, 0.0)
+    return Standing(
+        order=tuple(order),
+        near=len(near_best),
+        level=len(equal_to_best),
+        leader=ranked.leader,
+        heard=frozenset(voter.model for voter in ranked.voters),
+    )
+
+
+def _read_ranked_tier(
+    ranked: RankedTier, standing: Standing, favouring_families: Mapping[str, Collection[str]]
+) -> TierEvidence:
+    """Convert a tier's ranking to evidence, which includes its standing."""
+    best = standing.order[0]
+    families = frozenset(voter.family for voter in ranked.voters)
+    margin = None
+    if ranked.lead and ranked.is_known and not ranked.is_cut:
+        margin = ranked.lead
+    return TierEvidence(
+        outcome="accept" if ranked.lead else "improve",
+        margin=margin,
+        sees_all=not ranked.is_cut,
+        is_own_family=families.issubset(favouring_families.get(best, ())),
+        models=standing.heard,
+        families=families,
+        standing=standing,
+    )
 
 
 def _read_agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - an opinion's field
@@ -235,9 +258,9 @@ def measure_margin(
     If `signed`, return their distance from an acceptance instead, which is negative below the threshold.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
-    # For an acceptance, the lowest score must be high enough, and so must the mean if it has a threshold.
     lowest_score = min(scores[name] for name in rubric.dimensions)
     above_acceptance = lowest_score - rule.accept.each
+    # An acceptance can also require a mean.
     if rule.accept.mean is not None:
         mean_above_acceptance = rubric.mean(scores) - rule.accept.mean
         above_acceptance = min(above_acceptance, mean_above_acceptance)
@@ -245,14 +268,15 @@ def measure_margin(
         return round(above_acceptance, DIGITS)
 
     below_rejection = rule.reject.any_below - lowest_score
-    distance_by_outcome = {
-        "accept": above_acceptance,
-        "reject": below_rejection,
-        # the nearer of the two thresholds
-        "improve": min(-below_rejection, -above_acceptance),
-    }
     outcome = rubric.decide(scores, mode)
-    return round(distance_by_outcome[outcome], DIGITS)
+    if outcome == "accept":
+        return round(above_acceptance, DIGITS)
+    if outcome == "reject":
+        return round(below_rejection, DIGITS)
+    # An improvement is between two thresholds, and the nearer one counts.
+    below_acceptance = -above_acceptance
+    above_rejection = -below_rejection
+    return round(min(above_rejection, below_acceptance), DIGITS)
 
 
 def certainty(probability: float | None) -> float:

@@ -26,7 +26,7 @@ from judgekit.redaction.lookalikes import plain, skeleton
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 _DATA: Final = environment.read_toml(__file__, "fence.toml")
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
@@ -84,10 +84,22 @@ class Fence:
         """
         written_attributes = ""
         for name, value in attributes.items():
-            one_line = " ".join(_break_marks(visible(value)).split())
-            written_attributes += f' {name}="{one_line.translate(_QUOTED)}"'
-        harmless_text = _break_tags(_break_marks(plain(visible(text))))
-        return f"<{self.tag}{written_attributes}>\n{harmless_text}\n</{self.tag}>"
+            written_attributes += f' {name}="{_make_attribute_harmless(value)}"'
+        return f"<{self.tag}{written_attributes}>\n{_make_harmless(text)}\n</{self.tag}>"
+
+
+def _make_attribute_harmless(value: str) -> str:
+    """Put an attribute's value on one line, and replace what could end the attribute or the tag."""
+    words = _break_marks(visible(value)).split()
+    one_line = " ".join(words)
+    return one_line.translate(_QUOTED)
+
+
+def _make_harmless(text: str) -> str:
+    """Change a text so that nothing in it can close a fence or look like a new chat message."""
+    plain_text = plain(visible(text))
+    text_without_chat_marks = _break_marks(plain_text)
+    return _break_tags(text_without_chat_marks)
 
 
 def _draw_nonce() -> str:
@@ -106,8 +118,9 @@ def _break_tags(text: str) -> str:
     start = 0
     # The skeleton has plain letters, and the same positions as the text.
     for match in _WORD_BEFORE_NONCE.finditer(skeleton(text)):
-        text_pieces.append(text[start : match.end()])
-        start = match.end()
+        end_of_word = match.end()  # the blank goes between the tag's word and its nonce
+        text_pieces.append(text[start:end_of_word])
+        start = end_of_word
     text_pieces.append(text[start:])
     return " ".join(text_pieces)
 
@@ -127,31 +140,45 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
 
     The same query and ids always get the same labels on this installation.
     """
-    # Derive the labels from an HMAC with this installation's secret.
-    context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
-    key = hmac.digest(_load_secret(), context, "sha256")
-    digests = {}
-    for name in ids:
-        digests[name] = hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256")
-
-    shown_in_capitals = shown.upper()
+    seeds = _derive_seeds(query, ids)
+    shuffled_ids = sorted(ids, key=seeds.__getitem__)
+    shown_in_capitals = shown.upper()  # like the labels
     labels: dict[str, str] = {}
-    for name in sorted(ids, key=digests.__getitem__):
-        # Take the first label that no other id has and that isn't in `shown`. If too many labels are in
-        # `shown`, take the next one that no other id has.
-        drawn_labels = _draw_labels(digests[name])
-        free_labels = (label for label in drawn_labels if label not in labels.values())
-        unseen_labels = (
-            label
-            for label in islice(free_labels, _MAX_LABEL_TRIES)
-            if label not in shown_in_capitals
-        )
-        labels[name] = next(unseen_labels, None) or next(free_labels)
+    for name in shuffled_ids:
+        labels[name] = _choose_label(seeds[name], labels.values(), shown_in_capitals)
     return labels
 
 
-def _draw_labels(drawn: bytes) -> Iterator[str]:
-    """Yield an endless sequence of labels, which only depends on the given bytes."""
+def _derive_seeds(query: str, ids: Sequence[str]) -> dict[str, bytes]:
+    """Derive a seed for each id from this installation's secret, so that nobody else can predict it."""
+    context = "\0".join((query, *sorted(ids)))
+    key = hmac.digest(_load_secret(), _encode(context), "sha256")
+    seeds = {}
+    for name in ids:
+        seeds[name] = hmac.digest(key, _encode(name), "sha256")
+    return seeds
+
+
+def _encode(text: str) -> bytes:
+    """Encode a text, even if it has lone surrogates."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _choose_label(seed: bytes, taken_labels: Collection[str], shown: str) -> str:
+    """Choose the seed's first label that's neither taken nor in `shown`.
+
+    If too many labels are in `shown`, choose the next one that isn't taken.
+    """
+    free_labels = (label for label in _draw_labels(seed) if label not in taken_labels)
+    for label in islice(free_labels, _MAX_LABEL_TRIES):
+        if label not in shown:
+            return label
+    return next(free_labels)
+
+
+def _draw_labels(seed: bytes) -> Iterator[str]:
+    """Yield an endless sequence of labels, which only depends on the seed."""
+    drawn = seed
     while True:
         text = base64.b32encode(drawn).decode()
         letters = "".join(filter(str.isalpha, text))  # a label with digits could look like a number
@@ -167,7 +194,9 @@ def _load_secret() -> bytes:
     path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
         environment.make_private_folder(str(path.parent))
+        # If the file exists, this returns its content instead of the new secret.
         stored_secret = outputs.write_once(str(path), secrets.token_bytes(_SECRET_BYTES))
-        if len(stored_secret) == _SECRET_BYTES:
+        is_whole = len(stored_secret) == _SECRET_BYTES  # a damaged file can be shorter
+        if is_whole:
             return stored_secret
     return secrets.token_bytes(_SECRET_BYTES)

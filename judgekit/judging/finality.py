@@ -57,19 +57,25 @@ class FinalityRules:
         return all((tier, model, source) in self.read for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
-        """Explain that a different model answered than when the calibration was made, or return "".
+        """Explain that another model answers now than for the calibration, or return "" if it's the same.
 
         `answers` contains pairs of a requested model name and the name in the reply.
         """
         for asked_name, answering_name in answers:
-            earlier_names = set()
-            for rule_tier, model, name in self.answered:
-                if (rule_tier, model) == (tier, asked_name):
-                    earlier_names.add(name)
-            if earlier_names and answering_name not in earlier_names:
-                made_for = f"it was made for {' and '.join(sorted(earlier_names))} as {tier}"
+            earlier_names = self._list_earlier_names(tier, asked_name)
+            has_changed = bool(earlier_names) and answering_name not in earlier_names
+            if has_changed:
+                made_for = f"it was made for {' and '.join(earlier_names)} as {tier}"
                 return f"{made_for}, and {answering_name} answers as {asked_name} now"
         return ""
+
+    def _list_earlier_names(self, tier: TierName, asked_name: str) -> list[str]:
+        """List the names in the replies to a requested model name, when the calibration was made."""
+        earlier_names = set()
+        for earlier_tier, model, name in self.answered:
+            if earlier_tier == tier and model == asked_name:
+                earlier_names.add(name)
+        return sorted(earlier_names)
 
     def has_rule(self, tier: TierName, outcome: Outcome) -> bool:
         """Whether a tier's opinions with this outcome can be final."""
@@ -80,13 +86,17 @@ class FinalityRules:
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
     def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
-        """Return the outcome that a decision model's leaning is enough for, by the calibration, or None."""
+        """Return the outcome that a decision model leans to far enough, or None.
+
+        The calibration's rules say how far that is.
+        """
         if tier not in leanings:
             return None
         for rule in self.rules:
             if rule.tier != tier or rule.leaning is None:
                 continue
-            if towards(rule.outcome, leanings[tier]) >= rule.leaning:
+            is_enough = towards(rule.outcome, leanings[tier]) >= rule.leaning
+            if is_enough:
                 return rule.outcome
         return None
 
@@ -99,12 +109,20 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier before `tier` if a calibration upholds its win against this tier's tie, or None."""
-        winner = _find_tier_before(tier, seen)
-        if winner is None or seen[winner] != "accept":
+        """Return the previous tier if its win stands although `tier` sees a tie, or None.
+
+        The calibration decides that.
+        """
+        previous_tier = _find_tier_before(tier, seen)
+        if previous_tier is None:
             return None
-        if self._allows(tier, seen, margins.get(winner), stands=winner):
-            return winner
+        is_win = seen[previous_tier] == "accept"
+        if not is_win:
+            return None
+
+        winning_margin = margins.get(previous_tier)
+        if self._allows(tier, seen, winning_margin, stands=previous_tier):
+            return previous_tier
         return None
 
     def _allows(
