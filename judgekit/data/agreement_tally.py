@@ -14,7 +14,7 @@ from judgekit.judging.verdict import AgreementPromise, Verdict
 from judgekit.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
     from judgekit.judging.verdict import Round
@@ -99,16 +99,20 @@ class Call(NamedTuple):
         if not rounds:
             return None
 
-        usd: float | None = 0.0
-        for round_ in rounds:
-            cost = round_.usage.cost_usd
-            if usd is None or cost is None:
-                usd = None  # a single unknown cost makes the total unknown
-            else:
-                usd += cost
         # The rounds run at the same time, so the tier takes as long as its slowest round.
         slowest_ms = max(round_.latency_ms for round_ in rounds)
-        return cls(usd, slowest_ms / 1000)
+        costs = [round_.usage.cost_usd for round_ in rounds]
+        return cls(_sum_known(costs), slowest_ms / 1000)
+
+
+def _sum_known(costs: Iterable[float | None]) -> float | None:
+    """Sum up costs in US dollars. None if one of them is unknown."""
+    total = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total
 
 
 class PromisedRow(NamedTuple):
@@ -120,7 +124,7 @@ class PromisedRow(NamedTuple):
     first: Call | None
     """The call of the first tier. None if it wasn't asked."""
     strong: Call | None
-    """That of `deep`. Returns None if it wasn't asked."""
+    """The call of `deep`. None if it wasn't asked."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
@@ -170,13 +174,11 @@ class _Group:
 
     @property
     def most(self) -> int:
-        """An upper bound for `estimate`, which is too low with a probability of at most `level`."""
+        """An upper bound for `estimate`. The true number is higher with a probability of at most `level`."""
         if not self.rate:  # there's no sample, because no opinion of this group can be final
             return 0
-        return min(
-            self.final,
-            agreement.max_unsampled_disagreements(self.disagreements, self.rate, self.level),
-        )
+        bound = agreement.max_unsampled_disagreements(self.disagreements, self.rate, self.level)
+        return min(bound, self.final)
 
 
 @dataclass
@@ -201,17 +203,26 @@ class AgreementTally:
         self.share = promise.share
         self.first_tier = promise.first_tier
         self.rows += 1
-        self.sampled += promise.sampled
-        if promise.again is not None:
-            self.judged_twice += 1
-            self.same_twice += promise.again == row.verdict
+        if promise.sampled:
+            self.sampled += 1
+        if row.is_decided_by_first:
+            self.decided_by_first += 1
         if row.first is not None:
             self._first.append(row.first)
         if row.strong is not None:
             self.strong_calls += 1
             self._strong.append(row.strong)
-        self.decided_by_first += row.is_decided_by_first
+        self._note_repetition(row)
         self._note_agreement(row)
+
+    def _note_repetition(self, row: PromisedRow) -> None:
+        """Count a row that `deep` judged twice, and whether it gave the same verdict."""
+        second_verdict = row.promise.again
+        if second_verdict is None:
+            return
+        self.judged_twice += 1
+        if second_verdict == row.verdict:
+            self.same_twice += 1
 
     def _note_agreement(self, row: PromisedRow) -> None:
         """Count a row in its group. In strict mode, rows that the first tier accepts are a separate group."""
@@ -224,10 +235,12 @@ class AgreementTally:
         level = agreement.compute_level(is_strict=is_strict, is_separate=is_in_accepted_group)
         group = self._groups.setdefault(is_in_accepted_group, _Group(level))
         group.rate = promise.rate
-        group.final += row.is_decided_by_first
-        if promise.counted:  # the row is in the sample
-            agrees = Promise(promise.share, promise.on).holds_for(promise.first, row.verdict)
-            group.disagreements += not agrees
+        if row.is_decided_by_first:
+            group.final += 1
+        is_in_sample = promise.counted
+        agreement_rule = Promise(promise.share, promise.on)
+        if is_in_sample and not agreement_rule.holds_for(promise.first, row.verdict):
+            group.disagreements += 1
 
     @property
     def _estimate(self) -> float:
@@ -242,17 +255,12 @@ class AgreementTally:
         """The US dollars saved, compared with letting `deep` judge every row. None if any cost is unknown."""
         if not self._strong:
             return None  # `deep` was never called, so its price is unknown
-        first_usd = 0.0
-        strong_usd = 0.0
-        for call in self._first:
-            if call.usd is None:
-                return None
-            first_usd += call.usd
-        for call in self._strong:
-            if call.usd is None:
-                return None
-            strong_usd += call.usd
-        usd_of_strong_alone = strong_usd / len(self._strong) * self.rows
+        first_usd = _sum_known(call.usd for call in self._first)
+        strong_usd = _sum_known(call.usd for call in self._strong)
+        if first_usd is None or strong_usd is None:
+            return None
+        mean_strong_usd = strong_usd / len(self._strong)
+        usd_of_strong_alone = mean_strong_usd * self.rows
         return usd_of_strong_alone - first_usd - strong_usd
 
     @property
@@ -262,7 +270,8 @@ class AgreementTally:
             return None  # `deep` was never called, so its speed is unknown
         first_seconds = sum(call.seconds for call in self._first)
         strong_seconds = sum(call.seconds for call in self._strong)
-        seconds_of_strong_alone = strong_seconds / len(self._strong) * self.rows
+        mean_strong_seconds = strong_seconds / len(self._strong)
+        seconds_of_strong_alone = mean_strong_seconds * self.rows
         return seconds_of_strong_alone - first_seconds - strong_seconds
 
     def sum_up(self) -> Agreement | None:

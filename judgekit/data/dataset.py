@@ -80,7 +80,9 @@ def report_repeated_id(
 ) -> UnreadableRow:
     """Build the error for row `number`, which has the same id as row `first_number`."""
     problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
-    if labels.id_key(row_id) != str(row_id):
+    # A normalised id may not look like the other row's, so say why they are one.
+    is_normalised = labels.id_key(row_id) != str(row_id)
+    if is_normalised:
         problem += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
     return UnreadableRow(number, column, problem)
 
@@ -101,11 +103,13 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
     if rows.lasting:
         # These rows can be read again, so don't keep any in memory. A small Parquet file can unpack to
         # gigabytes.
-        return rows, _survey_head(islice(stream, _LOOKED_AT), rows.name, rest=stream)
+        first_rows = islice(stream, _LOOKED_AT)
+        return rows, _survey_head(first_rows, rows.name, rest=stream)
 
     # A stream can only be read once, so put its first row back.
     head = list(islice(stream, 1))
-    return chain(head, stream), _survey_head(head, rows.name, rest=stream)
+    all_rows = chain(head, stream)
+    return all_rows, _survey_head(head, rows.name, rest=stream)
 
 
 def _survey_head(
@@ -118,25 +122,23 @@ def _survey_head(
     """
     names: dict[str, None] = {}  # an ordered set
     recogniser = Recogniser()
-    count = 0
-    unreadable_count = 0
-    first_unreadable = None
+    has_readable_row = False
+    unreadable_rows = []
     for row in head:
-        count += 1
         if isinstance(row, UnreadableRow):
-            unreadable_count += 1
-            if first_unreadable is None:
-                first_unreadable = row
+            unreadable_rows.append(row)
         else:
+            has_readable_row = True
             names.update(dict.fromkeys(row.columns))
             recogniser.note_row(row.columns)
 
-    if not count:
+    if has_readable_row:
+        return Survey(list(names), recogniser)
+    if not unreadable_rows:
         raise InputError(f"{name}: no rows; nothing to judge")
-    if first_unreadable is not None and unreadable_count == count:
-        unreadable_count += sum(isinstance(row, UnreadableRow) for row in rest)
-        raise unreadable_error(name, first_unreadable, unreadable_count - 1)
-    return Survey(list(names), recogniser)
+    more_in_head = len(unreadable_rows) - 1
+    more_in_rest = sum(isinstance(row, UnreadableRow) for row in rest)
+    raise unreadable_error(name, unreadable_rows[0], more=more_in_head + more_in_rest)
 
 
 class Mappings:
@@ -150,9 +152,13 @@ class Mappings:
         self._rows = rows
         # An iterator can only be read once, so its rows are checked when they are judged.
         if isinstance(rows, list | tuple):
-            for row in self:
-                if isinstance(row, UnreadableRow):
-                    raise unreadable_error(self.name, row, 0)
+            self._check_rows()
+
+    def _check_rows(self) -> None:
+        """Raise `InputError` for the first unreadable row."""
+        for row in self:
+            if isinstance(row, UnreadableRow):
+                raise unreadable_error(self.name, row, more=0)  # more aren't looked for
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         for number, columns in enumerate(self._rows, 1):
@@ -195,8 +201,7 @@ class Dataset:
                     continue
                 pending = self._read_pending(row, ids)
                 if isinstance(pending, UnreadableRow) and self.keep_bad_rows:
-                    error = f"{pending.column}: {pending.problem}"
-                    pending = PendingRow(row, row.number, NOTHING, subject=None, error=error)
+                    pending = _keep_bad_row(row, pending)
                 yield pending
 
     def _read_pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
@@ -204,24 +209,12 @@ class Dataset:
 
         Returns an `UnreadableRow` for an invalid or repeated id, or an invalid cell.
         """
-        column = self.id_column or ""
-        id_cell = read_cell(row.columns, column) if column else row.number
-        row_id = labels.id_of(id_cell)
-        if row_id is None:
-            expected = f"expected a text of up to {labels.ID_CHARS:,} characters, or a number"
-            if labels.is_no_label(id_cell):
-                expected += ", got a blank; give each row an id, or name another column of ids"
-            return UnreadableRow(row.number, column, expected)
-        first_number = ids.add(row_id, row.number)
-        if first_number is not None:
-            return report_repeated_id(row_id, row.number, first_number, column)
-
+        row_id = self._read_id(row, ids)
+        if isinstance(row_id, UnreadableRow):
+            return row_id
         try:
             subject, thoughts = self.read(row, str(row_id))
-            contents = [row_fields.content(subject)]
-            for other_reader in self.other_readers:
-                other_subject, _ = other_reader(row, str(row_id))
-                contents.append(row_fields.content(other_subject))
+            contents = [row_fields.content(subject), *self._read_other_contents(row, str(row_id))]
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
@@ -229,20 +222,59 @@ class Dataset:
         fingerprint = seals.fingerprint_of("\0".join([self.basis, *contents]))
         return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
+    def _read_id(self, row: DataRow, ids: Ids) -> str | int | UnreadableRow:
+        """Read a row's id, or use its number if no column has ids.
+
+        Returns an `UnreadableRow` if the id is invalid, or repeats an earlier one.
+        """
+        column = self.id_column or ""
+        id_cell = read_cell(row.columns, column) if column else row.number
+        row_id = labels.id_of(id_cell)
+        if row_id is None:
+            return UnreadableRow(row.number, column, _describe_expected_id(id_cell))
+        first_number = ids.add(row_id, row.number)
+        if first_number is not None:
+            return report_repeated_id(row_id, row.number, first_number, column)
+        return row_id
+
+    def _read_other_contents(self, row: DataRow, row_id: str) -> list[str]:
+        """Read the content that each of the other readers finds in a row."""
+        contents = []
+        for other_reader in self.other_readers:
+            other_subject, _ = other_reader(row, row_id)
+            contents.append(row_fields.content(other_subject))
+        return contents
+
     def check(self) -> int:
         """Read all rows, and count them. Raises `InputError` if any row can't be read."""
         count = 0
-        unreadable_count = 0
         first_unreadable = None
+        more_unreadable = 0
         for row in self:
             count += 1
-            if isinstance(row, UnreadableRow):
-                unreadable_count += 1
-                if first_unreadable is None:
-                    first_unreadable = row
+            if not isinstance(row, UnreadableRow):
+                continue
+            if first_unreadable is None:
+                first_unreadable = row
+            else:
+                more_unreadable += 1
         if first_unreadable is not None:
-            raise unreadable_error(self.name, first_unreadable, unreadable_count - 1)
+            raise unreadable_error(self.name, first_unreadable, more=more_unreadable)
         return count
+
+
+def _keep_bad_row(row: DataRow, unreadable: UnreadableRow) -> PendingRow:
+    """Build a pending row that has an error instead of a subject."""
+    error = f"{unreadable.column}: {unreadable.problem}"
+    return PendingRow(row, row.number, fingerprint=NOTHING, subject=None, error=error)
+
+
+def _describe_expected_id(id_cell: object) -> str:
+    """Describe what an id must be, and what to do if the cell is blank."""
+    expected = f"expected a text of up to {labels.ID_CHARS:,} characters, or a number"
+    if labels.is_no_label(id_cell):
+        expected += ", got a blank; give each row an id, or name another column of ids"
+    return expected
 
 
 class RowOptions(NamedTuple):
@@ -267,7 +299,7 @@ class RowOptions(NamedTuple):
         return partial(self._read_document, fields, _read_used_fields(loaded))
 
     def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
-        """Read the texts to compare in a row."""
+        """Read the texts to compare in a row, and count the thoughts that were dropped from them."""
         thoughts = Thoughts()
         subject = row_fields.read_comparison(
             fields,
@@ -304,21 +336,24 @@ def open_dataset(
 ) -> tuple[Dataset, Fields, list[str]]:
     """Open a dataset. Also returns its fields, and a warning for each column that no model will see.
 
-    Raises `InputError` if there are no rows, `UsageError` for missing columns and rubrics, and `ConfigError`.
+    Raises `InputError` if there are no rows, `UsageError` if a column or rubric is missing, and `ConfigError`
+    if the configuration is invalid.
     """
     matched = match_columns(source, options)
     basis, loaded = rubric_basis(options.task, project, request)
+    score_columns = _score_columns(options.task, loaded)
     dataset = Dataset(
         rows=matched.rows,
         name=source.name,
         read=options.reader(matched.fields, loaded),
         basis=basis,
         id_column=matched.id_column,
-        taken=TakenNames(_score_columns(options.task, loaded), matched.id_column),
+        taken=TakenNames(score_columns, matched.id_column),
         limit=options.limit,
-        keep_bad_rows=isinstance(source, Mappings),
+        keep_bad_rows=isinstance(source, Mappings),  # a program gets a result for each of its rows
     )
-    return dataset, matched.fields, _describe_unseen(options.task, matched.fields, loaded)
+    warnings = _describe_unseen(options.task, matched.fields, loaded)
+    return dataset, matched.fields, warnings
 
 
 class MatchedRows(NamedTuple):
@@ -359,7 +394,7 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
 
 
 def _disable_templated_field(options: RowOptions) -> dict[str, str]:
-    """Map the field that the template fills to "", which means that no column is searched for it.
+    """Return `{FIELD: ""}` for the field that the template fills, so that no column is searched for it.
 
     Raises `UsageError` if the caller also named a column for this field.
     """
@@ -382,7 +417,7 @@ def _has_column(column: str, names: Collection[str]) -> bool:
 
 
 def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
-    """List the names of a table's score columns: one for each dimension, or for each compared text."""
+    """List a table's score columns: one for each dimension, or for each compared text, as in `score.A`."""
     names: Sequence[str] = LETTERS
     if task == "judge" and isinstance(loaded.rubric, ScoreRubric):
         names = loaded.rubric.questions
@@ -397,16 +432,19 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
     # A cost limit and the cache don't change results, so they aren't part of the fingerprint.
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = _list_judge_settings(task, project, request)
-    basis_parts: list[object] = []
-    for judge_settings in settings:
-        model_names = []
-        for models in judge_settings.models_by_tier.values():
-            model_names.append([model.model for model in models])
-        basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, model_names))
+    basis_parts: list[object] = [_list_basis_of(judge_settings) for judge_settings in settings]
     for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
         # The depth is added without its name, to match the fingerprints in existing results.
         basis_parts.append(value if option == "depth" else [option, value])
     return json.dumps(basis_parts), settings[0].loaded
+
+
+def _list_basis_of(settings: JudgeSettings) -> tuple[str, str, list[list[str]]]:
+    """List a judge's part of the basis: its rubric's hash, its mode, and the names of each tier's models."""
+    names_by_tier = []
+    for models in settings.models_by_tier.values():
+        names_by_tier.append([model.model for model in models])
+    return settings.loaded.sha256, settings.mode, names_by_tier
 
 
 def _list_judge_settings(
