@@ -194,7 +194,7 @@ def _mark_by_probability(ids: Sequence[str], probabilities: Mapping[str, float])
     """Mark each candidate by its probability, or with None if it has none."""
     marks: Marks = dict.fromkeys(ids)
     for candidate_id, probability in probabilities.items():
-        marks[candidate_id] = Mark(jury.leaning(probability), probability)
+        marks[candidate_id] = Mark(jury.decide_chance(probability), probability)
     return marks
 
 

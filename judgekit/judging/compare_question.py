@@ -57,7 +57,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     is_about_two = True
 
     @classmethod
-    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> CompareQuestion:
+    def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> CompareQuestion:
         pair = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
         label = cls(settings, pair, tier).label("A")
         return cls(settings, pair, tier, earlier_opinions=[EarlierOpinion(label, "d")])

@@ -18,33 +18,49 @@ MAX_FINDINGS = 50  # in one reply
 
 
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
-    """Read up to `MAX_FINDINGS` findings from a reply, skipping those without an issue or suggestion.
+    """Read up to `MAX_FINDINGS` findings from a reply, skipping empty ones.
 
     If the question was about a single dimension, `part` is its name, and all findings are assigned to it.
     """
     findings = []
     for replied_finding in replied:
-        # Findings are shown in terminals and stored as JSON, so remove escapes and lone surrogates.
-        fields = {name: visible(text) for name, text in replied_finding.items()}
-        fields["issue"] = fields["issue"] or fields["suggestion"]
-        fields["dimension"] = part or fields["dimension"]
-        if fields["issue"]:
-            findings.append(Finding(**fields))
+        finding = _read_finding(part, replied_finding)
+        if finding is not None:
+            findings.append(finding)
     return tuple(findings[:MAX_FINDINGS])
+
+
+def _read_finding(part: str, replied_finding: Mapping[str, str]) -> Finding | None:
+    """Read a finding. If it has only a suggestion, that's its issue, and if it has neither, return None."""
+    # Findings are shown in terminals and stored as JSON, so remove escapes and lone surrogates.
+    fields = {name: visible(text) for name, text in replied_finding.items()}
+    fields["issue"] = fields["issue"] or fields["suggestion"]
+    fields["dimension"] = part or fields["dimension"]
+    if not fields["issue"]:
+        return None
+    return Finding(**fields)
 
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
     """Assign each finding to the dimension it names. Failing that, use the one it mentions most often."""
-    # If two names have the same stems, use the first. In a dict, later entries replace earlier ones, so go
-    # through the names in reverse.
-    names_by_stems = {_stem_words(name): name for name in reversed(rubric.dimensions)}
     placed_findings = []
     for finding in findings:
-        name = names_by_stems.get(_stem_words(finding.dimension), finding.dimension)
-        if name not in rubric.dimensions:
-            name = _find_most_mentioned(finding, rubric) or name
-        placed_findings.append(finding.model_copy(update={"dimension": name}))
+        dimension = (
+            _find_named_dimension(finding, rubric)
+            or _find_most_mentioned(finding, rubric)
+            or finding.dimension
+        )
+        placed_findings.append(finding.model_copy(update={"dimension": dimension}))
     return tuple(placed_findings)
+
+
+def _find_named_dimension(finding: Finding, rubric: ScoreRubric) -> str | None:
+    """Find the first dimension with the same word stems as the finding's, or return None."""
+    stems = _stem_words(finding.dimension)
+    for name in rubric.dimensions:
+        if _stem_words(name) == stems:
+            return name
+    return None
 
 
 def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
@@ -64,15 +80,20 @@ def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
         terms = {_stem_words(term) for term in (name, *dimension.terms)}
-        # Collect all phrases in the text that have as many words as one of the terms.
-        phrases: set[tuple[str, ...]] = set()
-        for length in {len(term) for term in terms}:
-            starts = range(len(stems) - length + 1)
-            phrases |= {stems[start : start + length] for start in starts}
-        count = len(terms & phrases)
-        if count:
-            counts[name] = count
+        phrases = _list_phrases(stems, lengths={len(term) for term in terms})
+        mentioned_terms = [term for term in terms if term in phrases]
+        if mentioned_terms:
+            counts[name] = len(mentioned_terms)
     return counts
+
+
+def _list_phrases(words: tuple[str, ...], lengths: Iterable[int]) -> set[tuple[str, ...]]:
+    """List all phrases in a text that have one of these numbers of words."""
+    phrases: set[tuple[str, ...]] = set()
+    for length in lengths:
+        starts = range(len(words) - length + 1)
+        phrases.update(words[start : start + length] for start in starts)
+    return phrases
 
 
 @lru_cache(maxsize=1024)

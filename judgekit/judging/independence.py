@@ -20,15 +20,20 @@ def is_independent(
 
     `judging_families` are the families of the supporting models. Returns None if the answer isn't known.
     """
-    known_authors = set(author_families) - {UNKNOWN_FAMILY}
+    known_authors = [family for family in author_families if family != UNKNOWN_FAMILY]
     if not known_authors or not judging_families:
         return None
-    if set(judging_families) <= known_authors:
+
+    other_families = [family for family in judging_families if family not in known_authors]
+    if not other_families:
         return False
-    known_others = set(judging_families) - known_authors - {UNKNOWN_FAMILY}
-    if known_others and UNKNOWN_FAMILY not in author_families:
+
+    # An unknown family could be the same as another, so all authors and one of the others must be known.
+    all_authors_are_known = UNKNOWN_FAMILY not in author_families
+    has_known_other = any(family != UNKNOWN_FAMILY for family in other_families)
+    if all_authors_are_known and has_known_other:
         return True
-    return None  # an unknown family could be the same as another
+    return None
 
 
 def independence_problem(

@@ -88,20 +88,26 @@ def combine_opinions(
     family_opinions = [
         _pool_opinions(opinions, rule, decide) for opinions in group_by_family(voices)
     ]
+    family_outcomes = [opinion.outcome for opinion in family_opinions]
     pooled = _pool_opinions(family_opinions, rule, decide)
 
     model_opinions = [opinion for _, opinion in voices]
-    closest = find_nearest(model_opinions, pooled)
-    findings: dict[Finding, None] = {}  # an ordered set
-    for model_opinion in model_opinions:
-        findings |= dict.fromkeys(model_opinion.findings)
+    nearest = find_nearest(model_opinions, pooled)
     return replace(
         pooled,
-        reasoning=closest.reasoning,
-        dimensions=closest.dimensions,
-        findings=tuple(findings),
-        divided=_find_division(pooled.outcome, [family.outcome for family in family_opinions]),
+        reasoning=nearest.reasoning,
+        dimensions=nearest.dimensions,
+        findings=_collect_findings(model_opinions),
+        divided=_find_division(pooled.outcome, family_outcomes),
     )
+
+
+def _collect_findings(opinions: Sequence[Opinion]) -> tuple[Finding, ...]:
+    """Collect the findings of all opinions, without duplicates."""
+    findings: list[Finding] = []
+    for opinion in opinions:
+        findings += opinion.findings
+    return tuple(dict.fromkeys(findings))
 
 
 def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
@@ -112,20 +118,29 @@ def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) 
     majority.
     """
     outcomes = [opinion.outcome for opinion in opinions]
-    averaged_opinions = opinions
-    if len(set(outcomes)) == 1:
-        outcome = outcomes[0]
-    elif rule == "mean":
-        outcome = decide(mean_scores(opinions))
-    else:
-        outcome, votes = Counter(outcomes).most_common(1)[0]
-        if not has_quorum(votes, len(outcomes)):
-            outcome = "improve"
-        supporters = [opinion for opinion in opinions if opinion.outcome == outcome]
-        if supporters:
-            averaged_opinions = supporters
+    is_unanimous = len(set(outcomes)) == 1
+    if is_unanimous:
+        return _average_opinions(opinions, outcomes[0])
+    if rule == "mean":
+        return _average_opinions(opinions, decide(mean_scores(opinions)))
 
-    scores = {name: round(score, 2) for name, score in mean_scores(averaged_opinions).items()}
+    outcome = _find_majority_outcome(outcomes)
+    supporters = [opinion for opinion in opinions if opinion.outcome == outcome]
+    # Without a majority, the outcome is "improve", which may have no supporters.
+    return _average_opinions(supporters or opinions, outcome)
+
+
+def _find_majority_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """Find the outcome of more than half of the opinions. If there's none, it's "improve"."""
+    outcome, votes = Counter(outcomes).most_common(1)[0]
+    if has_quorum(votes, len(outcomes)):
+        return outcome
+    return "improve"
+
+
+def _average_opinions(opinions: Sequence[Opinion], outcome: Outcome) -> Opinion:
+    """Build an opinion from an outcome and the mean scores of these opinions."""
+    scores = {name: round(score, 2) for name, score in mean_scores(opinions).items()}
     return Opinion(outcome, scores)
 
 
@@ -171,27 +186,31 @@ def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: Ju
     `voices` contains the models that answered, and `asked` is the number of queried models. A candidate's
     mark is None unless more than half of the queried models have marked it.
     """
+    if not voices:
+        return {}
     if asked == 1:
-        if not voices:
-            return {}
         _, only_marks = voices[0]
         return only_marks
 
-    marks_by_candidate: defaultdict[str, list[tuple[Endpoint, Mark]]] = defaultdict(list)
-    for endpoint, model_marks in voices:
-        for candidate, mark in model_marks.items():
-            candidate_marks = marks_by_candidate[
-                candidate
-            ]  # adds the candidate, even without any mark
-            if mark is not None:
-                candidate_marks.append((endpoint, mark))
-
     jury_marks: Marks = {}
-    for candidate, candidate_marks in marks_by_candidate.items():
+    for candidate, candidate_marks in _group_by_candidate(voices).items():
         jury_marks[candidate] = None
         if has_quorum(len(candidate_marks), asked):
             jury_marks[candidate] = _combine_candidate_marks(candidate_marks, rule)
     return jury_marks
+
+
+def _group_by_candidate(
+    voices: Sequence[tuple[Endpoint, Marks]],
+) -> dict[str, list[tuple[Endpoint, Mark]]]:
+    """Group the models' marks by candidate. A candidate without any mark gets an empty list."""
+    marks_by_candidate: dict[str, list[tuple[Endpoint, Mark]]] = {}
+    for endpoint, model_marks in voices:
+        for candidate, mark in model_marks.items():
+            candidate_marks = marks_by_candidate.setdefault(candidate, [])
+            if mark is not None:
+                candidate_marks.append((endpoint, mark))
+    return marks_by_candidate
 
 
 def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
@@ -201,18 +220,25 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
         chances_by_family.append([mark.chance for mark in family_marks])
 
     family_chances = [_combine_chances(chances, rule) for chances in chances_by_family]
-    family_outcomes = [leaning(chance) for chance in family_chances]
-    if len(set(family_outcomes)) == 1:
+    family_outcomes = [decide_chance(chance) for chance in family_chances]
+    is_unanimous = len(set(family_outcomes)) == 1
+    if is_unanimous:
         outcome = family_outcomes[0]
     else:
-        outcome = leaning(_combine_chances(family_chances, rule))
+        outcome = decide_chance(_combine_chances(family_chances, rule))
 
-    # The combined mark only has a probability if every model gave one.
+    # If a model gave no probability, its chance is just 0 or 1, so the mean would be no probability.
     probability = None
-    if all(mark.probability is not None for _, mark in marks):
-        family_means = [fmean(chances) for chances in chances_by_family]
-        probability = round(fmean(family_means), DIGITS)
+    has_all_probabilities = all(mark.probability is not None for _, mark in marks)
+    if has_all_probabilities:
+        probability = _average_by_family(chances_by_family)
     return Mark(outcome, probability, _find_division(outcome, family_outcomes))
+
+
+def _average_by_family(chances_by_family: Sequence[Sequence[float]]) -> float:
+    """Average the families' mean chances, so that each family counts once."""
+    family_means = [fmean(chances) for chances in chances_by_family]
+    return round(fmean(family_means), DIGITS)
 
 
 def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
@@ -221,11 +247,11 @@ def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
         return fmean(chances)
     # An even chance counts as half a vote.
     vote_by_outcome = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    votes = [vote_by_outcome[leaning(chance)] for chance in chances]
+    votes = [vote_by_outcome[decide_chance(chance)] for chance in chances]
     return fmean(votes)
 
 
-def leaning(chance: float) -> Outcome:
+def decide_chance(chance: float) -> Outcome:
     """Convert the chance of keeping a candidate to an outcome. An even chance means `improve`."""
     if chance > EVEN:
         return "accept"
@@ -310,24 +336,36 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
     samples = _cut_into_chunks(votes, criteria)
     sample_votes: list[Vote] = []
     for sample in samples:
-        criterion_votes = [vote for vote in sample if vote is not None]
-        is_complete = len(criterion_votes) == criteria
-        if is_complete:
-            # The first criterion with a winner decides.
-            wins = [vote for vote in criterion_votes if vote.word in WINS]
-            deciding_vote = wins[0] if wins else criterion_votes[0]
-            sample_votes.append(deciding_vote)
-
+        vote = _combine_criteria(sample, criteria)
+        if vote is not None:
+            sample_votes.append(vote)
     if not has_quorum(len(sample_votes), len(samples)):
         return None
+    return _combine_samples(sample_votes)
 
-    # The mean lean of the votes decides: 1 for A, -1 for B. If the samples split evenly, the result is a tie,
-    # although no sample voted for a tie.
-    lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
+
+def _combine_criteria(sample: Sequence[Vote | None], criteria: int) -> Vote | None:
+    """Return the vote of a sample's first criterion with a winner, or a tie if there's none.
+
+    Returns None if the sample is incomplete.
+    """
+    votes = [vote for vote in sample if vote is not None]
+    is_complete = len(votes) == criteria
+    if not is_complete:
+        return None
+    wins = [vote for vote in votes if vote.word in WINS]
+    return wins[0] if wins else votes[0]
+
+
+def _combine_samples(votes: Sequence[Vote]) -> Vote:
+    """Combine the samples' votes by their mean lean, from 1 (for A) to -1 (for B)."""
+    lean = round(fmean(vote.lean for vote in votes), _SHARE_DIGITS)
     word = word_of(lean)
-    reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
-    share = 1.0 if lean == 0 else abs(lean)  # a tie has no lead
-    return Vote(word, reasoning, share)
+    # If the samples split evenly, the result is a tie, although no sample gave a reason for a tie.
+    reasoning = next((vote.reasoning for vote in votes if vote.word == word), SPLIT)
+    if word == "tie":
+        return Vote(word, reasoning)  # a tie leads by nothing, so the share stays at its default
+    return Vote(word, reasoning, share=abs(lean))
 
 
 def _cut_into_chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
@@ -348,34 +386,41 @@ def combine_votes(
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
 
-    # Average the votes within each family, and then decide among the families.
-    family_leans = []
-    for family_votes in group_by_family(answered):
-        family_lean = fmean(vote.lean for vote in family_votes)
-        family_leans.append(round(family_lean, _SHARE_DIGITS))
+    family_leans = _average_leans_by_family(answered)
     family_words = [word_of(lean) for lean in family_leans]
-    tier_lean = fmean(family_leans)
-    if rule == "majority":
-        tier_lean = _measure_majority_lean(family_words)
-    tier_lean = round(tier_lean, _SHARE_DIGITS)
+    tier_lean = _combine_leans(family_leans, rule)
     word = word_of(tier_lean)
 
-    # Collect the families that support the result, and their reasons.
-    families = set()
-    reasons = []
-    for endpoint, vote in answered:
-        if vote.word == word:
-            families.add(endpoint.family)
-            reasons.append(vote.reasoning)
+    supporters = [(endpoint, vote) for endpoint, vote in answered if vote.word == word]
+    reasons = [vote.reasoning for _, vote in supporters]
     return TierVote(
         word=word,
         lead=abs(tier_lean),
         reasoning=reasons[0] if reasons else "",
         agreement=_rate_agreement(family_words, word),
-        families=frozenset(families),
+        families=frozenset(endpoint.family for endpoint, _ in supporters),
         models=frozenset(endpoint.model for endpoint, _ in answered),
         votes=tuple(vote for _, vote in answered),
     )
+
+
+def _average_leans_by_family(voices: Sequence[tuple[Endpoint, Vote]]) -> list[float]:
+    """Average the leans of each family's votes."""
+    family_leans = []
+    for family_votes in group_by_family(voices):
+        family_lean = fmean(vote.lean for vote in family_votes)
+        family_leans.append(round(family_lean, _SHARE_DIGITS))
+    return family_leans
+
+
+def _combine_leans(family_leans: Sequence[float], rule: JuryRule) -> float:
+    """Combine the families' leans into their tier's."""
+    if rule == "majority":
+        family_words = [word_of(lean) for lean in family_leans]
+        tier_lean = _measure_majority_lean(family_words)
+    else:
+        tier_lean = fmean(family_leans)
+    return round(tier_lean, _SHARE_DIGITS)
 
 
 def _measure_majority_lean(words: Sequence[PairWord]) -> float:
@@ -386,16 +431,21 @@ def _measure_majority_lean(words: Sequence[PairWord]) -> float:
     return fmean(Vote(word).lean for word in words)
 
 
-def _rate_agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
-    """Rate how many families agree with their tier's result (`word`). Return None if all agree."""
-    if len(set(words)) == 1:
+def _rate_agreement(family_words: Sequence[PairWord], word: PairWord) -> Consensus | None:
+    """Rate how many families agree with their tier's result, which is `word`.
+
+    Returns None if all families agree with each other.
+    """
+    is_unanimous = len(set(family_words)) == 1
+    if is_unanimous:
         return None
-    families_for_word = words.count(word)
-    if has_quorum(families_for_word, len(words)):
+
+    agreeing_families = family_words.count(word)
+    if has_quorum(agreeing_families, len(family_words)):
         return "majority"
-    if families_for_word == 1:
+    if agreeing_families == 1:
         return "single"
-    return "none"
+    return "none"  # no family agrees, or several do, but no majority
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
@@ -407,14 +457,20 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Convert each tier's vote into an outcome.
+    """Convert each tier's vote into an outcome for the `favourite`, which the first winning vote chose.
 
-    A vote for the text that won first is `accept`, a vote for the other text is `reject`, and a tie is
-    `improve`.
+    A vote for the favourite is `accept`, a vote for the other text is `reject`, and a tie is `improve`.
     """
-    outcome_by_word: dict[PairWord | None, Outcome | None] = {
-        favourite(votes): "accept",
-        "tie": "improve",
-        None: None,  # last, to override the first entry if there's no winner
-    }
-    return {tier: outcome_by_word.get(vote.word, "reject") for tier, vote in votes.items()}
+    favourite_word = favourite(votes)
+    return {tier: _convert_word(vote.word, favourite_word) for tier, vote in votes.items()}
+
+
+def _convert_word(word: PairWord | None, favourite_word: PairWord | None) -> Outcome | None:
+    """Convert a tier's word into an outcome for the favourite. Returns None if the tier has no word."""
+    if word is None:
+        return None
+    if word == "tie":
+        return "improve"
+    if word == favourite_word:
+        return "accept"
+    return "reject"

@@ -52,19 +52,16 @@ class NamedInputs:
         Raises `InputError` if the file doesn't exist, or isn't in the base folder.
         """
         base = self.base.resolve()
-        is_outside = False  # whether a path leads out of the base folder
-        for folder in dict.fromkeys((self.base, self.folder)):
-            try:
-                path = (folder / name).resolve()
-                is_there = path.exists()
-            except (OSError, RuntimeError, ValueError):  # too long, circular links, or a NUL
-                raise InputError(f"{escaped(name)} cannot be read (not a path)") from None
+        leads_outside = False
+        folders = dict.fromkeys((self.base, self.folder))  # just one if they're the same
+        for folder in folders:
+            path, is_there = _resolve_name(folder, name)
             if not path.is_relative_to(base):
-                is_outside = True
+                leads_outside = True
             elif is_there:
                 return path
 
-        if is_outside:
+        if leads_outside:
             remedy = "name the folder that holds the files with --base DIR"
             raise InputError(f"{escaped(name)} is outside of {self.base}; {remedy}")
         raise InputError(f"{escaped(name)} cannot be read (there is no such file in {self.base})")
@@ -84,6 +81,18 @@ class NamedInputs:
             raise InputError(
                 f"git does not say which files of {base} it tracks ({error})"
             ) from None
+
+
+def _resolve_name(folder: Path, name: str) -> tuple[Path, bool]:
+    """Resolve a file's name in a folder. Returns its path, and if that exists.
+
+    Raises `InputError` if the name can't be a path.
+    """
+    try:
+        path = (folder / name).resolve()
+        return path, path.exists()
+    except (OSError, RuntimeError, ValueError):  # too long, circular links, or a NUL
+        raise InputError(f"{escaped(name)} cannot be read (not a path)") from None
 
 
 def tracked_files(folder: Path) -> frozenset[Path]:
@@ -133,31 +142,43 @@ def _refuse_link_to_untracked(
     except GitError as error:
         raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
 
-    # The link is either the path itself or one of its folders. If git doesn't track the link, the user has
-    # created it, so it can be trusted.
-    possible_links = (path_in_checkout, *path_in_checkout.parents)
-    came_with_clone = any(
-        real_checkout / possible_link in tracked for possible_link in possible_links
-    )
-    if not came_with_clone:
-        return
-
-    # The link can lead to a tracked file, or to a folder that contains tracked files.
-    ends_at_tracked = real_path in tracked or any(
-        file.is_relative_to(real_path) for file in tracked
-    )
-    if not ends_at_tracked:
+    if not _contains_tracked_link(path_in_checkout, real_checkout, tracked):
+        return  # the user has created the link, so it can be trusted
+    if not _leads_to_tracked(real_path, tracked):
         raise InputError(
             f"{link}: a link to a file that git does not track; name the file that it leads to"
         )
 
 
+def _contains_tracked_link(
+    path_in_checkout: Path, real_checkout: Path, tracked: frozenset[Path]
+) -> bool:
+    """Whether git tracks the link in a path, which is the path itself or one of its folders."""
+    possible_links = (path_in_checkout, *path_in_checkout.parents)
+    return any(real_checkout / possible_link in tracked for possible_link in possible_links)
+
+
+def _leads_to_tracked(real_path: Path, tracked: frozenset[Path]) -> bool:
+    """Whether a link leads to a tracked file, or to a folder that contains one."""
+    if real_path in tracked:
+        return True
+    return any(file.is_relative_to(real_path) for file in tracked)
+
+
 def _read_regular_file(path: Path) -> bytes:
     """Read a regular file. For a pipe or a device, raise `OSError` rather than wait for it."""
-    # Some flags don't exist on every system.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    descriptor = os.open(path, _combine_open_flags())
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if not is_regular:
             raise OSError(0, "it is a folder, a pipe or a device")
         return file.read()
+
+
+def _combine_open_flags() -> int:
+    """Combine the flags for reading bytes, without following a link or waiting for a pipe."""
+    flags = os.O_RDONLY
+    # The path's links are resolved, so a link at its end has been put there since.
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):
+        flags |= getattr(os, name, 0)  # some systems don't have all of them
+    return flags

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -22,6 +22,8 @@ from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
 
@@ -45,25 +47,33 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Return the verdict, with the judge's measured noise if the scores are close to another outcome.
+    """Return the verdict, with the judge's measured noise if repeated judging could change the outcome.
 
-    Noise is the number of points by which repeated scores differ. So with noise, a repeated verdict could be
-    another one. Raises `ConfigError` if the measurement can't be read.
+    Noise is the number of points by which repeated scores differ. Raises `ConfigError` if the measurement
+    can't be read.
     """
-    folder = Path(environment.NOISE.path())
-    if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
+    if not verdict.scores or not judge.models_by_tier:
         return verdict
-
-    # Noise is measured for specific models. Models of the author's family don't judge this document.
-    path = folder / _name_file(judge.for_subject(document))
-    if not path.is_file():
+    path = _find_measurement(judge, document)
+    if path is None:
         return verdict
 
     points = yamlfile.read_model(path, Noise, version_key="schema").points
     distance = measure_margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
-    if abs(distance) < points:
+    is_close_to_other_outcome = abs(distance) < points
+    if is_close_to_other_outcome:
         return verdict.model_copy(update={"noise": points})
     return verdict
+
+
+def _find_measurement(judge: DocumentJudge, document: Document) -> Path | None:
+    """Find the file with the noise of the models that judge the document, or None if there's none."""
+    folder = Path(environment.NOISE.path())
+    if not folder.is_dir():
+        return None
+    # Models of the author's family don't judge the document, so their noise doesn't count.
+    path = folder / _name_file(judge.for_subject(document))
+    return path if path.is_file() else None
 
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
@@ -95,26 +105,39 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 def _name_file(judge: DocumentJudge) -> str:
     """Return the name of a judge's noise file. Judges share a file only if they have the same noise."""
-    # The name depends on everything that a calibration depends on, and on the settings that decide which
-    # tiers are used.
+    digest = sha256(_list_noise_factors(judge))
+    return f"{judge.rubric.rubric}-{judge.settings.mode}-{digest[:12]}.json"
+
+
+def _list_noise_factors(judge: DocumentJudge) -> list[Any]:
+    """List everything that a judge's noise depends on.
+
+    That's all that a calibration depends on, and the settings that decide which tiers are used.
+    """
     settings = judge.settings
-    rubric = judge.rubric
     panel = fingerprint(settings)
-    sources_by_tier = {}  # with sorted lists, so that the hash is stable
-    for tier, models in panel.able.items():
-        sources_by_tier[tier] = {model: sorted(sources) for model, sources in models.items()}
     questions_sha256 = hash_questions(settings.loaded, settings.mode)
-    prompt_hashes = [settings.loaded.sha256, rubric.prompt.sha256, questions_sha256]
+    prompt_hashes = [settings.loaded.sha256, judge.rubric.prompt.sha256, questions_sha256]
     calibration_id = settings.finality.id if settings.finality else ""
-    identity = [
+    tier_factors = [settings.margin, calibration_id]
+    return [
         settings.mode,
         prompt_hashes,
         panel.models,
         panel.asked.model_dump(),
-        sources_by_tier,
+        _sort_sources(panel.able),
         panel.asking,
-        [settings.margin, calibration_id],
+        tier_factors,
     ]
 
-    digest = sha256(identity)
-    return f"{rubric.rubric}-{settings.mode}-{digest[:12]}.json"
+
+def _sort_sources(
+    sources_by_tier: Mapping[TierName, Mapping[str, Collection[str]]],
+) -> dict[TierName, dict[str, list[str]]]:
+    """Sort each model's sources of scores, so that their hash is stable."""
+    sorted_by_tier = {}
+    for tier, sources_by_model in sources_by_tier.items():
+        sorted_by_tier[tier] = {
+            model: sorted(sources) for model, sources in sources_by_model.items()
+        }
+    return sorted_by_tier

@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 async def judge_first(
     tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a document with one tier, whose opinion can be final under a promise of agreement.
+    """Judge a document with a single tier before a stronger judge, and note the opinion's margin.
 
-    The promise limits how often it may disagree with a stronger judge. If the opinion is final, the verdict's
-    `because` is `PROMISED`.
+    A promise limits how often the tier may disagree with the stronger judge. If that makes the tier's opinion
+    final, the verdict's `because` is `PROMISED`.
     """
     first_judge = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await first_judge.run(state)
+    # The promise takes the margin for how sure the opinion is.
     evidence = first_judge.evidence(state).get(tier)
-    margin = None
-    if evidence is not None:
-        margin = evidence.margin
+    margin = None if evidence is None else evidence.margin
     return verdict.model_copy(update={"margin": margin})
 
 

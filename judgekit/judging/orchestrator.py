@@ -92,36 +92,44 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     async def judge(self, subject: Subject) -> Record:
         """Judge a subject and return its record. Failures are part of the record, and never raised."""
-        # Models of the author's family don't judge if there are others.
         attributed = self.attributed(subject)
-        judge = self
-        if self.models_by_tier and attributed.author_families:
-            # Use a thread, because this may query local servers or a proxy for their models.
-            judge = await running.run_in_thread(partial(self.for_subject, attributed))
-
-        # Remove secrets from the subject. If that fails, nothing is sent to a model.
+        judge = await self._drop_author_families(attributed)
         state = JudgingState(attributed, judge.session())
-        redact = partial(judge.redacted, attributed)
+
+        # If the secrets can't be removed, nothing is sent to a model.
+        remove_secrets = partial(judge.redacted, attributed)
         try:
-            state.subject, state.secrets = await state.session.prepare(redact, attributed.size)
+            state.subject, state.secrets = await state.session.prepare(
+                remove_secrets, attributed.size
+            )
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
 
         # The user can choose to refuse subjects with secrets.
         state.refused = judge.settings.refusal(state.secrets)
-        if judge.instead is not None and not state.refused:
-            record: Record = await judge.instead(judge, state)
-            return record
-        return await judge.run(state)
+        if state.refused or judge.instead is None:
+            return await judge.run(state)
+        # Another machine judges it, or a judge of another depth.
+        record: Record = await judge.instead(judge, state)
+        return record
+
+    async def _drop_author_families(self, attributed: Subject) -> Self:
+        """Return a judge without models of the author's own family, as far as others are available."""
+        if not self.models_by_tier or not attributed.author_families:
+            return self
+        # Use a thread, because this may query local servers or a proxy for their models.
+        return await running.run_in_thread(partial(self.for_subject, attributed))
 
     async def run(self, state: JudgingState[Subject]) -> Record:
         """Ask tier after tier about a prepared subject until the result is certain, and return the record."""
         self.note_refusal_and_cuts(state)
         if not self.models_by_tier or state.refused:
             return self.record(state, UNASKED)
+
         judge = self
         step = judge.step(state)
         while isinstance(step, Ask):
+            # If other models answer than those of the calibration, a judge without calibration continues.
             judge = await judge._ask_tier(step.tier, state)
             step = judge.step(state)
         return judge.record(state, step)
@@ -129,8 +137,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
         """Ask a tier's models, and add their answers to the state.
 
-        Returns the judge for the next step. If its calibration was made with other models than those that
-        have answered, that judge has no calibration.
+        Returns the judge for the next step. It has lost its calibration if that doesn't fit the models that
+        answered.
         """
         question = self.question(tier, state)
         calls = []
@@ -138,33 +146,22 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             calls.append(partial(question.ask, endpoint, state.session))
         turns = await gather_limited(calls, state.session)
 
-        # Combine the models' answers into the tier's opinion.
         judge = self._drop_misfit_calibration(tier, turns)
+        # The settings hold the calibration, and the answers are combined by it.
         question = replace(question, settings=judge.settings)
-        opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])
-        state.turns[tier] = turns
-        state.opinions[tier] = opinion
-        state.rounds += question.rounds(len(state.rounds) + 1, turns)
-        if opinion:  # otherwise too few models answered
-            for turn in turns:
-                if turn.answer.value:
-                    state.voices.append((tier, turn.endpoint, turn.answer.value))
+        _add_turns(state, tier, question, turns)
         return judge
 
     def _drop_misfit_calibration(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge. Drop its calibration if a different model answered than when it was made."""
-        # A provider can use a different model under the same name. Only the replies show that.
-        finality = self.settings.finality
-        if finality is None:
+        """Return the judge. Drop its calibration if that was made with other models than those of `turns`."""
+        calibration = self.settings.finality
+        if calibration is None:
             return self
-        problem = finality.find_other_model(tier, sorted(answering_models(turns)))
+        # A provider can use a different model under the same name. Only the replies show that.
+        problem = calibration.find_other_model(tier, sorted(answering_models(turns)))
         if not problem:
             return self
-        warning = f"calibration {finality.id} not used: {problem}"
-        earlier_warning = self.settings.calibration_warning
-        if earlier_warning:
-            warning = f"{warning}; {earlier_warning}"
-        return self.with_settings(finality=None, calibration_warning=warning)
+        return replace(self, settings=self.settings.without_calibration(problem))
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         """Build the record of a subject that no model judged, with the reason."""
@@ -177,14 +174,20 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
-        """Build the prompts that a tier sends first, to `endpoint` or by default to its first model."""
+        """Build a tier's first prompts to a model. By default, it's the tier's first model.
+
+        Returns [] if the subject is refused because of its secrets.
+        """
         redacted, secrets = self.redacted(subject)
-        is_refused = bool(self.settings.refusal(secrets))  # because of its secrets
+        is_refused = bool(self.settings.refusal(secrets))
         if is_refused:
             return []
-        asked_endpoint = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
+
+        models = self.models_by_tier.get(tier, ())
+        if endpoint is None and models:
+            endpoint = models[0]
         question = self.question(tier, JudgingState(redacted, self.session()))
-        return question.prompts(asked_endpoint, Fence())
+        return question.prompts(endpoint, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
         """List the tier, name and prompts of each model. Without models, list each tier's prompts.
@@ -242,3 +245,21 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             call_timeout=self.settings.call_timeout,
             cache=self.cache,
         )
+
+
+def _add_turns(
+    state: JudgingState[Any],
+    tier: TierName,
+    question: TierQuestion[Any, Any, Any, Any],
+    turns: Sequence[ModelTurn[Any]],
+) -> None:
+    """Add a tier's turns, and the opinion that combines their answers, to the state."""
+    answers = [(turn.endpoint, turn.answer.value) for turn in turns]
+    opinion = question.combine(answers)
+    state.turns[tier] = turns
+    state.opinions[tier] = opinion
+    state.rounds += question.rounds(len(state.rounds) + 1, turns)
+
+    has_enough_answers = bool(opinion)
+    if has_enough_answers:
+        state.voices += [(tier, endpoint, value) for endpoint, value in answers if value]

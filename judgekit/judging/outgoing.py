@@ -36,21 +36,26 @@ def redact_document(document: Document) -> tuple[Document, int]:
 def redact_file(file: File) -> tuple[File, int]:
     """Replace the secrets in a file's text and names. Returns the new file and the number of secrets."""
     text = file.text
-    was_truncated = len(text) != file.total
+    missing_chars = file.total - len(file.text)
+    was_truncated = missing_chars != 0
     if was_truncated:
         # The last word could be the beginning of a secret, which can't be recognised.
         text = _drop_last_word(text)
 
     redacted_text, text_secrets = redact(text)
     redacted_path, path_secrets = redact(file.path)
-    alias, alias_secrets = redact(file.alias)
-    if not alias and path_secrets:
-        # The alias replaces the path. Other paths get none, because they must match earlier recordings.
-        alias = redacted_path
+    redacted_alias, alias_secrets = redact(file.alias)
+    if path_secrets and not redacted_alias:
+        # An alias is shown instead of the path, so it hides the secret. A path without secrets gets none,
+        # because the prompt must match earlier recordings.
+        redacted_alias = redacted_path
 
-    # A file is truncated if its text is shorter than its total, so adjust the total to the new text.
-    total = file.total + len(redacted_text) - len(file.text)
-    redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
+    redacted_file = replace(
+        file,
+        text=redacted_text,
+        total=len(redacted_text) + missing_chars,  # so that a truncated file still counts as one
+        alias=redacted_alias,
+    )
     return redacted_file, text_secrets + path_secrets + alias_secrets
 
 
@@ -70,7 +75,10 @@ def redact_replies(record: Record) -> Record:
     """Remove secrets from the replies in a record, because a model can reconstruct a split secret."""
     replies = record.model_dump(by_alias=True, include=set(_FIELDS_FROM_MODELS))
     clean_replies = without_secrets(replies)
-    if clean_replies is replies:  # there are no secrets
+    has_secrets = clean_replies is not replies  # without secrets, it's the same object
+    if not has_secrets:
         return record
-    fields = record.model_dump(by_alias=True, include=set(type(record).model_fields))
-    return type(record).model_validate({**fields, **clean_replies})
+
+    declared_fields = set(type(record).model_fields)
+    values = record.model_dump(by_alias=True, include=declared_fields)
+    return type(record).model_validate({**values, **clean_replies})

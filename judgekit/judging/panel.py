@@ -43,21 +43,26 @@ _WRITER_KEY = re.compile(
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """List the model families of the agents that wrote a change.
 
-    `people` are given as `Name <address>`. `trailers` are lines from the end of the commit message, of which
-    those that name a writer count, such as `Co-authored-by: Name <address>`.
+    `people` are given as `Name <address>`. `trailers` are lines from the end of the commit message. Some of
+    them name further writers, such as `Co-authored-by: Name <address>`.
     """
-    writers = list(people)
+    writers = [*people, *_find_trailer_writers(trailers)]
+    families: list[str] = []
+    for writer in writers:
+        family = _find_agent_family(writer.strip().casefold())
+        if family is not None:
+            families.append(family)
+    return tuple(dict.fromkeys(families))  # without duplicates, in order
+
+
+def _find_trailer_writers(trailers: Iterable[str]) -> list[str]:
+    """Find the writers in a commit message's trailers, as `Name <address>`."""
+    writers = []
     for trailer in trailers:
         key = _WRITER_KEY.match(trailer)
         if key:
             writers.append(trailer[key.end() :])
-
-    families: dict[str, None] = {}  # an ordered set
-    for writer in writers:
-        family = _find_agent_family(writer.strip().casefold())
-        if family is not None:
-            families[family] = None
-    return tuple(families)
+    return writers
 
 
 def _find_agent_family(writer: str) -> str | None:
@@ -85,27 +90,33 @@ def replace_families(
     `others` returns. A `mixed` panel prefers other providers to other tiers. Without a replacement, a tier's
     models stay.
     """
+    known_author_families = [family for family in author_families if family != UNKNOWN_FAMILY]
     unfit_families = {*author_families, UNKNOWN_FAMILY}
-    of_other_families = _drop_families(panel, set(author_families) - {UNKNOWN_FAMILY})
+    of_other_families = _drop_families(panel, known_author_families)
     of_known_families = _drop_families(panel, unfit_families)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
-        # First, try the tier's models of other families.
         replacements = of_other_families[tier]
         if mixed and not replacements:
-            # Prefer families that aren't in the panel yet.
-            families_on_panel = _list_families(models_by_tier)
-            replacements = _pick_from_others(tier, others, {*unfit_families, *families_on_panel})
-            replacements = replacements or _pick_from_others(tier, others, unfit_families)
-        if not replacements:
-            replacements = (
-                get_nearest_models(tier, of_known_families)
-                or _pick_from_others(tier, others, unfit_families)
-                or get_nearest_models(tier, of_other_families)  # even of unknown families
-                or models
-            )
+            replacements = _pick_for_mixed_panel(tier, models_by_tier, others, unfit_families)
+        replacements = (
+            replacements
+            or get_nearest_models(tier, of_known_families)
+            or _pick_from_others(tier, others, unfit_families)
+            or get_nearest_models(tier, of_other_families)  # even of unknown families
+            or models
+        )
         models_by_tier[tier] = replacements[: len(models)]
     return models_by_tier
+
+
+def _pick_for_mixed_panel(
+    tier: TierName, panel: Tiers, others: Others, unfit_families: Collection[str]
+) -> tuple[Endpoint, ...]:
+    """Pick other providers' models for a tier, preferably of families that aren't in the panel yet."""
+    families_on_panel = _list_families(panel)
+    new_models = _pick_from_others(tier, others, {*unfit_families, *families_on_panel})
+    return new_models or _pick_from_others(tier, others, unfit_families)
 
 
 def fill_in_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -128,38 +139,48 @@ def drop_author_families(
     panel_before = fill_in_families(settings.models_by_tier)
     panel = _replace_with_settings(settings, panel_before, author_families)
     panel = _replace_with_settings(settings, panel, families_of_some_texts)
-
-    # A calibration (`finality`) is only valid for the models that it was made with.
-    finality = settings.finality
-    warning = settings.calibration_warning
-    if finality is not None and _list_names(panel) != _list_names(panel_before):
-        families_gone = _list_families(panel_before).keys() - _list_families(panel).keys()
-        authors = dict.fromkeys([*author_families, *families_of_some_texts])
-        authors_gone = ", ".join(family for family in authors if family in families_gone)
-        reason = f"{authors_gone} wrote this text, so other models judge it"
-        misfit = f"calibration {finality.id} not used: {reason}"
-        finality = None
-        warning = "; ".join(filter(None, (misfit, warning)))
-    return replace(
+    new_settings = replace(
         settings,
         models_by_tier=panel,
-        finality=finality,
-        calibration_warning=warning,
         replacement_providers=_list_providers(panel) - _list_providers(panel_before),
     )
+
+    has_same_models = _list_names(panel) == _list_names(panel_before)
+    if has_same_models:
+        return new_settings
+    # A calibration is only valid for the models that it was made with.
+    all_authors = [*author_families, *families_of_some_texts]
+    replaced_authors = ", ".join(_list_replaced_authors(all_authors, panel_before, panel))
+    problem = f"{replaced_authors} wrote this text, so other models judge it"
+    return new_settings.without_calibration(problem)
+
+
+def _list_replaced_authors(
+    author_families: Sequence[str], panel_before: Tiers, panel: Tiers
+) -> list[str]:
+    """List the author families that were in the panel before, but aren't any more."""
+    families_before = _list_families(panel_before)
+    families = _list_families(panel)
+    replaced = []
+    for author_family in dict.fromkeys(author_families):  # without duplicates
+        if author_family in families_before and author_family not in families:
+            replaced.append(author_family)
+    return replaced
 
 
 def _replace_with_settings(
     settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Replace the models of the given families, but only use other providers if the settings allow it."""
-    # Families named by the user can be replaced with models of other providers. If only the project names a
-    # family, that must not cause texts to be sent to another provider.
+    """Replace the models of the given families, which wrote the text, by models of other families.
+
+    If only the project names a family, its models aren't replaced with those of other providers.
+    """
     families_named_by_user = set(families) - settings.project_named_families
     panel = replace_families(
         models_by_tier, families_named_by_user, settings.others, mixed=settings.is_mixed
     )
-    # The project's families can only be replaced with models of other tiers.
+    # A project must not send texts to another provider by naming a family. So the models of its families are
+    # replaced without `others`, from other tiers of the same panel.
     return replace_families(panel, families)
 
 
@@ -174,18 +195,24 @@ def _list_providers(models_by_tier: Tiers) -> frozenset[str]:
 
 
 def _pick_from_others(
-    tier: TierName, others: Others, unfit: Collection[str]
+    tier: TierName, others: Others, unfit_families: Collection[str]
 ) -> tuple[Endpoint, ...]:
-    """Return the models nearest to a tier from the first other panel with models of other families, or ()."""
+    """Pick the models nearest to a tier from another provider's panel, except for unfit families.
+
+    The first panel with such models is used. Returns () if there's none.
+    """
     for panel in others():
-        models = get_nearest_models(tier, _drop_families(panel, unfit))
+        fit_panel = _drop_families(panel, unfit_families)
+        models = get_nearest_models(tier, fit_panel)
         if models:
             return models
     return ()
 
 
-def _list_families(panel: Tiers) -> dict[str, None]:
-    return dict.fromkeys(endpoint.family for models in panel.values() for endpoint in models)
+def _list_families(panel: Tiers) -> list[str]:
+    """List the families of a panel's models, without duplicates."""
+    families = [endpoint.family for models in panel.values() for endpoint in models]
+    return list(dict.fromkeys(families))
 
 
 def pick_model_per_family(
@@ -195,16 +222,26 @@ def pick_model_per_family(
 
     Models of `panel` take precedence over models of other providers' panels, which `others` returns.
     """
-    tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")  # by preference
+    models: list[Endpoint] = []
+    for models_by_tier in (panel, *others()):
+        models += _list_by_preference(models_by_tier)
+
     unfit_families = {*author_families, UNKNOWN_FAMILY}
     model_by_family: dict[str, Endpoint] = {}
-    for models_by_tier in (panel, *others()):
-        for tier in tier_order:
-            for model in models_by_tier.get(tier, ()):
-                has_room = len(model_by_family) < len(TIERS)
-                if has_room and model.family not in unfit_families:
-                    model_by_family.setdefault(model.family, model)
-    return tuple(model_by_family.values())
+    for model in models:
+        if model.family not in unfit_families:
+            model_by_family.setdefault(model.family, model)  # keeps the family's first model
+    picked_models = tuple(model_by_family.values())
+    return picked_models[: len(TIERS)]
+
+
+def _list_by_preference(models_by_tier: Tiers) -> list[Endpoint]:
+    """List a panel's models: those of the deep tier, then of the tiebreaker, then of the quick tier."""
+    tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
+    models: list[Endpoint] = []
+    for tier in tier_order:
+        models += models_by_tier.get(tier, ())
+    return models
 
 
 def _drop_families(panel: Tiers, families: Collection[str]) -> Tiers:
@@ -234,27 +271,41 @@ def requested_panel(
         environ = environment.environ()
     allow = config.providers.allow
     order = config.providers.order
-    names_by_tier: dict[TierName, list[str] | None] = {}
 
     only_model = model or environ.get(ONLY_MODEL, "").strip()
     if only_model:
-        for tier in TIERS:
-            names_by_tier[tier] = [encodable(only_model)]
+        name = encodable(only_model)
+        names_by_tier: dict[TierName, list[str] | None] = {tier: [name] for tier in TIERS}
         return PanelRequest(names_by_tier, allow, order, by="named by --model")
 
-    # If variables name the models, leave the choice empty, because `resolve` reads these variables.
-    if any(environ.get(name, "").strip() for name in _VARIABLES):
-        return PanelRequest({}, allow, order)
+    variables_name_models = any(environ.get(name, "").strip() for name in _VARIABLES)
+    if variables_name_models:
+        return PanelRequest({}, allow, order)  # `resolve` reads these variables itself
+    return _request_configured_panel(config, project, environ)
 
+
+def _request_configured_panel(
+    config: Config, project: Path | None, environ: Variables
+) -> PanelRequest:
+    """Request the models that the configuration names.
+
+    If the user has set the server's address, the project's choice of models is ignored.
+    """
+    trusted_config = config
     projects_tiers = settings.list_project_chosen_tiers(project)
-    if projects_tiers and environ.get(_ADDRESS, "").strip():
-        # If the user has set the server's address, only the user may choose the models.
-        config = settings.load(None, environ)
+    has_server_address = bool(environ.get(_ADDRESS, "").strip())
+    if projects_tiers and has_server_address:
+        # On the user's own server, only the user may choose the models.
+        trusted_config = settings.load(None, environ)
         projects_tiers = frozenset()
-    for tier in TIERS:
-        names_by_tier[tier] = getattr(config.judge.tiers, tier)
+
+    tiers = trusted_config.judge.tiers
     return PanelRequest(
-        names_by_tier, allow, order, listed_only=projects_tiers, mixed=config.judge.panel == "mixed"
+        {tier: getattr(tiers, tier) for tier in TIERS},
+        config.providers.allow,
+        config.providers.order,
+        listed_only=projects_tiers,
+        mixed=trusted_config.judge.panel == "mixed",
     )
 
 
@@ -269,9 +320,14 @@ def resolve_panel(
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
-    """Yield each possible author family and the models that would judge. The first is unknown ("")."""
+    """Yield pairs of an author family and the models that would judge its texts.
+
+    The first pair is for texts of unknown authors, with "" as the family.
+    """
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
+
+    # This asks proxies for their models' families, and the first pair doesn't need to wait for it.
     panel = fill_in_families(resolved.endpoints)
     is_mixed = config.judge.panel == "mixed"
     for family in _list_families(panel):
@@ -282,18 +338,26 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """List the author families that only the project names. Empty unless the user has chosen the models.
+    """List the author families named by the project but not by the user, if the user has chosen the models.
 
     Models of an author family don't judge, so other models replace them. A project must not use that to send
     texts to providers that the user hasn't chosen.
     """
-    environ = environment.environ()
-    has_chosen_models = model is not None
-    if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):
-        has_chosen_models = True
     users_config = settings.load(None)
-    if project is None or not (has_chosen_models or settings.names_models(users_config)):
+    if project is None:
+        return frozenset()
+    if not _has_user_chosen_models(users_config, model):
         return frozenset()
     families = documents.named(config.judge.author_family)
     users_families = documents.named(users_config.judge.author_family)
     return frozenset(families) - frozenset(users_families)
+
+
+def _has_user_chosen_models(users_config: Config, model: str | None) -> bool:
+    """Whether the user names models by argument, environment variable or configuration."""
+    if model is not None:
+        return True
+    environ = environment.environ()
+    if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):
+        return True
+    return settings.names_models(users_config)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,10 +22,10 @@ from judgekit.judging.round import Answer, Session, make_failure, merge_answers,
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.judging.fence import Fence
-    from judgekit.judging.questionnaire import Questionnaire, Shares
+    from judgekit.judging.questionnaire import Control, Points, Questionnaire, Shares
     from judgekit.judging.verdict import Failure
 
 ALTERNATIVES = 20  # the most that OpenAI's API allows
@@ -79,15 +79,17 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     return {token: value / total for token, value in mass.items()}
 
 
-def correct_for_bias(yes: float, idle: float, min_gain: float = MIN_GAIN) -> float:
+def correct_for_bias(yes: float, unrelated_yes: float, min_gain: float = MIN_GAIN) -> float:
     """Reduce the probability of yes by the model's bias towards yes.
 
-    `idle` is the probability for an unrelated request or memory. If the odds of `yes` are `min_gain` times
-    those of `idle`, the result is one half. The idea is from "Calibrate Before Use" (Zhao et al. 2021,
-    arXiv:2102.09690).
+    `unrelated_yes` is the probability for an unrelated request or memory. If the odds of `yes` are `min_gain`
+    times those of `unrelated_yes`, the result is one half. The idea is from "Calibrate Before Use" (Zhao et
+    al. 2021, arXiv:2102.09690).
     """
-    gain = _compute_odds(yes) / _compute_odds(idle)
-    return min(yes, gain / (gain + min_gain))
+    gain = _compute_odds(yes) / _compute_odds(unrelated_yes)
+    corrected = gain / (gain + min_gain)
+    # With a bias towards no, that would be more than the model's answer, which then stays.
+    return min(yes, corrected)
 
 
 def _compute_odds(probability: float) -> float:
@@ -97,12 +99,14 @@ def _compute_odds(probability: float) -> float:
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return a model's decision thresholds by rubric and mode: it means yes above this probability of "yes".
+    """Return a model's thresholds by rubric and mode. A probability of "yes" above the threshold means yes.
 
     They were measured for the local models that judgekit downloads. For any other model, return {}.
     """
     is_local = endpoint.model.startswith("local/")
-    if kind_of(endpoint) is not READS_TOKENS or not is_local:
+    reads_tokens = kind_of(endpoint) is READS_TOKENS
+    may_be_measured = is_local and reads_tokens
+    if not may_be_measured:
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - imported lazily because it's rarely needed
 
@@ -117,16 +121,17 @@ def centred(yes: float, threshold: float) -> float:
 
 
 def earned_scores(
-    scores: Mapping[str, float], idle: float, bar: float, span: float
+    scores: Mapping[str, float], unrelated_score: float, bar: float, span: float
 ) -> dict[str, float]:
-    """Lower the scores to less than `bar`, unless their mean is clearly above an unrelated subject's score.
+    """Lower the scores to less than `bar` if the model scores an unrelated subject almost as high.
 
-    `idle` is the unrelated subject's score, and `span` the length of the scale.
+    `bar` is the least accepted score, and `span` the length of the scale.
     """
     least_lead = MIN_LEAD * span
-    lead = fmean(scores.values()) - idle
+    lead = fmean(scores.values()) - unrelated_score
     if lead >= least_lead:
         return dict(scores)
+    # The model would give such scores to anything, so they must not reach the bar.
     highest_unearned = bar - least_lead
     return {name: min(score, highest_unearned) for name, score in scores.items()}
 
@@ -164,36 +169,58 @@ async def ask_pointwise(
     time for a question, in seconds.
     """
     started = time.monotonic()
-    usage = Usage()
-    model = endpoint.model
+    progress = _Progress(model=endpoint.model)
     refusal = _refuse_long_numbers(points.tokens)
     if refusal is not None:
-        return Answer(value=None, failure=refusal, usage=usage, latency_ms=0, model=model)
+        return Answer(None, refusal, progress.usage, latency_ms=0, model=endpoint.model)
 
-    answers: dict[str, dict[str, float]] = {}
-    failure: Failure | None = None
     try:
-        timeout_of_all = session.compute_call_timeout(timeout * len(points.questions))
-        deadline = started + timeout_of_all
-        for name, messages in zip(points.questions, points.prompts(), strict=True):
-            seconds_left = deadline - time.monotonic()
-            if seconds_left <= 0:
-                count = f"{len(answers)} of {len(points.questions)} questions"
-                why = f"no time left: {count} were answered in {timeout_of_all:g} s"
-                failure = make_failure(FailureKind.TIMEOUT, why)
-                break
-            reply = await _ask_question(session, endpoint, points, name, messages, seconds_left)
-            usage = usage.plus(reply.usage.of_call())
-            model = reply.model
-            answers[name] = probabilities(reply, points.tokens)
+        seconds = session.compute_call_timeout(timeout * len(points.questions))
+        failure = await _ask_in_time(
+            session, endpoint, points, progress, started=started, seconds=seconds
+        )
     except GatewayError as error:
         # The failed call may also have cost something.
-        usage = usage.plus(usage_of_failed_call(error))
+        progress.usage = progress.usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
 
     if failure is not None:
-        return Answer(None, failure, usage, ms_since(started), endpoint.model)
-    return Answer(answers, None, usage, ms_since(started), model)
+        return Answer(None, failure, progress.usage, ms_since(started), endpoint.model)
+    return Answer(progress.answers, None, progress.usage, ms_since(started), progress.model)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The answers so far, their usage, and the name of the model that gave the last one."""
+
+    model: str
+    answers: dict[str, dict[str, float]] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+
+
+async def _ask_in_time(
+    session: Session,
+    endpoint: Endpoint,
+    points: PointwiseQuestions,
+    progress: _Progress,
+    *,
+    started: float,
+    seconds: float,
+) -> Failure | None:
+    """Ask the questions, and add each answer to `progress`. Returns a failure if the time runs out."""
+    deadline = started + seconds
+    for name, messages in zip(points.questions, points.prompts(), strict=True):
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
+            count = f"{len(progress.answers)} of {len(points.questions)} questions"
+            why = f"no time left: {count} were answered in {seconds:g} s"
+            return make_failure(FailureKind.TIMEOUT, why)
+
+        reply = await _ask_question(session, endpoint, points, name, messages, seconds_left)
+        progress.usage = progress.usage.plus(reply.usage.of_call())
+        progress.model = reply.model
+        progress.answers[name] = probabilities(reply, points.tokens)
+    return None
 
 
 def _refuse_long_numbers(tokens: Sequence[str]) -> Failure | None:
@@ -214,7 +241,7 @@ async def _ask_question(
     timeout: float,
 ) -> Reply:
     """Ask a model one question. If this session has already asked it, return the earlier reply."""
-    key = (endpoint.model, messages, ())
+    key = (endpoint.model, messages, ())  # the last part is for questions to decision models
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
 
@@ -275,56 +302,68 @@ class TokenReader:
         timeout = questionnaire.timeout
         questions = _make_questions(questionnaire, session.fence)
         answer = await ask_pointwise(session, endpoint, questions, timeout)
-        answers = [answer]
-        shares = answer.value
-        if not shares:
-            return merge_answers(answers, None, started)
+        if not answer.value:
+            return merge_answers([answer], None, started)
 
-        points = _average_points(questionnaire, shares)
+        answers = [answer]
+        points = _average_points(questionnaire, answer.value)
         earned_points = points
         for control in questionnaire.controls:
             # A control can only lower the points. If they're too low already, none is needed.
             if not control.is_needed(earned_points):
                 break
-
-            control_questions = _make_questions(control.questionnaire, session.fence)
-            # Use the same list of possible tokens, so that the probabilities are comparable.
-            control_questions = control_questions._replace(tokens=questions.tokens)
+            control_questions = _make_control_questions(control, session.fence, questions.tokens)
             control_answer = await ask_pointwise(session, endpoint, control_questions, timeout)
             answers.append(control_answer)
             if not control_answer.value:
                 return merge_answers(answers, None, started)
-
-            control_points = _average_points(control.questionnaire, control_answer.value)
-            weighed_points = control.weigh(points, control_points)
+            weighed_points = _weigh_points(control, points, control_answer.value)
             earned_points = {
                 name: min(earned_points[name], weighed_points[name]) for name in points
             }
-        return merge_answers(answers, Answers(earned_points, shares), started)
+        return merge_answers(answers, Answers(earned_points, answer.value), started)
+
+
+def _make_control_questions(
+    control: Control, fence: Fence, tokens: Sequence[str]
+) -> PointwiseQuestions:
+    """Phrase a control's questions, with the real ones' tokens, so that probabilities are comparable."""
+    control_questions = _make_questions(control.questionnaire, fence)
+    return control_questions._replace(tokens=tokens)
+
+
+def _weigh_points(control: Control, points: Points, control_shares: Shares) -> Points:
+    """Weigh the subject's points against those of the control's unrelated subject."""
+    control_points = _average_points(control.questionnaire, control_shares)
+    return control.weigh(points, control_points)
 
 
 def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
     """Phrase a questionnaire's questions for answers of a single token, and list the possible tokens."""
-    number_tokens: list[str] = []
-    word_tokens: list[str] = []
     questions = {}
     for name, question in questionnaire.questions.items():
         questions[name] = _phrase_question(question)
-        if question.kind == "predicate":
-            word_tokens += question.values
-        else:
-            number_tokens += question.values
-
-    tokens = dict.fromkeys([*number_tokens, *word_tokens])  # without duplicates
     examples = [(context(fence), answer) for context, answer in questionnaire.turns]
     return PointwiseQuestions(
         system=questionnaire.guarded_system(fence),
         context=questionnaire.context(fence),
         questions=questions,
-        tokens=list(tokens),
+        tokens=_list_tokens(questionnaire.questions.values()),
         call_key=questionnaire.call_key,
         examples=examples,
     )
+
+
+def _list_tokens(questions: Iterable[TypedQuestion]) -> list[str]:
+    """List the possible tokens of all answers: first the numbers, then yes and no."""
+    number_tokens: list[str] = []
+    word_tokens: list[str] = []
+    for question in questions:
+        if question.kind == "predicate":
+            word_tokens += question.values
+        else:
+            number_tokens += question.values
+    return list(dict.fromkeys([*number_tokens, *word_tokens]))  # without duplicates
 
 
 def _phrase_question(question: TypedQuestion) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         CompareRubric,
         Given,
         Prompt,
+        RatedExample,
         ScoreRubric,
         SelectRubric,
     )
@@ -37,25 +38,35 @@ def document_context(
 
     A fence marks the text as data, not instructions. `given` contains the rubric's headings.
     """
-    # Only include the parts of the task for which the rubric has a heading.
+    blocks = _write_task(fence, task, given)
+    if given.sources:
+        # The first file is the document, and the others are its sources.
+        judged_files = files[:1]
+        blocks += _write_sources(fence, files[1:], given.sources)
+    else:
+        judged_files = files
+    if given.text:
+        blocks.append(f"{given.text}:")
+    blocks += _fence_files(fence, judged_files)
+    return "\n\n".join(blocks)
+
+
+def _write_task(fence: Fence, task: TaskDescription, given: Given) -> list[str]:
+    """Write those parts of the task for which the rubric has a heading."""
     blocks = []
     for role in TASK_ROLES:
         text = getattr(task, role)
         heading = getattr(given, role)
         if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
+    return blocks
 
-    # If the rubric has a heading for sources, the first file is the document, and the others are its sources.
-    judged_files = files
-    if given.sources:
-        judged_files = files[:1]
-        sources = files[1:]
-        if sources:
-            blocks += [f"{given.sources}:", *_fence_files(fence, sources, role="source")]
 
-    if given.text:
-        blocks.append(f"{given.text}:")
-    return "\n\n".join([*blocks, *_fence_files(fence, judged_files)])
+def _write_sources(fence: Fence, sources: Sequence[VisibleFile], heading: str) -> list[str]:
+    """Write a document's sources below a heading. Returns [] if there are none."""
+    if not sources:
+        return []
+    return [f"{heading}:", *_fence_files(fence, sources, role="source")]
 
 
 def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
@@ -123,24 +134,38 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
     """Format the rubric's scored examples as blocks of text, after a heading. Returns [] without examples."""
-    if not rubric.prompt.examples:
+    examples = rubric.prompt.examples
+    if not examples:
         return []
+    blocks = [_format_rated_example(example, rubric) for example in examples]
+    return ["Examples of how it is rated:", *blocks]
 
-    headings = rubric.given  # the rubric's names for the parts of a task
-    examples = ["Examples of how it is rated:"]
-    for example in rubric.prompt.examples:
-        blocks = ["<example>"]  # the lines of this example
-        for role in TASK_ROLES:
-            heading = getattr(headings, role)
-            text = getattr(example, role)
-            if heading and text:
-                blocks.append(f"{heading}: {text}")
-        for text in example.files.values():
-            blocks.append(f"{headings.sources or 'Another file'}: {text}")
-        blocks.append(f"{headings.text}: {example.text}" if headings.text else example.text)
-        scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
-        examples.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
-    return examples
+
+def _format_rated_example(example: RatedExample, rubric: ScoreRubric) -> str:
+    """Format an example's texts, followed by its scores."""
+    texts = _list_example_texts(example, rubric.given)
+    scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
+    return "\n".join(["<example>", *texts, "</example>", f"Rated: {scores}"])
+
+
+def _list_example_texts(example: RatedExample, headings: Given) -> list[str]:
+    """List an example's texts, each with the rubric's heading for it, such as "Request: Write a poem"."""
+    texts = []
+    for role in TASK_ROLES:
+        heading = getattr(headings, role)
+        text = getattr(example, role)
+        if heading and text:
+            texts.append(f"{heading}: {text}")
+
+    file_heading = headings.sources or "Another file"
+    for text in example.files.values():
+        texts.append(f"{file_heading}: {text}")
+
+    if headings.text:
+        texts.append(f"{headings.text}: {example.text}")
+    else:
+        texts.append(example.text)
+    return texts
 
 
 def candidates_context(fence: Fence, query: Query, listing: str) -> str:
@@ -157,21 +182,24 @@ def list_candidates(
     query: Query, candidates: Sequence[PromptCandidate]
 ) -> tuple[str, dict[str, str]]:
     """Write a list of the candidates, each with a label. Returns the list and the labels by id."""
-    candidate_texts = {}  # by id: the text as it appears in the list
-    for candidate in candidates:
-        harmless_text = visible(plain(candidate_text(candidate)))
-        first_line, *more_lines = harmless_text.split("\n")
-        # Indent all lines but the first, so that none can pose as another candidate.
-        indented_lines = [f"  {line}".rstrip() for line in more_lines]
-        candidate_texts[candidate.id] = "\n".join([first_line, *indented_lines])
+    text_by_id = {candidate.id: _write_list_item(candidate) for candidate in candidates}
 
-    # Choose labels that aren't in any text, because a text with a label could pose as another candidate.
-    shown_text = "\n".join([query.text, *query.turns, *candidate_texts.values()])
-    labels_by_id = labels(query.text, list(candidate_texts), shown_text)
-    listing = "\n\n".join(
-        f"[{label}] {candidate_texts[name]}" for name, label in labels_by_id.items()
-    )
-    return listing, labels_by_id
+    # A text that contains a label could pose as another candidate, so choose labels that are in no text.
+    shown_text = "\n".join([query.text, *query.turns, *text_by_id.values()])
+    label_by_id = labels(query.text, list(text_by_id), shown_text)
+
+    items = []
+    for candidate_id, label in label_by_id.items():
+        items.append(f"[{label}] {text_by_id[candidate_id]}")
+    return "\n\n".join(items), label_by_id
+
+
+def _write_list_item(candidate: PromptCandidate) -> str:
+    """Write a candidate's text, with all lines but the first indented, so that none can pose as another."""
+    plain_text = plain(candidate_text(candidate))
+    first_line, *more_lines = visible(plain_text).split("\n")
+    indented_lines = [f"  {line}".rstrip() for line in more_lines]
+    return "\n".join([first_line, *indented_lines])
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
@@ -186,31 +214,36 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
 
 def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
     """Write a scoring rubric as instructions for an agent that judges documents itself."""
-    questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
+    instructions = rubric.prompt.instructions.deep  # no tier comes after the agent
+    dimensions = [dimension_text(rubric, name) for name in rubric.dimensions]
+    questions_and_examples = ["Dimensions:", *dimensions]
     if rubric.prompt.few_shot:
-        questions += rated_examples(rubric)
+        questions_and_examples += rated_examples(rubric)
     rules = _describe_rules(rubric, mode)
-    return _join_agent_text(rubric.prompt, rubric.prompt.instructions.deep, questions, rules)
+    return _join_agent_text(rubric.prompt, instructions, questions_and_examples, rules)
 
 
 def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
     """Write a rubric for memories as instructions for an agent that selects them itself."""
-    # In lenient mode, the deep instructions would drop too many memories, because no tier confirms the agent.
     instructions = rubric.prompt.instructions.deep
     if mode == "lenient":
+        # No tier confirms what the agent drops, and with the deep instructions it would drop too much.
         instructions = rubric.prompt.instructions.quick
+
     questions = ["Questions, asked of each memory:"]
     questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
-    rules = [_WORDS["agent_select"] % _describe_needed_questions(rubric, mode)]
-    return _join_agent_text(rubric.prompt, instructions, questions, rules)
+    needed_questions = _describe_needed_questions(rubric, mode)
+    rule = _WORDS["agent_select"] % needed_questions
+    return _join_agent_text(rubric.prompt, instructions, questions, [rule])
 
 
 def compare_agent_text(rubric: CompareRubric) -> str:
     """Write a comparing rubric as instructions for an agent that compares two texts itself."""
+    instructions = rubric.prompt.instructions.deep  # no tier comes after the agent
     questions = ["Questions, the most important first:"]
     questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
-    instructions = rubric.prompt.instructions.deep
-    return _join_agent_text(rubric.prompt, instructions, questions, [_WORDS["agent_compare"]])
+    rules = [_WORDS["agent_compare"]]
+    return _join_agent_text(rubric.prompt, instructions, questions, rules)
 
 
 def _join_agent_text(
@@ -233,31 +266,44 @@ def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
 
 def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
     """Describe a rubric's scale, its thresholds, and the expected answer, in words for an agent."""
-    scale = ["Scale, the same for every dimension:"]
-    for value, label in sorted(rubric.scale.labels.items()):
-        scale.append(f"{value}: {label}")
-    if any(dimension.scale for dimension in rubric.dimensions.values()):
-        scale.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
-
-    thresholds = getattr(rubric.modes, mode)
-    accept = f"every score is at least {thresholds.accept.each:g}"
-    if thresholds.accept.mean is not None:
-        mean = f"their mean{_describe_weights(rubric)} is at least {thresholds.accept.mean:g}"
-        accept = f"{accept} and {mean}"
-    reject = f"any score is below {thresholds.reject.any_below:g}"
-
     answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
     return [
-        "\n".join(scale),
-        f"Accept when {accept}. Reject when {reject}. Otherwise the verdict is improve.",
+        _describe_scale(rubric),
+        _describe_thresholds(rubric, mode),
         f"Answer with {answer}.",
     ]
 
 
+def _describe_scale(rubric: ScoreRubric) -> str:
+    """Describe each value of the scale, and what yes and no count."""
+    scale = rubric.scale
+    lines = ["Scale, the same for every dimension:"]
+    for value, label in sorted(scale.labels.items()):
+        lines.append(f"{value}: {label}")
+    has_yes_no_dimension = any(
+        dimension.scale == "binary" for dimension in rubric.dimensions.values()
+    )
+    if has_yes_no_dimension:
+        lines.append(f"A yes counts as {scale.max}, a no as {scale.min}.")
+    return "\n".join(lines)
+
+
+def _describe_thresholds(rubric: ScoreRubric, mode: ModeName) -> str:
+    """Describe which scores lead to which verdict."""
+    thresholds = getattr(rubric.modes, mode)
+    accept = f"every score is at least {thresholds.accept.each:g}"
+    if thresholds.accept.mean is not None:
+        weights = _describe_weights(rubric)
+        accept += f" and their mean{weights} is at least {thresholds.accept.mean:g}"
+    reject = f"any score is below {thresholds.reject.any_below:g}"
+    return f"Accept when {accept}. Reject when {reject}. Otherwise the verdict is improve."
+
+
 def _describe_weights(rubric: ScoreRubric) -> str:
-    """Describe the weights of scores as an insertion between commas, or return "" if they're equal."""
+    """Describe the weights of scores as an insertion between commas. Returns "" if all weights are 1."""
     weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
-    if set(weights.values()) == {1}:
+    is_unweighted = set(weights.values()) == {1}
+    if is_unweighted:
         return ""
     listed = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
     return f", weighted {listed},"
@@ -296,7 +342,8 @@ def messages(
     system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
 ) -> tuple[Message, ...]:
     """Build the prompt: trusted text goes into the system message, all other text into the user's message."""
-    # The guard explains the fence. It contains a nonce, so it comes last, and servers can cache the rest.
     trusted = "\n\n".join([system, *rules]) + "\n\n"
-    system_message = Message("system", f"{trusted}{fence.guard}", len(trusted))
-    return system_message, Message("user", "\n\n".join(blocks))
+    # The guard, which explains the fence, contains a nonce, so it comes last, and servers can cache the rest.
+    system_message = Message("system", f"{trusted}{fence.guard}", stable=len(trusted))
+    user_message = Message("user", "\n\n".join(blocks))
+    return system_message, user_message

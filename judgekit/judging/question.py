@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, TierName
     from judgekit.judging.documents import Candidates, ComparisonInput, Document
-    from judgekit.judging.questionnaire import Answers, Questionnaire
+    from judgekit.judging.questionnaire import Answers, Asker, Questionnaire
     from judgekit.judging.verdict import AnyRound
     from judgekit.providers.base import Endpoint, Messages
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
@@ -120,12 +120,14 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
         """Plan which samples (repeated answers) to request, as lists of sample numbers.
 
-        If the first list isn't enough, the next one is added. Samples start at 1, and 0 is a single sample.
+        By default, there's one list, such as 1 to 3 for three samples. A single sample has the number 0.
         """
-        # Probabilities don't vary between samples.
-        if not kind_of(endpoint).gives_reasons or self.settings.samples == 1:
+        samples = self.settings.samples
+        if not kind_of(endpoint).gives_reasons:
+            samples = 1  # such a model gives probabilities, which don't vary between samples
+        if samples == 1:
             return [[0]]
-        return [range(1, self.settings.samples + 1)]
+        return [range(1, samples + 1)]
 
     def is_enough(self, opinion: Opinion | None) -> bool:
         """Whether an opinion needs no further samples."""
@@ -142,9 +144,9 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return False
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
-        """Ask one model, and return all its answers and the opinion that they add up to.
+        """Ask one model, and return all its answers and its opinion.
 
-        If the first samples aren't enough, the model is asked for more.
+        If the opinion of the first samples isn't enough, it's replaced by that of further samples.
         """
         started = time.monotonic()
         answers_by_sample: list[list[Answer[Value]]] = []
@@ -152,17 +154,13 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         for samples in self.sample_plans(endpoint):
             new_answers = await self._ask_samples(endpoint, session, samples)
             answers_by_sample += new_answers
-            new_values = []
-            for sample_answers in new_answers:
-                new_values.append([answer.value for answer in sample_answers])
-            # Build the opinion from the new samples only.
-            opinion = self.opinion(new_values)
+            opinion = self._form_opinion(new_answers)
             if self.is_enough(opinion):
                 break
 
         all_answers = list(chain.from_iterable(answers_by_sample))
-        # With multiple samples, a failure doesn't matter if there's an opinion. A single sample can give an
-        # opinion although a part of it failed, so keep that failure.
+        # A single sample can give an opinion although a part of it failed, so that failure is kept. With
+        # multiple samples, a failure doesn't matter if there's an opinion.
         is_single = len(answers_by_sample) == 1
         joint_answer = merge_answers(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)
@@ -178,8 +176,22 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         else:
             calls_in_one = self.calls_in_one(endpoint)
             answers = await gather_limited(all_calls, session, endpoint, calls_in_one)
-        next_answers = iter(answers)
-        return [list(islice(next_answers, len(calls))) for calls in calls_by_sample]
+        return _split_answers(answers, [len(calls) for calls in calls_by_sample])
+
+    def _form_opinion(self, answers_by_sample: Sequence[Sequence[Answer[Value]]]) -> Opinion | None:
+        """Form the opinion from the values of the samples' answers."""
+        values_by_sample = []
+        for answers in answers_by_sample:
+            values_by_sample.append([answer.value for answer in answers])
+        return self.opinion(values_by_sample)
+
+
+def _split_answers(
+    answers: Sequence[Answer[Value]], lengths: Sequence[int]
+) -> list[list[Answer[Value]]]:
+    """Split answers into consecutive lists of these lengths."""
+    next_answers = iter(answers)
+    return [list(islice(next_answers, length)) for length in lengths]
 
 
 class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
@@ -197,7 +209,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 
     @classmethod
     @abstractmethod
-    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> Self:
+    def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> Self:
         """Build the question about a subject that never changes, so that its words can be hashed."""
 
     @property
@@ -228,16 +240,22 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         kind = kind_of(endpoint)
         calls: Calls[Value] = []
         for questionnaire in self.questionnaires(endpoint):
-            questionnaire_to_ask = questionnaire
-            if kind.is_bound_by_words:
-                # Put a hash of the questions' words into the key, so that replies to other words don't match.
-                words = self.words_sha256(kind)[:_WORDS_DIGITS]
-                key = questionnaire.call_key.within(f"words-{words}")
-                questionnaire_to_ask = replace(questionnaire, call_key=key)
+            keyed_questionnaire = self._add_words_to_key(questionnaire, kind)
             calls.append(
-                partial(self._ask_and_read, endpoint, session, questionnaire_to_ask, sample)
+                partial(self._ask_and_read, endpoint, session, keyed_questionnaire, sample)
             )
         return calls
+
+    def _add_words_to_key(self, questionnaire: Questionnaire, kind: ModelKind) -> Questionnaire:
+        """Add a hash of the questions' words to the call's key, so that replies to other words don't match.
+
+        Only some kinds of models need that. For the others, the questionnaire is returned unchanged.
+        """
+        if not kind.is_bound_by_words:
+            return questionnaire
+        words_hash = self.words_sha256(kind)[:_WORDS_DIGITS]
+        key = questionnaire.call_key.within(f"words-{words_hash}")
+        return replace(questionnaire, call_key=key)
 
     async def _ask_and_read(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
@@ -275,18 +293,24 @@ def _compute_words_hash(
     """
     asker = ASKERS[kind]
     model = example_of(kind)
-    fence = Fence("nonce")
-    words: list[Any] = [asker.bars]  # everything that is hashed
+    hashed_parts: list[Any] = [asker.bars]
     for tier in TIERS:
-        about_letters = question.about_letters(settings, tier)
-        words.append(about_letters.bars)
-        for questionnaire in about_letters.questionnaires(model):
-            text = json.dumps(asker.words(questionnaire, fence), sort_keys=True)
-            # Labels depend on the installation's own secret.
-            for label in filter(str.isupper, questionnaire.labels):
-                text = text.replace(label, "LABEL")
-            words.append(without_nonce(text))
-    return sha256(words)
+        tier_question = question.about_fixed_subject(settings, tier)
+        hashed_parts.append(tier_question.bars)
+        for questionnaire in tier_question.questionnaires(model):
+            hashed_parts.append(_write_portable_words(asker, questionnaire))
+    return sha256(hashed_parts)
+
+
+def _write_portable_words(asker: Asker, questionnaire: Questionnaire) -> str:
+    """Write a questionnaire's words as JSON, without the parts that differ between computers."""
+    words = asker.words(questionnaire, Fence("nonce"))
+    text = json.dumps(words, sort_keys=True)
+    # Labels in capitals depend on the installation's own secret.
+    secret_labels = [label for label in questionnaire.labels if label.isupper()]
+    for label in secret_labels:
+        text = text.replace(label, "LABEL")
+    return without_nonce(text)
 
 
 def example_of(kind: ModelKind) -> Endpoint:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.reservations import Reservation, ReservationKind
 from judgekit.judging.score_question import ScoreQuestion
-from judgekit.judging.score_source import score_source
+from judgekit.judging.score_source import ScoreSource, score_source
 from judgekit.judging.standing import RankedTier, Voter, contending, lead_of, rank, usual_margins
 from judgekit.judging.steps import COPIED, CUT_TEXTS, OWN_FAMILY, Ask, End, EscalationRules
 from judgekit.judging.verdict import CompareRound, Comparison
@@ -93,12 +92,14 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         self, endpoint: Endpoint, session: Session, letter: str
     ) -> Answer[Opinion]:
         """Ask about one subject in a separate session, and add the cost to `session`."""
+        # Subjects share neither a fence nor remembered replies. The new session starts with the cost so far.
         spent_before = session.spent_usd
-        # Subjects share neither a fence nor remembered replies.
         own_session = replace(session, fence=Fence(), remembered={})
         turn = await self.score_question(letter).ask(endpoint, own_session)
-        # Only add this subject's cost, because other subjects' costs may have been added meanwhile.
-        session.spent_usd += own_session.spent_usd - spent_before
+
+        # Other subjects' costs may have been added to `session` meanwhile, so only add this subject's.
+        own_cost = own_session.spent_usd - spent_before
+        session.spent_usd += own_cost
         session.unpriced |= own_session.unpriced
         return turn.answer
 
@@ -113,49 +114,64 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
         """Rank the subjects by the models' scores in this tier and in earlier ones."""
-        sources = set()  # pairs of a model and the way its scores were read
-        # For each model (voter), the mean scores of each subject, by letter
-        means_by_voter: dict[Voter, dict[str, list[float]]] = {}
-        for endpoint, opinion_by_letter in voices:
-            if not opinion_by_letter:
-                continue
-            voter = Voter(endpoint.model, endpoint.family)
-            for letter, opinion in opinion_by_letter.items():
-                means_by_letter = means_by_voter.setdefault(voter, defaultdict(list))
-                means_by_letter[letter].append(self.rubric.mean(opinion.scores))
-                sources.add((endpoint.model, score_source(endpoint, opinion)))
-
-        finality = self.settings.finality
+        answered = [(endpoint, opinions) for endpoint, opinions in voices if opinions]
+        calibration = self.settings.finality
+        # Only a calibration depends on how the scores were read.
+        is_known = calibration is None or calibration.knows(self.tier, _collect_sources(answered))
         return rank(
             self.before,
             self.tier,
             self.letters,
-            means_by_voter,
+            self._collect_means(answered),
             asked=len(self.settings.model_names[self.tier]),
             is_cut=self.is_cut,
-            is_known=finality is None or finality.knows(self.tier, sources),
+            is_known=is_known,
         )
+
+    def _collect_means(
+        self, answered: Sequence[tuple[Endpoint, dict[str, Opinion]]]
+    ) -> dict[Voter, dict[str, list[float]]]:
+        """Collect each model's mean scores of each subject, by letter."""
+        means_by_voter: dict[Voter, dict[str, list[float]]] = {}
+        for endpoint, opinion_by_letter in answered:
+            voter = Voter(endpoint.model, endpoint.family)
+            means_by_letter = means_by_voter.setdefault(voter, {})
+            for letter, opinion in opinion_by_letter.items():
+                mean = self.rubric.mean(opinion.scores)
+                means_by_letter.setdefault(letter, []).append(mean)
+        return means_by_voter
 
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
-        """Build a record, called a round, of each model's call about each subject.
-
-        The first round has the number `first`.
-        """
+        """Record each model's call about each subject as a round. The rounds are numbered from `first`."""
         rounds: list[CompareRound] = []
         for position, letter in enumerate(self.letters):
+            score_question = self.score_question(letter)
             for turn in turns:
-                answer = turn.calls[position]
-                row = CompareRound(
-                    round=first + len(rounds),
-                    tier=self.tier,
-                    order=[letter],
-                    opinion=answer.record_value(self.score_question(letter).record),
-                    **answer.round_fields(),
+                call = turn.calls[position]
+                opinion = call.record_value(score_question.record)
+                rounds.append(
+                    CompareRound(
+                        round=first + len(rounds),
+                        tier=self.tier,
+                        order=[letter],
+                        opinion=opinion,
+                        **call.round_fields(),
+                    )
                 )
-                rounds.append(row)
         return rounds
+
+
+def _collect_sources(
+    answered: Sequence[tuple[Endpoint, dict[str, Opinion]]],
+) -> set[tuple[str, ScoreSource]]:
+    """Collect pairs of a model and the way its scores were read."""
+    sources = set()
+    for endpoint, opinion_by_letter in answered:
+        for opinion in opinion_by_letter.values():
+            sources.add((endpoint.model, score_source(endpoint, opinion)))
+    return sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,28 +180,37 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
     def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
         """Refuse a comparison if the rubric needs an input that comparisons don't have."""
+        # Dataclasses with slots are made anew, and `super()` would look for the old class.
         ComparisonJudge.note_refusal_and_cuts(self, state)
-        tier = next(iter(self.models_by_tier), None)
-        if tier is not None and not state.refused:
-            # The rubric is for single documents, so check one of the texts as a document.
-            document = self.question(tier, state).score_question("A").subject
-            state.refused = document.lacks(self.rubric) or ""
+        if state.refused or not self.models_by_tier:
+            return
+
+        # The rubric is for single documents, so check one of the texts as a document.
+        first_tier = next(iter(self.models_by_tier))
+        question_about_a = self.question(first_tier, state).score_question("A")
+        document = question_about_a.subject
+        state.refused = document.lacks(self.rubric) or ""
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
         """Build the question for a tier: about all subjects, or for later tiers only about the contenders."""
-        letters = state.subject.distinct
-        if state.opinions:
-            step = self.step(state)
-            if isinstance(step, Ask):
-                letters = step.about
         return RankingQuestion(
             self.settings,
             state.subject,
             tier,
             before=list(state.opinions.values()),
             models=self.models_by_tier.get(tier, ()),
-            letters=letters,
+            letters=self._choose_letters(state),
         )
+
+    def _choose_letters(self, state: JudgingState[ComparisonInput]) -> Sequence[str]:
+        """Choose the subjects that the next tier is asked about."""
+        is_first_tier = not state.opinions
+        if is_first_tier:
+            return state.subject.distinct
+        step = self.step(state)
+        if isinstance(step, Ask):
+            return step.about
+        return state.subject.distinct
 
     def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
         """Convert the tiers' rankings to evidence."""
@@ -199,17 +224,13 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         return read_ranking(tiers, usual_margins(self.rubric), favouring_families)
 
     def rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
-        """Return the rules for rankings, with the subjects, their copies, and the best one's authors."""
+        """Return the escalation rules for a ranking, adapted to its subjects."""
         subject = state.subject
-        authors: dict[Outcome, Sequence[str]] = {}
-        best = _find_best(state)
-        if best is not None:
-            authors["accept"] = subject.families(best)
         return replace(
             self.settings.escalation_rules("ranking"),
             letters=subject.distinct,
             copied=[letter for letter in subject.distinct if _has_copies(subject, letter)],
-            authors=authors,
+            authors=_find_best_authors(state),
         )
 
     def record(self, state: JudgingState[ComparisonInput], end: End) -> Comparison:
@@ -231,23 +252,43 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         if end.tier is None:
             return ComparisonResult()
 
-        # Collect the reasoning about the best subject. Each round of a ranking is about one subject.
         best = _find_best(state)
-        reasons = []
-        if end.verdict == "accept" or end.because == COPIED:
-            for row in state.rounds:
-                if row.opinion and row.order == [best]:
-                    reasons.append(row.opinion.reasoning)
+        is_accepted = end.verdict == "accept"
+        verdict = TIE
+        if is_accepted and best is not None:
+            verdict = best
+        reasoning = ""
+        if is_accepted or end.because == COPIED:
+            reasoning = _find_last_reasoning(state, best)
 
         # Some subjects weren't scored by the last tier, and have scores from earlier tiers. One of these can
         # be equal to the winner's, so the lead can be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
-            verdict=best if end.verdict == "accept" and best is not None else TIE,
+            verdict=verdict,
             lead=lead_of(means),
-            reasoning=next(filter(None, reversed(reasons)), ""),
+            reasoning=reasoning,
             families=self.families(state, end),
         )
+
+
+def _find_best_authors(state: JudgingState[ComparisonInput]) -> dict[Outcome, Sequence[str]]:
+    """Find the author families of the best subject. Returns {} if there's no best one yet."""
+    best = _find_best(state)
+    if best is None:
+        return {}
+    # If a ranking ends with "accept", it's the best subject that's accepted.
+    return {"accept": state.subject.families(best)}
+
+
+def _find_last_reasoning(state: JudgingState[ComparisonInput], letter: str | None) -> str:
+    """Find the last reasoning about a subject. Returns "" if no model gave one."""
+    for row in reversed(state.rounds):
+        is_about_subject = row.order == [letter]  # each round of a ranking is about one subject
+        if is_about_subject and row.opinion and row.opinion.reasoning:
+            reasoning: str = row.opinion.reasoning
+            return reasoning
+    return ""
 
 
 def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
@@ -258,8 +299,8 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
     means = ranked_tiers[-1].means
     if not means:  # too few models answered
         return None
-    best, *_others = contending(means, margin=0.0)
-    return best
+    best_letters = contending(means, margin=0.0)  # if several are equal, the first letter counts
+    return best_letters[0]
 
 
 def _collect_last_scores(

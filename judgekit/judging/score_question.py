@@ -40,7 +40,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     """After a review: the findings that were upheld, and those nobody checked."""
 
     @classmethod
-    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
+    def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
         """Build the question about a document that consists of letters, to compute a hash of its words."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))

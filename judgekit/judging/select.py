@@ -41,17 +41,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def measured_for(self, query: Query) -> CandidateJudge:
         """Return the judge, without its calibration if the query has earlier turns of a conversation."""
         # Calibrations are made from requests without earlier turns, so they're only valid for such requests.
-        finality = self.settings.finality
-        if finality is None or not query.turns:
+        if self.settings.finality is None or not query.turns:
             return self
         reason = (
             "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
         )
-        warning = f"calibration {finality.id} not used: {reason}"
-        earlier_warning = self.settings.calibration_warning
-        if earlier_warning:
-            warning = f"{warning}; {earlier_warning}"
-        return self.with_settings(finality=None, calibration_warning=warning)
+        return replace(self, settings=self.settings.without_calibration(reason))
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         """Replace the secrets in the query and the candidates, if redaction is on.

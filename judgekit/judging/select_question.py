@@ -57,7 +57,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     """Asks about candidates, as many at a time as the kind of model allows."""
 
     @classmethod
-    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> SelectQuestion:
+    def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> SelectQuestion:
         candidate = PromptCandidate("id", "title", "category", ("tag",), "text")
         return cls(settings, Candidates(Query("a", ("b",)), (candidate,)), tier)
 
@@ -269,7 +269,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         for candidate, votes in votes_by_candidate.items():
             if jury.has_quorum(len(votes), len(samples)):
                 probability = fmean(votes)
-                marks[candidate] = Mark(jury.leaning(probability), round(probability, jury.DIGITS))
+                marks[candidate] = Mark(
+                    jury.decide_chance(probability), round(probability, jury.DIGITS)
+                )
         return marks if any(marks.values()) else None
 
     def _combine_marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:

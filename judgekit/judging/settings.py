@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from judgekit.judging.kinds import DECIDES, kind_of
@@ -111,6 +111,15 @@ class JudgeSettings:
             return ""
         count = counted(secrets, "secret was", "secrets were")
         return f"{count} found, and judge.redact is refuse"
+
+    def without_calibration(self, problem: str) -> Self:
+        """Drop the calibration (`finality`) because of a problem, and add that to the warning."""
+        if self.finality is None:
+            return self
+        warning = f"calibration {self.finality.id} not used: {problem}"
+        if self.calibration_warning:
+            warning = f"{warning}; {self.calibration_warning}"
+        return replace(self, finality=None, calibration_warning=warning)
 
     def escalation_rules(self, task: Task) -> EscalationRules:
         """Build a task's escalation rules. Callers add what depends on the subject."""
