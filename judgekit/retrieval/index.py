@@ -55,47 +55,55 @@ def open_index(
     try:
         index = _open_or_replace(root, profiles, patience, anew=anew)
         if index is None:  # no index file can be kept
-            from judgekit.retrieval import update  # noqa: PLC0415 - only if no index file can be kept
-
-            return update.build_in_memory(root, profiles)
-
-        is_half_built = index.pending and not index.was_whole
-        # An index by an earlier version of this program has more entries than a half-built one.
-        earlier_index = _open_earlier(index) if is_half_built else None
-        if earlier_index is None:
-            return index
-        index.close()
+            return _build_in_memory(root, profiles)
+        return _choose_fuller_index(index)
     except index_file.sqlite.OperationalError as error:
-        if "no such module" in str(error):
+        lacks_fts5 = "no such module" in str(error)
+        if lacks_fts5:
             raise NoFullTextError("its SQLite was built without FTS5") from None
         raise
 
+
+def _build_in_memory(root: str, profiles: Profiles) -> Index:
+    """Build an index that's gone when it's closed."""
+    from judgekit.retrieval import update  # noqa: PLC0415 - only if no index file can be kept
+
+    return update.build_in_memory(root, profiles)
+
+
+def _choose_fuller_index(index: Index) -> Index:
+    """Return the index, or while it's half-built, an earlier version's complete one, if any."""
+    has_been_whole = index.was_whole or not index.pending
+    if has_been_whole:
+        return index
+
+    earlier_index = _open_earlier(index)
+    if earlier_index is None:
+        return index
+    index.close()
     return earlier_index
 
 
 def _open_or_replace(
     root: str, profiles: Profiles, patience: float | None, *, anew: bool
 ) -> Index | None:
-    """Open a store's newest index file, and replace it first if it's missing or unusable.
+    """Open a store's newest index file. It's replaced first if it's missing or unusable, or if `anew`.
 
     Returns None if no index file is possible, e.g. in a read-only folder.
     """
+    must_replace = anew
     try:
         path = find_index_file(root)
         for _ in range(3):  # after replacing an unusable file, open the new one
-            if path is None or anew:
-                from judgekit.retrieval import update  # noqa: PLC0415 - only to replace the file
-
-                update.replace(root, profiles, path)
-                path = find_index_file(root)
-
+            if path is None or must_replace:
+                path = _replace_file(root, profiles, path)
             if path is None:
                 return None
 
             index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
-            anew = True  # replace the unusable file in the next round
+            must_replace = True  # the file is unusable
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
         # The folder isn't writable, the disk is full, or a damaged file can't be replaced.
         return None
@@ -103,15 +111,20 @@ def _open_or_replace(
     return None
 
 
+def _replace_file(root: str, profiles: Profiles, path: str | None) -> str | None:
+    """Replace a store's index file at `path`, if any. Returns the new file's path; None without one."""
+    from judgekit.retrieval import update  # noqa: PLC0415 - only to replace the file
+
+    update.replace(root, profiles, path)
+    return find_index_file(root)
+
+
 def _open_file(path: str, root: str, profiles: Profiles, patience: float | None) -> Index | None:
     """Open an index file and update it; None if it's unusable and must be replaced."""
     connection = index_file.connect(path)
     try:
-        try:
-            facts = read_facts(connection)
-        except index_file.sqlite.DatabaseError as error:
-            if not index_file.has_error_code(error, index_file.READ_ONLY):
-                raise
+        facts = _read_facts_unless_read_only(connection)
+        if facts is None:
             # In a read-only folder, SQLite needs another way to open the file.
             connection.close()
             connection = _open_read_only(path)
@@ -122,12 +135,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
         if is_of_store and has_same_rules:
             index = Index(connection, root, profiles, path)
             index.load(facts)
-            changed_paths, file_numbers = _find_changes(index)
-            has_no_changes = changed_paths == [] and not file_numbers  # None means all paths
-            if not has_no_changes or index.pending:
-                from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
-
-                update.refresh(index, changed_paths, file_numbers, patience=patience)
+            _update(index, patience)
             return index
     except BaseException as error:
         if not index_file.is_damage(error):
@@ -137,6 +145,27 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
     # The file is damaged, or made for another store or with other rules.
     connection.close()
     return None
+
+
+def _read_facts_unless_read_only(connection: Connection) -> dict[str, Any] | None:
+    """Read an index's facts about itself; None if SQLite can't because the folder is read-only."""
+    try:
+        return read_facts(connection)
+    except index_file.sqlite.DatabaseError as error:
+        if index_file.has_error_code(error, index_file.READ_ONLY):
+            return None
+        raise
+
+
+def _update(index: Index, patience: float | None) -> None:
+    """Update an index, if anything changed or is still pending, for up to `patience` seconds."""
+    changed_paths, file_numbers = _find_changes(index)
+    must_list_all = changed_paths is None
+    has_changes = must_list_all or changed_paths or file_numbers
+    if has_changes or index.pending:
+        from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
+
+        update.refresh(index, changed_paths, file_numbers, patience=patience)
 
 
 def _open_earlier(index: Index) -> Index | None:
@@ -157,21 +186,33 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
 
     Returns None unless it's complete, readable, and for the same store and kind as `index`.
     """
-    connection = None
+    unreadable = (index_file.sqlite.DatabaseError, *SPOILT)
     try:
         connection = index_file.connect(path)
-        facts = read_facts(connection)
-        is_whole = facts["pending"] == 0 and facts["size"] > 0
-        if is_whole and facts["root"] == index.root and facts["kind"] == index.kind:
-            earlier = Index(connection, index.root, index.profiles, path)
-            earlier.load_earlier(facts, version, index.pending)
-            return earlier
-    except (index_file.sqlite.DatabaseError, *SPOILT):
-        pass  # answer from the new index, with the entries it has so far
+    except unreadable:
+        return None
 
-    if connection is not None:
+    try:
+        earlier = _load_version(connection, index, path, version)
+    except unreadable:
+        earlier = None
+    if earlier is None:
         connection.close()
-    return None
+    return earlier
+
+
+def _load_version(connection: Connection, index: Index, path: str, version: int) -> Index | None:
+    """Load an earlier version's index; None unless it's complete, and for the same store and kind."""
+    facts = read_facts(connection)
+    is_complete = facts["pending"] == 0 and facts["size"] > 0
+    is_for_same_store = facts["root"] == index.root and facts["kind"] == index.kind
+    is_usable = is_complete and is_for_same_store
+    if not is_usable:
+        return None
+
+    earlier = Index(connection, index.root, index.profiles, path)
+    earlier.load_earlier(facts, version, index.pending)
+    return earlier
 
 
 def _open_read_only(path: str) -> Connection:
@@ -191,34 +232,43 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     `FOLDERS_PER_QUERY`, and the next `FILES_PER_QUERY` of the other files.
     """
     # A small file stores the position for the next query.
-    turn_path = f"{index.path}.turn"
-    last_file, last_folder, queries = _read_turn(turn_path)
+    position_path = f"{index.path}.turn"
+    last_file, last_folder, queries = _read_position(position_path)
     queries += 1  # the number of queries since everything was listed
 
-    changed_paths: list[str] | None = None
-    file_numbers: list[int] = []
-    if index.kind:  # otherwise, the store was never listed, and everything is new
-        watched_rows, last_folder = _read_next_watched(index, last_folder)
-        changed_paths = []
-        for watched_path, is_folder, *stamp, is_sure, _ in watched_rows:
-            path = f"{index.root}/{watched_path}"
-            # If the stamp isn't sure, the path may have changed without getting a new stamp.
-            if not is_sure or index_file.read_stamp(path, folder=is_folder) != tuple(stamp):
-                changed_paths.append(watched_path)
+    was_listed = bool(index.kind)
+    if not was_listed:  # everything is new
+        _write_position(position_path, last_file, last_folder, queries)
+        return None, []
 
-        files, last_file = _read_next_files(index, last_file)
-        differing_files = _list_differing(files, index.root)
-        file_numbers = [number for number, _ in differing_files]
-        changed_paths += _find_folders_of_missing(index, differing_files)
+    watched_rows, last_folder = _read_next_watched(index, last_folder)
+    changed_paths = _list_changed_watched(index, watched_rows)
+    files, last_file = _read_next_files(index, last_file)
+    differing_files = _list_differing(files, index.root)
+    file_numbers = [number for number, _ in differing_files]
+    changed_paths += _find_folders_of_missing(index, differing_files)
 
-        is_lap_done = last_file == 0 and queries >= QUERIES_PER_LAP
-        if is_lap_done:
-            # List everything from time to time, whatever the folders' times are.
-            changed_paths = None
-            queries = 0
+    is_lap_done = last_file == 0 and queries >= QUERIES_PER_LAP
+    if is_lap_done:
+        # List everything from time to time, whatever the folders' times are.
+        _write_position(position_path, last_file, last_folder, queries=0)
+        return None, file_numbers
 
-    _write_turn(turn_path, last_file, last_folder, queries)
+    _write_position(position_path, last_file, last_folder, queries)
     return changed_paths, file_numbers
+
+
+def _list_changed_watched(index: Index, rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    """List the watched paths that may have changed since they were read."""
+    changed_paths = []
+    for watched_path, is_folder, *stamp, is_sure, _ in rows:
+        if not is_sure:  # the path may have changed without getting a new stamp
+            changed_paths.append(watched_path)
+            continue
+        new_stamp = index_file.read_stamp(f"{index.root}/{watched_path}", folder=is_folder)
+        if new_stamp != tuple(stamp):
+            changed_paths.append(watched_path)
+    return changed_paths
 
 
 def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
@@ -257,23 +307,29 @@ def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], in
     return rows, number
 
 
-def _read_turn(path: str) -> tuple[int, int, int]:
-    """Return the last file and folder checked, and the number of queries since everything was listed."""
+def _read_position(path: str) -> tuple[int, int, int]:
+    """Read the numbers of the last file and folder checked, and of the queries since everything was listed.
+
+    All are 0 if the file at `path` is missing or damaged, so that the checks start over.
+    """
     try:
         with open(path, "rb") as stream:
-            file, folder, queries = map(int, stream.read(100).split())
-    except (OSError, ValueError):  # missing or damaged: start over
+            fields = stream.read(100).split()
+        file, folder, queries = [int(field) for field in fields]
+    except (OSError, ValueError):
         return 0, 0, 0
     return file, folder, queries
 
 
-def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
-    """Store what `_read_turn` reads. If that fails, the next query checks the same files and folders."""
+def _write_position(path: str, file: int, folder: int, queries: int) -> None:
+    """Store what `_read_position` reads. If that fails, the next query checks the same files and folders."""
+    text = f"{file} {folder} {queries} "
+    # The file isn't truncated, so spaces overwrite the rest of a longer text.
+    content = text.ljust(64).encode()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            # The file isn't truncated, so overwrite the rest of a longer text with spaces.
-            os.write(descriptor, (b"%d %d %d " % (file, folder, queries)).ljust(64))
+            os.write(descriptor, content)
         finally:
             os.close(descriptor)
     except OSError:
@@ -293,43 +349,59 @@ def _list_differing(
 
 
 def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
-    """Find the folders of indexed files that are missing on disk, to list these folders again."""
-    # Folders' times aren't enough: if a path in the index is wrong, it lacks the actual file.
-    folders: dict[str, None] = {}
+    """Find the folders of indexed files that are missing on disk, to list these folders again.
+
+    `rows` contain each file's number and path. If a path in the index is wrong, the actual file isn't in it,
+    and the folder's time doesn't show that.
+    """
+    folders: list[str] = []
     for number, file_path in rows:
-        if not os.path.isfile(f"{index.root}/{file_path}"):
-            for (folder,) in index.connection.execute(_FOLDER_OF, (number,)).fetchall():
-                folders[folder] = None
-    return list(folders)
+        exists = os.path.isfile(f"{index.root}/{file_path}")
+        if not exists:
+            folder_rows = index.connection.execute(_FOLDER_OF, (number,)).fetchall()
+            folders += [folder for (folder,) in folder_rows]
+    return list(dict.fromkeys(folders))  # without duplicates
 
 
 def recheck(index: Index, file_paths: Iterable[str]) -> bool:
     """Read changed files again before they're shown. Returns whether the query must be repeated.
 
-    Afterwards, `index.outdated` contains the paths of entries that changed.
+    An earlier version's index isn't changed. Afterwards, its `outdated` contains the changed files' paths.
     """
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for file_path in file_paths:
-        rows.extend(index.connection.execute(query, (file_path,)).fetchall())
+        rows += index.connection.execute(query, (file_path,)).fetchall()
+
     if index.is_earlier:  # this index is read-only, so only exclude entries that changed
-        for _, file_path, *stamp, _ in rows:
-            if index_file.read_stamp(f"{index.root}/{file_path}") != tuple(stamp):
-                index.outdated.add(file_path)
+        _add_outdated(index, rows)
         return False
 
     changed_rows = _list_differing(rows, index.root)
     if not changed_rows:
         return False
+    return _reread(index, changed_rows)
 
+
+def _add_outdated(index: Index, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Add the paths of files that changed to `index.outdated`."""
+    for _, file_path, *stamp, _ in rows:
+        current_stamp = index_file.read_stamp(f"{index.root}/{file_path}")
+        if current_stamp != tuple(stamp):
+            index.outdated.add(file_path)
+
+
+def _reread(index: Index, changed_rows: list[tuple[int, str]]) -> bool:
+    """Read changed files again, and the folders of missing ones. Returns whether the index changed."""
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
 
     folders = _find_folders_of_missing(index, changed_rows)
     is_different = update.reread(index, changed_rows)
     if folders:
         update.refresh(index, folders, ())
-    return is_different or bool(folders)
+        return True
+    return is_different
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
@@ -392,46 +464,55 @@ def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
         "updated": None,
         "stale": True,
     }
-
     if path is None or index_file.sqlite is None:
         return facts
 
     *_, generation, _ = path.split(".")  # `v6.1.sqlite`
     facts["generation"] = int(generation)
-    # The index consists of up to three files.
+    facts["bytes"] = _measure_index(path)
+    try:
+        facts.update(_describe_content(path, root, profiles))
+    except (index_file.sqlite.DatabaseError, *SPOILT) as error:
+        facts["problems"] = [_describe_unreadable(error)]
+    return facts
+
+
+def _measure_index(path: str) -> int:
+    """Return the size in bytes of an index, which consists of up to three files."""
+    total = 0
     for suffix in ("", "-wal", "-shm"):
         stamp = index_file.read_stamp(path + suffix)
         if stamp is not None:
             size, _, _ = stamp
-            facts["bytes"] += size
+            total += size
+    return total
 
+
+def _describe_content(path: str, root: str, profiles: Profiles) -> dict[str, Any]:
+    """Describe an index by what's in it. Raises SQLite's `DatabaseError` or one of `SPOILT` if it can't."""
+    connection = index_file.connect(path)
     try:
-        connection = index_file.connect(path)
-        try:
-            own_facts = read_facts(connection)
-            problems = connection.execute(index_file.PROBLEMS).fetchall()
-            files = connection.execute(_FILES).fetchall()
-            watched = connection.execute(_WATCH).fetchall()
-        finally:
-            connection.close()
+        own_facts = read_facts(connection)
+        problems = connection.execute(index_file.PROBLEMS).fetchall()
+        files = connection.execute(_FILES).fetchall()
+        watched = connection.execute(_WATCH).fetchall()
+    finally:
+        connection.close()
 
-        # An index of another store or with other rules will be replaced.
-        has_same_rules = own_facts["read_by"] == reading_fingerprint(profiles)
-        is_ours = own_facts["root"] == root and has_same_rules
-        is_stale = (
-            not is_ours or own_facts["pending"] != 0 or _has_changed_on_disk(root, files, watched)
-        )
-        return facts | {
-            "kind": own_facts["kind"] or None,
-            "entries": own_facts["size"],
-            "files": len(files),
-            "pending": own_facts["pending"],
-            "problems": [text for (text,) in problems],
-            "updated": own_facts["updated"] / 1e9 or None,
-            "stale": is_stale,
-        }
-    except (index_file.sqlite.DatabaseError, *SPOILT) as error:
-        return facts | {"problems": [_describe_unreadable(error)]}
+    # An index of another store or with other rules will be replaced.
+    has_same_rules = own_facts["read_by"] == reading_fingerprint(profiles)
+    is_ours = own_facts["root"] == root and has_same_rules
+    is_complete = own_facts["pending"] == 0
+    is_usable = is_ours and is_complete
+    return {
+        "kind": own_facts["kind"] or None,
+        "entries": own_facts["size"],
+        "files": len(files),
+        "pending": own_facts["pending"],
+        "problems": [text for (text,) in problems],
+        "updated": own_facts["updated"] / 1e9 or None,  # from nanoseconds
+        "stale": not is_usable or _has_changed_on_disk(root, files, watched),
+    }
 
 
 def _has_changed_on_disk(

@@ -63,10 +63,20 @@ class _OneFunction:
 
     @staticmethod
     def lru_cache(_size: int) -> Callable[[Any], Any]:
+        """Stand in for `functools.lru_cache`.
+
+        All results are kept, because a connection is open for one search only.
+        """
+
         def remember(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
-            # Keep all statements: a connection is open for one search only.
             prepared: dict[str, Any] = {}
-            return lambda text: prepared.get(text) or prepared.setdefault(text, prepare(text))
+
+            def prepare_once(text: str) -> Any:  # noqa: ANN401 - what `prepare` returns
+                if text not in prepared:
+                    prepared[text] = prepare(text)
+                return prepared[text]
+
+            return prepare_once
 
         return remember
 
@@ -98,9 +108,7 @@ class NoFullTextError(Exception):
 class Index:
     """An open index of a store, with `size` entries.
 
-    `pending` counts the files that are still to be read, and `left_out` those that are too many to be read.
-    `outdated` are the paths of entries that no longer match their files. `trouble` is a line about why
-    nothing can be searched.
+    `pending` counts the files that are still to be read.
     """
 
     folders: int
@@ -115,14 +123,15 @@ class Index:
         self.connection = connection
         self.root = root
         self.profiles = profiles
-        self.path = path
-        self.left_out = 0
-        self.outdated: set[str] = set()
-        self.trouble: str | None = None
+        self.path = path  # None if it's in memory
+        self.left_out = 0  # how many files are too many to be read into memory
+        self.outdated: set[str] = set()  # the paths of entries that no longer match their files
+        self.trouble: str | None = None  # a line about why nothing can be searched
         self.version = VERSION  # an earlier version is only read, never written
         # Whether it ever had all files of the store. Until then, an earlier version's index may know more.
         self.was_whole = False
-        self.languages: list[Language] = []  # those of many entries, most frequent first
+        # The store's languages, most frequent first. Rare ones are those of few entries.
+        self.languages: list[Language] = []
         self.rare_languages: list[Language] = []
 
     def load(self, about: dict[str, Any]) -> None:
@@ -142,26 +151,41 @@ class Index:
         return self.version < VERSION
 
     def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
-        """Set the fields for an earlier version's index. The new one lacks `pending` files."""
+        """Set the fields for an earlier version's index.
+
+        It answers until the new index has been whole, which still lacks `pending` files.
+        """
         self.version = version
-        # Before `LANGUAGES_VERSION`, an index has no languages.
-        self.load({"languages": ""} | about | {"pending": pending})
+        facts: dict[str, Any] = {"languages": ""}  # missing before `LANGUAGES_VERSION`
+        facts.update(about)
+        facts["pending"] = pending
+        self.load(facts)
+
         if version < LANGUAGES_VERSION:
             self.languages = [self.profile.language.as_in_earlier_index()]
 
     def _load_languages(self, counts: dict[str, int]) -> None:
-        """Split a store's languages into frequent and rare ones. The main language is always frequent."""
+        """Split a store's languages into frequent and rare ones. The main language is always frequent.
+
+        `counts` are the numbers of entries by language.
+        """
         main_language = self.profile.language
+        all_counts = {main_language.name: 0}  # include the main one even without entries
+        all_counts.update(counts)
+
         self.languages = []
         self.rare_languages = []
-        names = {main_language.name: 0} | counts  # include the main one even without entries
-        for name in sorted(names, key=names.__getitem__, reverse=True):  # most frequent first
-            if name == main_language.name:
-                self.languages.append(main_language)
-            elif name in self.profile.languages:
-                is_rare = counts[name] < RARE_SHARE * self.size
-                languages = self.rare_languages if is_rare else self.languages
-                languages.append(self.profile.languages[name])
+        most_frequent_first = sorted(all_counts, key=all_counts.__getitem__, reverse=True)
+        for name in most_frequent_first:
+            if name not in self.profile.languages:
+                continue
+            language = self.profile.languages[name]
+            is_main = name == main_language.name
+            is_frequent = all_counts[name] >= RARE_SHARE * self.size
+            if is_main or is_frequent:
+                self.languages.append(language)
+            else:
+                self.rare_languages.append(language)
 
     def notes(self) -> list[str]:
         """Describe the problems with the store's files, and the gaps in the index, one per line."""
@@ -190,13 +214,21 @@ class Index:
     def close(self) -> None:
         """Close the connection, unless the process is ending and there's nothing left to write."""
         # Closing the last connection moves SQLite's two extra files into the index, and the next connection
-        # creates them again. That takes 0.2 to 2 ms.
-        if environment.ends_at_once and self.path:
-            log_size, *_ = read_stamp(f"{self.path}-wal") or (0,)
-            has_empty_log = log_size == 0
-            if has_empty_log:
-                return  # the connection ends with the process, and both files remain
+        # creates them again. That takes 0.2 to 2 ms, so let the connection end with the process.
+        if environment.ends_at_once and self._is_saved():
+            return
         self.connection.close()
+
+    def _is_saved(self) -> bool:
+        """Whether the index is a file, and SQLite's log has nothing left to move into it."""
+        if not self.path:  # it's in memory
+            return False
+
+        log_stamp = read_stamp(f"{self.path}-wal")
+        if log_stamp is None:  # there's no log
+            return True
+        log_size, *_ = log_stamp
+        return log_size == 0
 
 
 def read_counts(text: str) -> dict[str, int]:
@@ -227,13 +259,18 @@ def read_stamp(path: str, *, folder: bool = False) -> Stamp | None:
         return None
 
     mtime = _clamp(status.st_mtime_ns)
-    # With `& _MAX_INTEGER`, an inode number fits into an SQLite column.
     if folder:
-        return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MAX_INTEGER
+        return _clamp(status.st_ctime_ns), mtime, _cut_bits(status.st_ino)
+
     # Tools can set a file's mtime, but not its ctime, and may replace it by another inode. XOR combines inode
     # and ctime into a number that changes with either.
     inode_and_ctime = status.st_ino ^ status.st_ctime_ns
-    return _clamp(status.st_size), mtime, inode_and_ctime & _MAX_INTEGER
+    return _clamp(status.st_size), mtime, _cut_bits(inode_and_ctime)
+
+
+def _cut_bits(number: int) -> int:
+    """Return a number's lower bits, as many as fit into an SQLite column."""
+    return number & _MAX_INTEGER
 
 
 def _clamp(number: int) -> int:
@@ -247,10 +284,12 @@ def is_sure(changed: int, read: int) -> bool:
     File systems store times with limited precision. If a file was read soon after `changed`, a later change
     could get the same time. Both times are in nanoseconds.
     """
+    # A time with fractions is from a file system with a finer tick, so a shorter wait is enough.
     has_fractions = changed % _SECOND_NS != 0
     window = FINE_WINDOW_NS if has_fractions else WINDOW_NS
     is_old_enough = read - changed >= window
-    is_far_ahead = changed - read > _DAY  # the time is wrong, so waiting won't help
+    # A time in the far future is wrong. Waiting for it wouldn't help, so the file counts as unchanged.
+    is_far_ahead = changed - read > _DAY
     return is_old_enough or is_far_ahead
 
 
@@ -315,10 +354,11 @@ def has_error_code(error: BaseException, codes: Sequence[int]) -> bool:
 
 
 def find_index_file(root: str, version: int = VERSION) -> str | None:
-    """Find the newest index file of the store at `root`; None if there isn't one."""
+    """Find the newest index file of the store at `root`, such as `v5.12.sqlite`; None if there isn't one.
+
+    The second number in its name is the generation, which grows when the file is replaced.
+    """
     folder = environment.INDEXES.path(environment.file_name_for(root))
-    name_start = f"v{version}."
-    name_end = ".sqlite"
     try:
         names = os.listdir(folder)
     except OSError:
@@ -326,11 +366,21 @@ def find_index_file(root: str, version: int = VERSION) -> str | None:
 
     generations = []
     for name in names:
-        generation_text = name[len(name_start) : -len(name_end)]
-        is_index = name.startswith(name_start) and name.endswith(name_end)
-        if is_index and generation_text.isdecimal():
-            generations.append(int(generation_text))
+        generation = _parse_generation(name, version)
+        if generation is not None:
+            generations.append(generation)
 
     if not generations:
         return None
-    return f"{folder}/{name_start}{max(generations)}{name_end}"
+    return f"{folder}/v{version}.{max(generations)}.sqlite"
+
+
+def _parse_generation(name: str, version: int) -> int | None:
+    """Return the generation in an index file's name; None for other files and versions."""
+    start = f"v{version}."
+    end = ".sqlite"
+    is_index = name.startswith(start) and name.endswith(end)
+    if not is_index:
+        return None
+    generation = name[len(start) : -len(end)]
+    return int(generation) if generation.isdecimal() else None

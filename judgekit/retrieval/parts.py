@@ -12,7 +12,7 @@ from judgekit.retrieval import terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from judgekit.retrieval.compiled import Language
     from judgekit.retrieval.terms import Term
@@ -50,8 +50,9 @@ class Part:
         self.text = text
         self.terms = terms
         self.is_statement = is_statement
-        self.count = 1
-        self.sentences = 1
+        # Of the whole prompt
+        self.count = 1  # the number of its parts
+        self.sentences = 1  # the number of its sentences that have terms
 
 
 class _Word:
@@ -94,17 +95,14 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
     part_by_terms: dict[tuple[str, ...], Part] = {}
     sentence_count = 0
-    for text in _split_sentences(excerpt):
-        sentence_parts = _cut_sentence(text.split(), vocabulary)
+    for sentence in _split_sentences(excerpt):
+        sentence_parts = _cut_sentence(sentence.split(), vocabulary)
         if sentence_parts:
             sentence_count += 1
-        for part in sentence_parts:
-            key = tuple([term.text for term in part.terms])
-            if key not in part_by_terms:  # the same terms would have the same results
-                part_by_terms[key] = part
+            _add_new_parts(part_by_terms, sentence_parts)
 
-        # Enough terms were found.
-        if len(vocabulary.terms) >= MAX_TERMS:
+        has_enough_terms = len(vocabulary.terms) >= MAX_TERMS
+        if has_enough_terms:
             break
 
     parts = list(part_by_terms.values())
@@ -112,6 +110,13 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
         part.count = len(parts)
         part.sentences = sentence_count
     return parts
+
+
+def _add_new_parts(part_by_terms: dict[tuple[str, ...], Part], parts: Iterable[Part]) -> None:
+    """Add the parts with new combinations of terms. The same terms would have the same results."""
+    for part in parts:
+        texts = tuple([term.text for term in part.terms])
+        part_by_terms.setdefault(texts, part)
 
 
 def make_single_part(prompt: str, *languages: Language) -> list[Part]:
@@ -132,32 +137,45 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
     if not sentence:
         return []
 
-    parts = []
-    passages = []  # the words of each other part
     last_piece = pieces[-1]
     is_statement = last_piece.rstrip(_CLOSING).endswith(_STOPS)
+    parts = []
+    passages = _list_clause_passages(clauses, len(sentence))
     if _is_short(sentence):
-        # Include words without terms at both ends in the text.
-        parts.append(Part(" ".join(pieces), _list_terms(sentence), is_statement=is_statement))
+        text = " ".join(pieces)  # includes words without terms at both ends
+        parts.append(Part(text, _list_terms(sentence), is_statement=is_statement))
     else:
-        passages = _list_windows(sentence)
+        passages = _list_windows(sentence) + passages
 
+    for passage in passages:
+        text = _join_pieces(pieces, passage)
+        parts.append(Part(text, _list_terms(passage), is_statement=is_statement))
+    return parts
+
+
+def _list_clause_passages(clauses: list[list[_Word]], sentence_length: int) -> list[list[_Word]]:
+    """List the clauses to search for, and the windows of long ones.
+
+    Clauses of few words are left out, and so is a clause that's the whole sentence.
+    """
+    passages = []
     for clause in clauses:
-        is_whole_sentence = len(clause) == len(sentence)
-        if len(clause) < MIN_CLAUSE_WORDS or is_whole_sentence:
+        is_tiny = len(clause) < MIN_CLAUSE_WORDS
+        is_whole_sentence = len(clause) == sentence_length
+        if is_tiny or is_whole_sentence:
             continue
         if _is_short(clause):
             passages.append(clause)
         else:
             passages += _list_windows(clause)
+    return passages
 
-    for passage in passages:
-        start = passage[0].place
-        end = passage[-1].place + 1
-        text = " ".join(pieces[start:end])
-        parts.append(Part(text, _list_terms(passage), is_statement=is_statement))
 
-    return parts
+def _join_pieces(pieces: list[str], passage: list[_Word]) -> str:
+    """Return the text from a passage's first word to its last."""
+    start = passage[0].place
+    end = passage[-1].place + 1
+    return " ".join(pieces[start:end])
 
 
 def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
@@ -165,36 +183,46 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
 
     A clause ends before a word such as `and`, and after a mark such as a comma.
     """
+    prompt_language, *_ = vocabulary.languages
     clauses: list[list[_Word]] = [[]]  # words are added to the last clause
     for piece_number, piece in enumerate(pieces):
         for token in terms.split_tokens(piece):
             token_terms = vocabulary.look_up(token)
-            if token_terms and not token.isascii() and terms.has_runs(token):
-                clauses[-1] += _split_token(piece_number, token, token_terms)
-            elif token_terms:
-                clauses[-1].append(_Word(piece_number, token_terms))
-            elif token.lower() in vocabulary.languages[0].joiners:
+            if token_terms:
+                clauses[-1] += _make_words(piece_number, token, token_terms)
+            elif token.lower() in prompt_language.joiners:
                 clauses.append([])
 
-        if piece.rstrip(_CLOSING).endswith(_PAUSES):
+        ends_with_mark = piece.rstrip(_CLOSING).endswith(_PAUSES)
+        if ends_with_mark:
             clauses.append([])
 
     return clauses
 
 
-def _split_token(piece_number: int, token: str, run_terms: list[Term]) -> list[_Word]:
+def _make_words(piece_number: int, token: str, token_terms: list[Term]) -> list[_Word]:
+    """Convert a token to a word, or to several in a script without spaces."""
+    is_cut = not token.isascii() and terms.has_runs(token)
+    if is_cut:
+        return _split_token(piece_number, token, token_terms)
+    return [_Word(piece_number, token_terms)]
+
+
+def _split_token(piece_number: int, token: str, piece_terms: list[Term]) -> list[_Word]:
     """Convert a token in Hangul, or in a script without spaces, to words.
 
-    A Hangul token is one word. Without spaces, a token can be a sentence, so each two pairs of characters
-    count as a word.
+    A Hangul token is one word. In a script without spaces, a token can be a whole sentence, so
+    `PAIRS_PER_WORD` of its terms, which are pairs of characters, count as a word.
     """
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts don't need it
 
-    if not scripts.is_unspaced(token):
-        return [_Word(piece_number, run_terms, is_cut=True)]
+    is_hangul = not scripts.is_unspaced(token)
+    if is_hangul:
+        return [_Word(piece_number, piece_terms, is_cut=True)]
+
     words = []
-    for start in range(0, len(run_terms), PAIRS_PER_WORD):
-        word_terms = run_terms[start : start + PAIRS_PER_WORD]
+    for start in range(0, len(piece_terms), PAIRS_PER_WORD):
+        word_terms = piece_terms[start : start + PAIRS_PER_WORD]
         words.append(_Word(piece_number, word_terms, is_cut=True))
     return words
 
@@ -209,12 +237,14 @@ def _list_terms(words: list[_Word]) -> list[Term]:
 
 
 def _is_short(words: list[_Word]) -> bool:
-    """Whether words have few enough terms to be searched together. Cut words count once."""
+    """Whether words have few enough terms to be searched together.
+
+    A word that's cut into pieces counts as one term, though each piece is one.
+    """
     whole_words = [word for word in words if not word.is_cut]
-    if len(whole_words) == len(words):
-        return len(_list_terms(words)) <= MAX_WHOLE_TERMS
-    different_cut_words = {word.terms[0].text for word in words if word.is_cut}
-    return len(_list_terms(whole_words)) + len(different_cut_words) <= MAX_WHOLE_TERMS
+    first_pieces = {word.terms[0].text for word in words if word.is_cut}
+    term_count = len(_list_terms(whole_words)) + len(first_pieces)
+    return term_count <= MAX_WHOLE_TERMS
 
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
@@ -234,30 +264,41 @@ def _split_sentences(text: str) -> Iterator[str]:
         # Add spaces after punctuation, so that `split` separates sentences.
         text = text.translate(_SPACED)
 
+    prose_lines, pasted_lines = _separate_pasted_lines(text)
+    for line in prose_lines:
+        yield from _split_line(line)
+    yield from pasted_lines
+
+
+def _separate_pasted_lines(text: str) -> tuple[list[str], list[str]]:
+    """Return the lines of prose, and those of code and logs, without the fences around code."""
+    prose_lines = []
     pasted_lines = []
     is_fenced = False
     for line in text.split("\n"):
-        if line.lstrip().startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-            continue
-
+        is_fence = line.lstrip().startswith(("```", "~~~"))
         is_indented = line.startswith(("    ", "\t"))
-        if is_fenced or is_indented or _is_code(line):
+        if is_fence:
+            is_fenced = not is_fenced
+        elif is_fenced or is_indented or _is_code(line):
             pasted_lines.append(line)
-            continue
+        else:
+            prose_lines.append(line)
+    return prose_lines, pasted_lines
 
-        sentence_words: list[str] = []
-        for word in line.split():
-            is_item_mark_or_dash = word in _MARKS
-            if not is_item_mark_or_dash:
-                sentence_words.append(word)
-            if is_item_mark_or_dash or word.rstrip(_CLOSING).endswith(_ENDS):
-                yield " ".join(sentence_words)
-                sentence_words = []
 
-        yield " ".join(sentence_words)
-
-    yield from pasted_lines
+def _split_line(line: str) -> Iterator[str]:
+    """Yield a line's sentences and list items, which may be empty."""
+    words: list[str] = []
+    for word in line.split():
+        is_item_mark_or_dash = word in _MARKS
+        ends_sentence = word.rstrip(_CLOSING).endswith(_ENDS)
+        if not is_item_mark_or_dash:
+            words.append(word)
+        if is_item_mark_or_dash or ends_sentence:
+            yield " ".join(words)
+            words = []
+    yield " ".join(words)
 
 
 def _is_code(line: str) -> bool:

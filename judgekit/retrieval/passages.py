@@ -39,14 +39,15 @@ class Passage:
     def __init__(
         self, line: int, start: int, end: int, words: int, heading: str, titles: str
     ) -> None:
-        self.line = line
+        self.line = line  # in the file; 0 if the text's lines aren't the file's
+        # Its characters in the entry's stemmed body
         self.start = start
         self.end = end
-        self.heading = heading
-        self.titles = titles
-        self.length = words + len(titles.split())
-        self.frequencies: dict[int, float] = {}
-        self.title_terms: set[int] = set()
+        self.heading = heading  # with those above it, as they're written
+        self.titles = titles  # the stems of these headings
+        self.length = words + len(titles.split())  # in words; `words` are those of its text
+        self.frequencies: dict[int, float] = {}  # by term number
+        self.title_terms: set[int] = set()  # the numbers of the terms in `titles`
 
 
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
@@ -78,42 +79,65 @@ def count_in_passages(
     `positions_by_term` are the weighted positions of terms in the entry's body. Sections are sorted, but may
     overlap.
     """
-    body_weight = profile.weights["body"]
     for number, occurrences in positions_by_term.items():
-        first_number = 0  # the first section that doesn't end before the position
-        for position, weight in sorted(occurrences):
-            while first_number < len(passages) and passages[first_number].end <= position:
-                first_number += 1
-            passage_number = first_number
-            while passage_number < len(passages) and passages[passage_number].start <= position:
-                frequencies = passages[passage_number].frequencies
-                frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
-                passage_number += 1
+        _count_in_bodies(passages, number, sorted(occurrences), profile.weights["body"])
+    _count_in_headings(passages, patterns, profile)
 
-    titles = None  # the headings that `title_frequencies` belong to
-    title_frequencies: dict[int, float] = {}
-    for passage in passages:
-        if passage.titles != titles:  # sections split from a long text share their headings
-            titles = passage.titles
-            title_frequencies = _count_in_titles(titles, patterns, profile)
-        for number, title_frequency in title_frequencies.items():
+
+def _count_in_bodies(
+    passages: Sequence[Passage],
+    number: int,
+    occurrences: Iterable[tuple[int, float]],
+    body_weight: float,
+) -> None:
+    """Count term `number`, given its sorted and weighted positions, in each section's part of the body."""
+    first_number = 0  # the first section that doesn't end before the position
+    for position, weight in occurrences:
+        while first_number < len(passages) and passages[first_number].end <= position:
+            first_number += 1
+
+        for passage_number in range(first_number, len(passages)):
+            passage = passages[passage_number]
+            if passage.start > position:
+                break
             frequency_before = passage.frequencies.get(number, 0.0)
-            passage.frequencies[number] = frequency_before + title_frequency
+            passage.frequencies[number] = frequency_before + body_weight * weight
+
+
+def _count_in_headings(
+    passages: Sequence[Passage], patterns: Sequence[Pattern], profile: Profile
+) -> None:
+    """Count the terms in each section's headings."""
+    counted_titles = None
+    frequencies: dict[int, float] = {}
+    for passage in passages:
+        # Sections split from a long text share their headings, so don't count in them again.
+        if passage.titles != counted_titles:
+            counted_titles = passage.titles
+            frequencies = _count_in_titles(passage.titles, patterns, profile)
+
+        for number, frequency in frequencies.items():
+            frequency_before = passage.frequencies.get(number, 0.0)
+            passage.frequencies[number] = frequency_before + frequency
             passage.title_terms.add(number)
 
 
 def _count_in_titles(
     titles: str, patterns: Sequence[Pattern], profile: Profile
 ) -> dict[int, float]:
-    """Return the weights of the terms that occur in a section's headings, by term number."""
+    """Return the weighted frequencies of the terms in a section's headings, by term number."""
     frequencies: dict[int, float] = {}
     text = f" {titles} "  # patterns include the spaces around a term
     for pattern in patterns:
         number, needle, _ = pattern
-        if needle in text:
-            matches = find_pattern(text, pattern, profile.bm25["prefix"])
-            weight = profile.weights["title"] * sum([match_weight for _, match_weight in matches])
-            frequencies[number] = frequencies.get(number, 0.0) + weight
+        if needle not in text:  # true of most patterns, and quicker than the call
+            continue
+
+        matches = find_pattern(text, pattern, profile.bm25["prefix"])
+        match_weights = [match_weight for _, match_weight in matches]
+        frequency = profile.weights["title"] * sum(match_weights)
+        # A term can have multiple patterns.
+        frequencies[number] = frequencies.get(number, 0.0) + frequency
     return frequencies
 
 

@@ -32,20 +32,23 @@ def suggest(
 
     `pin_by_note` maps these notes to their pins. Other notes are returned unchanged.
     """
-    if pin_by_note.keys().isdisjoint(notes):
+    has_pin_notes = any(note in pin_by_note for note in notes)
+    if not has_pin_notes:  # then don't read the stores
         return list(notes)
 
     path_by_name = _map_names_to_paths(roots, profiles)
     pairs_by_name = {name: _pair_letters(name) for name in path_by_name}
     lines = []
     for note in notes:
-        line = note
+        nearest_name = None
         if note in pin_by_note:
-            nearest_name = _find_nearest(_make_comparable(pin_by_note[note]), pairs_by_name)
-            if nearest_name is not None:
-                line = f"{note}; did you mean {path_by_name[nearest_name]!r}?"
-        lines.append(line)
+            pin = _make_comparable(pin_by_note[note])
+            nearest_name = _find_nearest(pin, pairs_by_name)
 
+        if nearest_name is None:
+            lines.append(note)
+        else:
+            lines.append(f"{note}; did you mean {path_by_name[nearest_name]!r}?")
     return lines
 
 
@@ -54,13 +57,17 @@ def _map_names_to_paths(roots: Iterable[str], profiles: Profiles) -> dict[str, s
     path_by_name: dict[str, str] = {}
     for root in roots:
         for path, entry_id, title in _list_memories(root, profiles):
-            path_without_ending, _, _ = path.rpartition(".")
-            _, _, stem = path_without_ending.rpartition("/")
-            for name in (path, path_without_ending, stem, entry_id, title):
-                comparable_name = _make_comparable(name)
-                if comparable_name not in path_by_name:  # keep the first memory with a name
-                    path_by_name[comparable_name] = path
+            for name in [*_list_path_names(path), entry_id, title]:
+                # If memories share a name, it's the first one's.
+                path_by_name.setdefault(_make_comparable(name), path)
     return path_by_name
+
+
+def _list_path_names(path: str) -> list[str]:
+    """Return a path, the path without its ending, and the file's name without its ending."""
+    path_without_ending, _, _ = path.rpartition(".")
+    _, _, stem = path_without_ending.rpartition("/")
+    return [path, path_without_ending, stem]
 
 
 def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
@@ -88,11 +95,15 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
     try:
         with closing(index.open_index(root, profiles, patience=_READ_SECONDS)) as opened:
             return opened.connection.execute(_MEMORIES, (_MAX_MEMORIES,)).fetchall()
-    except NoFullTextError:
-        _, entries, _ = scan.read_entries(root, profiles)
+    except NoFullTextError:  # there can't be an index
+        return _read_memories(root, profiles)
     except sqlite.DatabaseError:  # the search will report it
         return []
 
+
+def _read_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
+    """List each memory's path, id and title from the files, except files with a problem."""
+    _, entries, _ = scan.read_entries(root, profiles)
     memories = []
     for path, entry in entries:
         if entry.problem is None:

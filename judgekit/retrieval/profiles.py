@@ -214,18 +214,14 @@ def _is_language(path: Path) -> bool:
 
 def _compile_language(file: LanguageFile) -> dict[str, Any]:
     """Compile a language to data for `compiled.Language`, without accents."""
-    pairs = []
-    for base, forms in file.irregular.items():
-        for form in forms.split():
-            pairs.append((fold(form), fold(base)))
-
-    steps = None
+    form_pairs = _list_irregular_forms(file)
+    stop_words = list(dict.fromkeys(map(fold, file.stop)))  # without duplicates
+    steps = None  # the stemmer's, if the language has its own
     if file.endings is not None:
         steps = [_compile_step(step) for step in file.endings]
-    stop_words = list(dict.fromkeys(map(fold, file.stop)))  # without duplicates
 
     # The fingerprint covers only the rules that affect the index.
-    rules_of_index = repr((sorted(stop_words), pairs, file.abbreviations, steps))
+    rules_of_index = repr((sorted(stop_words), form_pairs, file.abbreviations, steps))
     checksum = zlib.crc32(rules_of_index.encode())
     abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
     return {
@@ -235,10 +231,19 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
         "short": " ".join(file.prefix.short),
         "joiners": " ".join(map(fold, file.joiners)),
         "min_prefix": file.prefix.min_length,
-        "irregular": " ".join(f"{form} {base}" for form, base in pairs),
+        "irregular": " ".join(f"{form} {base}" for form, base in form_pairs),
         "abbreviations": abbreviations,
         "endings": steps,
     }
+
+
+def _list_irregular_forms(file: LanguageFile) -> list[tuple[str, str]]:
+    """List each irregular form with its base, such as `("went", "go")`."""
+    form_pairs = []
+    for base, forms in file.irregular.items():
+        for form in forms.split():
+            form_pairs.append((fold(form), fold(base)))
+    return form_pairs
 
 
 def _compile_step(step: Step) -> str:
@@ -258,13 +263,15 @@ def render() -> str:
     endings: set[str] = set()
     for source in scan.KINDS.values():
         endings.update(source.ENDINGS)
-    stemmer = tomllib.loads(Path(compiled.BUNDLED).with_name("stemmer.toml").read_text("utf-8"))
+
+    stemmer_path = Path(compiled.BUNDLED).with_name("stemmer.toml")
     data = {
         "settings": RetrievalConfig().model_dump(mode="json"),
         "endings": sorted(endings),
-        "stemmer": stemmer,
+        "stemmer": tomllib.loads(stemmer_path.read_text("utf-8")),
     }
-    return json.dumps(data | compile_profiles(), indent=1, ensure_ascii=False) + "\n"
+    data.update(compile_profiles())
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
 def find(name: str, project: Path | None) -> Path:

@@ -31,7 +31,7 @@ _scan = make_scanner(_context)
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Parse JSON `text`, with spaces for NULs; raises `ValueError` if it's invalid."""
+    """Parse JSON. Escaped NULs in it become spaces. Raises `ValueError` if it's invalid."""
     text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
     text = text.replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
@@ -39,11 +39,16 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     # The C code raises SystemError if it can't find the `json` module for its actual error.
     except (ValueError, StopIteration, RecursionError, SystemError):
         raise ValueError("not valid JSON") from None
+
     has_more_after = end != len(text)
     if has_more_after:
         raise ValueError("not valid JSON")
-    may_have_surrogates = "\\ud" in text or "\\uD" in text  # as escapes
-    return _replace_surrogates(value) if may_have_surrogates else value
+
+    # Escapes can put lone surrogates into the value, too.
+    has_surrogate_escapes = "\\ud" in text or "\\uD" in text
+    if has_surrogate_escapes:
+        return _replace_surrogates(value)
+    return value
 
 
 def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value

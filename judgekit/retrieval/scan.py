@@ -63,22 +63,26 @@ def parse_ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
     """Whether a path relative to the root is ignored, provided that its parent folders aren't."""
     for pattern in reversed(patterns):  # the last matching pattern decides
-        is_for_path = folder or not pattern.folders_only
-        if is_for_path and pattern.path_regex.fullmatch(path):
+        if pattern.folders_only and not folder:
+            continue
+        if pattern.path_regex.fullmatch(path):
             return not pattern.is_negated
     return False
 
 
 class Listing:
-    """The content of one folder: files, folders to enter, problems; stamped before it was read."""
+    """The content of one folder, such as the files, or the problems with them.
 
-    __slots__ = ("files", "folders", "problems", "read", "stamp")
+    `stamp` is the folder's, taken at `read_at`, before it was listed; None if there's no such folder.
+    """
 
-    def __init__(self, stamp: index_file.Stamp | None, read: int) -> None:
+    __slots__ = ("files", "folders", "problems", "read_at", "stamp")
+
+    def __init__(self, stamp: index_file.Stamp | None, read_at: int) -> None:
         self.stamp = stamp
-        self.read = read
-        self.files: dict[str, index_file.Stamp] = {}
-        self.folders: list[str] = []
+        self.read_at = read_at  # in nanoseconds since the epoch
+        self.files: dict[str, index_file.Stamp] = {}  # by path
+        self.folders: list[str] = []  # to enter
         self.problems: list[str] = []
 
 
@@ -90,14 +94,9 @@ class Store:
         self.kind = kind
         self.source = KINDS[kind]
         self._profile = profiles.by_kind[kind]
-        self._own_list: Listed | None = None
-        # Any kind of store looks into these, since a first record there changes the kind.
-        self.record_folders: set[str] = set()
-        for profile in profiles.by_kind.values():
-            for category in profile.categories.values():
-                if category["folder"]:
-                    self.record_folders.add(category["folder"])
-        self.room = MAX_FILES
+        self._own_list: Listed | None = None  # read when it's first needed
+        self.record_folders = _list_record_folders(profiles)
+        self.room = MAX_FILES  # how many more files may be listed
         self.patterns = _read_patterns(os.path.join(root, IGNORE))
 
     def list(self, relative: str) -> Listing:
@@ -110,10 +109,13 @@ class Store:
         read_at = index_file.clock()
         stamp = index_file.read_stamp(path, folder=True)
         listing = Listing(stamp, read_at)
-        if not relative:  # the root also reports problems with the store's own list
+        if relative:
+            leads_out = os.path.islink(path) and not self._check_inside(relative, listing)
+            if leads_out:
+                return listing
+        else:
+            # The root also reports problems with the store's own list.
             listing.problems += self._read_own_list().problems
-        elif os.path.islink(path) and not self._check_inside(relative, listing):
-            return listing
 
         try:
             with os.scandir(path) as directory_entries:
@@ -129,23 +131,26 @@ class Store:
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
         """Add a file or subfolder of `relative` to its listing, if the store's rules allow it."""
-        # Names that aren't UTF-8 contain lone surrogates, which can't be stored or printed.
-        is_unprintable = any("\ud800" <= char <= "\udfff" for char in entry.name)
-        if is_unprintable or entry.name.startswith("."):
+        is_hidden = entry.name.startswith(".")
+        if is_hidden or not _is_printable(entry.name):
             return
 
         name = f"{relative}/{entry.name}" if relative else entry.name
         is_folder = self._is_folder(name, entry, listing)
-        if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
+        may_be_ignored = name not in OWN
+        if may_be_ignored and is_ignored(self.patterns, name, folder=is_folder):
             return
+
         if is_folder:
             if self._may_lead_to_entries(name):
                 listing.folders.append(name)
-            return
-
-        can_be_entry = self.source.BELOW if relative else self.source.IN_ROOT
-        if can_be_entry and entry.name.lower().endswith(self.source.ENDINGS):
+        elif self._may_be_entry(relative, entry.name):
             self._add_file(name, entry, listing)
+
+    def _may_be_entry(self, folder: str, name: str) -> bool:
+        """Whether a file in a folder ("" is the root) can be an entry of this kind of store, by its name."""
+        has_entries_here = self.source.BELOW if folder else self.source.IN_ROOT
+        return has_entries_here and name.lower().endswith(self.source.ENDINGS)
 
     def _read_own_list(self) -> Listed:
         """Read the store's own list of entries, if any. The result is cached."""
@@ -155,34 +160,39 @@ class Store:
 
     def _may_lead_to_entries(self, path: str) -> bool:
         """Whether a folder can contain entries, directly or in subfolders."""
-        if path in self.record_folders:
+        if path in self.record_folders or self._leads_to_listed_folder(path):
             return True
-        for folder in self._read_own_list().folders:
-            leads_to_folder = folder.startswith(f"{path}/")
-            if path == folder or leads_to_folder:
-                return True
+        if not self.source.DEEP:  # this kind has no entries in other folders
+            return False
+
         is_shallow = path.count("/") < MAX_DEPTH
         _, _, name = path.rpartition("/")
-        return self.source.DEEP and is_shallow and name not in _NOT_DOCUMENTS
+        return is_shallow and name not in _NOT_DOCUMENTS
+
+    def _leads_to_listed_folder(self, path: str) -> bool:
+        """Whether a folder in the store's own list is at `path` or below it."""
+        for folder in self._read_own_list().folders:
+            is_below = folder.startswith(f"{path}/")
+            if folder == path or is_below:
+                return True
+        return False
 
     def _is_folder(self, path: str, entry: os.DirEntry[str], listing: Listing) -> bool:
         """Whether an entry is a folder to list. Only folders for records may be links."""
         if entry.is_dir(follow_symlinks=False):
             return True
+
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
-        if not may_be_link or not entry.is_symlink():
+        is_allowed_link = may_be_link and entry.is_symlink()
+        if not is_allowed_link:
             return False
+
+        # A link that leads out of the store isn't followed, and is a problem in the listing.
         return os.path.isdir(entry.path) and self._check_inside(path, listing)
 
     def _add_file(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
         """Add a file to the listing, unless it's outside the store or there are too many."""
-        try:
-            is_file = entry.is_file()
-            is_link = entry.is_symlink()
-        except OSError:  # e.g. a link to itself
-            return
-
-        if not is_file or (is_link and not self._check_inside(name, listing)):
+        if not self._is_file_inside(name, entry, listing):
             return
 
         stamp = index_file.read_stamp(entry.path)
@@ -190,11 +200,26 @@ class Store:
             return
 
         self.room -= 1
+        is_first_without_room = self.room == -1
         if self.room >= 0:
             listing.files[name] = stamp
-        elif self.room == -1:  # report this only once
+        elif is_first_without_room:  # report this only once
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
+
+    def _is_file_inside(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
+        """Whether an entry is a file in the store, or a link to one. Others may be problems."""
+        try:
+            is_file = entry.is_file()
+            is_link = entry.is_symlink()
+        except OSError:  # e.g. a link to itself
+            return False
+
+        if not is_file:
+            return False
+        if is_link:
+            return self._check_inside(name, listing)
+        return True
 
     def _check_inside(self, relative: str, listing: Listing) -> bool:
         """Whether a link stays inside the store. Otherwise, add a problem."""
@@ -202,6 +227,24 @@ class Store:
             return True
         listing.problems.append(f"{relative}: outside {self.root}; ignored")
         return False
+
+
+def _list_record_folders(profiles: Profiles) -> set[str]:
+    """List the folders for records in all kinds of store, such as `decisions`.
+
+    Any kind of store looks into these, since a first record there changes the kind.
+    """
+    folders = set()
+    for profile in profiles.by_kind.values():
+        for category in profile.categories.values():
+            if category["folder"]:
+                folders.add(category["folder"])
+    return folders
+
+
+def _is_printable(name: str) -> bool:
+    """Whether a name is UTF-8. Others contain lone surrogates, which can't be stored or printed."""
+    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _read_patterns(path: str) -> list[Pattern]:

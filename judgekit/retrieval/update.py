@@ -321,7 +321,7 @@ class Plan:
         stamp_is_sure = True
         if stamp is not None:
             ctime, mtime, _ = stamp
-            stamp_is_sure = is_sure(ctime, listing.read) and is_sure(mtime, listing.read)
+            stamp_is_sure = is_sure(ctime, listing.read_at) and is_sure(mtime, listing.read_at)
 
         watched = (True, stamp, stamp_is_sure)
         if watched != known_folder:
