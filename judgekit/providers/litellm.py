@@ -1118,7 +1118,7 @@ def _choose_answer(content: str, tool_text: str, style: CallStyle) -> tuple[str,
     """
     if tool_text and style.mode == "tool":
         return tool_text, True
-    # Some models call the tool in other modes, too. That only counts if there's no content.
+    # In other modes, a call of our tool only counts if there's no content.
     if tool_text and not content:
         return tool_text, False
     # A text that isn't an object shows that the provider ignored the schema.
