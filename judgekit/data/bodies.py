@@ -30,49 +30,64 @@ def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """
     if conversation.is_conversation(value):
         return value
+    answer = _find_answer(value)
+    if answer is not None:
+        return answer
+    return _render_as_text(value)  # leaves plain values unchanged
 
-    answer = None
+
+def _find_answer(value: object) -> str | None:
+    """Find the answer in a reply's content blocks, or in its message. None if there's none."""
     if isinstance(value, list):
-        answer = _read_blocks(value)
-    elif isinstance(value, dict):
-        message = _find_message(value)
-        if isinstance(message, str):
-            return message
-        answer = _read_answer(message)
-    return _render_as_text(value) if answer is None else answer
+        return _read_blocks(value)
+    if not isinstance(value, dict):
+        return None
+    message = _find_message(value)
+    return message if isinstance(message, str) else _read_answer(message)
 
 
 def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Extract the question from an API request: a string, messages or an object, or JSON of these.
+    """Extract the question from an API request. The request may be JSON text; any other text is the question.
 
-    Unknown lists and objects are returned as JSON text.
+    Lists and objects without a known question are returned as JSON text.
     """
-    original = value
+    parsed = value
     if isinstance(value, str):
         may_be_json = value.lstrip().startswith(("[", "{"))
         if not may_be_json:
             return value
-        value = parse_json(value)
-    question = _find_question(value)
-    return _render_as_text(original) if question is None else question
+        parsed = parse_json(value)
+
+    question = _find_question(parsed)
+    return _render_as_text(value) if question is None else question
 
 
 def _find_question(value: object) -> str | None:
     """Find the question in a list or an object, and put any instructions above it. None if there's none."""
     if isinstance(value, list):
-        if value and all(isinstance(item, str) for item in value):
-            return "\n".join(value)
-        return _read_messages(value)
-    if not isinstance(value, dict):
-        return None
+        return _find_question_in_list(value)
+    if isinstance(value, dict):
+        return _find_question_in_object(value)
+    return None
 
-    inner = _find_inner_question(value)
+
+def _find_question_in_list(items: list[Any]) -> str | None:
+    """Join a list of texts to one question, or read the question from a list of messages."""
+    is_list_of_texts = bool(items) and all(isinstance(item, str) for item in items)
+    if is_list_of_texts:
+        return "\n".join(items)
+    return _read_messages(items)
+
+
+def _find_question_in_object(request: Mapping[str, Any]) -> str | None:
+    """Find an object's question, and put its instructions above it. None if there's no question."""
+    inner = _find_inner_question(request)
     if inner is None:
         return None
     question = read_request(inner)
     if not isinstance(question, str):
         return None
-    instructions = _read_instructions(value)
+    instructions = _read_instructions(request)
     return f"{instructions}\n\n{question}" if instructions else question
 
 
@@ -82,16 +97,24 @@ def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - w
         if request.get(key):
             return request[key]
 
-    question_keys = [key for key in request if is_usual_name(key, ("description",))]
-    # A `description` next to a question describes the test case, so try it last.
-    for key in sorted(question_keys, key=lambda name: name.casefold() == "description"):
-        if request[key] and isinstance(request[key], str | list):
-            return request[key]
+    for key in _list_question_keys(request):
+        value = request[key]
+        if value and isinstance(value, str | list):
+            return value
 
-    if len(request) == 1:
-        (value,) = request.values()
-        return value if isinstance(value, str | dict) else None
-    return None
+    if len(request) != 1:
+        return None
+    (only_value,) = request.values()
+    return only_value if isinstance(only_value, str | dict) else None
+
+
+def _list_question_keys(request: Mapping[str, Any]) -> list[str]:
+    """List the keys with a common name for a question."""
+    keys = [key for key in request if is_usual_name(key, ("description",))]
+    # A `description` next to a question describes the test case, so it's tried last.
+    other_keys = [key for key in keys if key.casefold() != "description"]
+    description_keys = [key for key in keys if key.casefold() == "description"]
+    return other_keys + description_keys
 
 
 def _read_instructions(request: Mapping[str, Any]) -> str:
@@ -109,7 +132,7 @@ def _read_instructions(request: Mapping[str, Any]) -> str:
 
 
 def _read_messages(value: list[Any]) -> str | None:
-    """Render a list of messages as text. Returns None if a message can't be read."""
+    """Render a list of messages, or of content blocks, as text. Returns None if one can't be read."""
     if not conversation.is_conversation(value):
         return _read_blocks(value)
     try:
@@ -169,13 +192,14 @@ def _read_blocks(blocks: list[Any]) -> str | None:
 
     None for anything else.
     """
-    if not blocks or not all(isinstance(block, dict) for block in blocks):
+    are_objects = all(isinstance(block, dict) for block in blocks)
+    if not blocks or not are_objects:
         return None
-    as_message = [{"role": ASSISTANT, "content": blocks}]
-    text = _find_last_answer(as_message)
+    message = {"role": ASSISTANT, "content": blocks}
+    text = _find_last_answer([message])
     if text is not None:
         return text
-    return _find_last_answer(blocks)
+    return _find_last_answer(blocks)  # the items can be messages themselves
 
 
 def _find_last_answer(messages: list[Any]) -> str | None:

@@ -24,6 +24,7 @@ class CellError(Exception):
 
 def check_names(names: Sequence[str]) -> list[str]:
     """Check and return column names. Raises `CellError` if one is empty, undecodable or repeated."""
+    # A repeated name ends the loop. All names before it are different, so `position` is the column's.
     for position, (name, times) in enumerate(Counter(names).items(), 1):
         check_text(name)
         if not name.strip():

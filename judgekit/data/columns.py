@@ -17,10 +17,10 @@ _FILE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
 _TABLE: dict[str, str] = _FILE["outputs"]
 _LIST_FIELDS = ("conversation", "sources", "texts")  # fields that may hold a list of objects
 
-_NAMES = frozenset(plain(name) for name in _TABLE["names"].split())
-_WORDS = tuple(_TABLE["words"].split())
-_ABOUT = tuple(_TABLE["about"].split())
-_RIGHT = tuple(_TABLE["right"].split())
+_OUTPUT_NAMES = frozenset(plain(name) for name in _TABLE["names"].split())
+_OUTPUT_WORDS = tuple(_TABLE["words"].split())
+_SCORE_ENDINGS = tuple(_TABLE["about"].split())
+_EXPECTED_ANSWER_STARTS = tuple(_TABLE["right"].split())
 
 
 def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
@@ -31,30 +31,32 @@ def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
 
 def _is_response(name: str, known: frozenset[str]) -> bool:
     """Whether a normalised column name ends in "response", unless it's known or means an expected answer."""
-    is_expected_answer = name.startswith(_RIGHT)
+    is_expected_answer = name.startswith(_EXPECTED_ANSWER_STARTS)
     if name in known or is_expected_answer:
         return False
     return name.endswith(_TABLE["ending"])
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
-    """List other columns that could just as well be the judged text as the column `text`.
+    """List the unused columns that could just as well be the judged text as the column that was chosen.
 
-    `text` is a normalised name. `free` maps normalised names of unused columns to their real names.
+    `text` is the chosen column's normalised name. `free` maps the unused columns' normalised names to their
+    real ones.
     """
     known = frozenset(known_names)
     if _is_output(text, known):
         return [free[name] for name in free if _is_output(name, known)]
-    # The column `text` is a guess. So any column that sounds like an output is as good a guess.
+    # The choice was a guess, so any column that sounds like an output is as good a guess.
     return [free[name] for name in free if name not in known and _sounds_like_output(name)]
 
 
 def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
     """Whether a column name is common for one of `fields`. Without `fields`, check all fields."""
     names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
+    plain_name = plain(name)
     for field in fields or names_by_field:
         common_names = names_by_field[field].split()
-        if plain(name) in map(plain, common_names):
+        if any(plain(common_name) == plain_name for common_name in common_names):
             return True
     return False
 
@@ -66,13 +68,13 @@ def is_list_of_row(name: str) -> bool:
 
 def _is_output(name: str, known: frozenset[str]) -> bool:
     """Whether a normalised column name clearly means a model's output."""
-    return name in _NAMES or _is_response(name, known)
+    return name in _OUTPUT_NAMES or _is_response(name, known)
 
 
 def _sounds_like_output(name: str) -> bool:
     """Whether a normalised column name sounds like an output, and not like a score or an expected answer."""
-    is_about_output = name.endswith(_ABOUT)
-    is_expected_answer = name.startswith(_RIGHT)
-    if is_about_output or is_expected_answer:
+    is_score = name.endswith(_SCORE_ENDINGS)
+    is_expected_answer = name.startswith(_EXPECTED_ANSWER_STARTS)
+    if is_score or is_expected_answer:
         return False
-    return any(word in name for word in _WORDS)
+    return any(word in name for word in _OUTPUT_WORDS)
