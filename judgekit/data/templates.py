@@ -45,25 +45,39 @@ def parse_template(text: str) -> Template:
     for escape, character in _ESCAPES.items():
         text = text.replace(escape, character)
 
-    template_parts = []
     try:
-        for words, name, format_spec, conversion in string.Formatter().parse(text):
-            # Python splits names at `!` and `:`, but a column name can contain these, so join the parts
-            # again.
-            column = name or ""
-            if conversion:
-                column += f"!{conversion}"
-            if format_spec:
-                column += f":{format_spec}"
-            has_braces = name is not None
-            if has_braces and not column:
-                raise UsageError("--template: expected a column between { and }, got nothing")
-            template_parts.append(Part(words, column))
+        template = Template(_parse_parts(text))
     except ValueError as error:
         problem = f"expected columns between {{ and }}, such as {{question}} ({error})"
         raise UsageError(f"--template: {problem}; write {{{{ for a brace") from None
 
-    template = Template(template_parts)
     if not template.columns:
         raise UsageError("--template: expected a column in braces, such as 'Question: {question}'")
     return template
+
+
+def _parse_parts(text: str) -> list[Part]:
+    """Split a template into its parts.
+
+    Raises `UsageError` for empty braces, and `ValueError` for braces that don't match.
+    """
+    template_parts = []
+    for words, name, format_spec, conversion in string.Formatter().parse(text):
+        if name is None:  # no braces follow the words
+            template_parts.append(Part(words, column=""))
+            continue
+        column = _join_column(name, conversion, format_spec)
+        if not column:
+            raise UsageError("--template: expected a column between { and }, got nothing")
+        template_parts.append(Part(words, column))
+    return template_parts
+
+
+def _join_column(name: str, conversion: str | None, format_spec: str | None) -> str:
+    """Join a column's name, which Python has split at `!` and `:`, because the name can contain these."""
+    column = name
+    if conversion:
+        column += f"!{conversion}"
+    if format_spec:
+        column += f":{format_spec}"
+    return column

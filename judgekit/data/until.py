@@ -40,37 +40,39 @@ class UntilRun:
     def __init__(self, job: UntilJob, work: DatasetRun) -> None:
         """Draw the order of the rows.
 
-        Raises `ConfigError` if there's no key to draw with, and `InputError` if the nonce can't be written.
+        Raises `ConfigError` if there's no key to draw with, and `InputError` if the nonce can't be
+        written, a random number that the order depends on.
         """
         self._job = job
         self._work = work
-        self._order = draw_order(job.rows, _open_draws(job))[: job.limit]
+        drawn_rows = draw_order(job.rows, _open_draws(job))
+        self._order = drawn_rows[: job.limit]
         self._position_by_id = {id_key(row.row_id): index for index, row in enumerate(self._order)}
         self._finished: set[int] = set()  # positions of rows that are in the results file already
         self.answer = Answer(job.condition, len(job.rows))
 
     def __call__(self) -> None:
-        """Judge rows in waves until the answer is certain. Rows that are being judged then are finished."""
+        """Judge rows in waves until the answer is certain. Rows started by then are finished."""
         self._note_finished()
         pending = self._yield_pending()
-        while True:
+        for first_row in pending:
             size = choose_wave(self.answer.count, self._job.at_once)
-            first_row = next(pending, None)
-            if first_row is None:
-                return
-            # Yield rows lazily, so that none is started once the answer is certain.
-            wave = chain([first_row], islice(pending, size - 1))
+            # The runner takes the rows one by one, so that none is started once the answer is certain.
+            other_rows = islice(pending, size - 1)
+            wave = chain([first_row], other_rows)
             self._job.runner(wave, self._on_record)
 
     def _note_finished(self) -> None:
         """Note the verdicts that are in the results file already."""
-        # The results file will have the order of these calls to `keep`, so use the order of the input.
+        # The results file gets the order of these calls to `keep`, so use the order of the input.
         for row in self._job.rows:
-            word = self._work.keep(row)
-            position = self._position_by_id.get(id_key(row.row_id))
-            if word is not None and position is not None:
+            verdict = self._work.keep(row)  # None if the row has none yet
+            position = self._position_by_id.get(
+                id_key(row.row_id)
+            )  # None for rows beyond the limit
+            if verdict is not None and position is not None:
                 self._finished.add(position)
-                self.answer.note(position, word)
+                self.answer.note(position, verdict)
 
     def _yield_pending(self) -> Iterator[PendingRow]:
         """Yield the rows to judge, in random order, until the answer is certain.

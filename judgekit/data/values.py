@@ -111,20 +111,8 @@ def _decode_bytes(raw: bytes) -> str:
 def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Convert an object such as a pydantic model, a dataclass or a NumPy array."""
     is_class = isinstance(value, type)  # a class itself can't be converted, only its instances can
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain_value(asdict(value), depth + 1)
-
-    # Try the conversion methods of pydantic, NumPy and other libraries.
-    for name in ("model_dump", "tolist", "item", "to_dict"):
-        convert = getattr(value, name, None)
-        if not callable(convert) or is_class:
-            continue
-        try:
-            converted = convert()
-        except Exception as error:  # noqa: BLE001 - another program's code can raise anything
-            raise NoJsonValueError(
-                f"expected a value, got one that cannot be read ({error})"
-            ) from None
+    if not is_class:
+        converted = _convert_instance(value)
         if converted is not value:
             return plain_value(converted, depth + 1)
 
@@ -132,6 +120,29 @@ def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whateve
     raise NoJsonValueError(
         f"expected text, a number, a list or an object, got {type_name}; convert it, or leave it out"
     )
+
+
+def _convert_instance(value: Any) -> object:  # noqa: ANN401 - any instance
+    """Convert a dataclass, or an object with a conversion method of pydantic, NumPy or another library.
+
+    Returns the value itself if nothing converts it. Raises `NoJsonValueError` if its conversion fails.
+    """
+    has_fields = is_dataclass(value)
+    if has_fields:
+        return asdict(value)
+    for name in ("model_dump", "tolist", "item", "to_dict"):
+        convert = getattr(value, name, None)
+        if not callable(convert):
+            continue
+        try:
+            converted = convert()
+        except Exception as error:  # noqa: BLE001 - another program's code can raise anything
+            raise NoJsonValueError(
+                f"expected a value, got one that cannot be read ({error})"
+            ) from None
+        if converted is not value:  # otherwise, another method may convert it
+            return converted
+    return value
 
 
 def _convert_name(key: object) -> str:

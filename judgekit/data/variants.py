@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from judgekit.data.runners import OnRecord, Runner
     from judgekit.data.runs import Record
     from judgekit.judging.score import DocumentJudge
+    from judgekit.providers.base import Gateway
 
 Combination: TypeAlias = Literal["all", "any"]
 
@@ -61,16 +62,22 @@ class Variants:
         return cls(requests, combination)
 
     def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
-        """Prepare a reader for each variant, and make the fingerprints depend on all variants."""
+        """Prepare a reader for each variant, and make the fingerprints depend on all variants.
+
+        A row's fingerprint depends on the dataset's `basis`.
+        """
         basis_parts: list[str] = [self._combination]
         for name, request in self._requests.items():
-            basis, loaded = rubric_basis(options.task, project, request)
-            self._readers[name] = options.reader(fields, loaded)
-            basis_parts.append(f"{name}\0{basis}")
+            rubric_part, rubric = rubric_basis(options.task, project, request)
+            self._readers[name] = options.reader(fields, rubric)
+            basis_parts.append(f"{name}\0{rubric_part}")
+
+        # The results have a column for each variant, so no input column may have its name.
+        result_columns = [variant_column(name) for name in self._requests]
         return replace(
             dataset,
             basis="\0".join(basis_parts),
-            taken=dataset.taken.with_names(map(variant_column, self._requests)),
+            taken=dataset.taken.with_names(result_columns),
             other_readers=tuple(self._readers.values()),
         )
 
@@ -97,19 +104,26 @@ class Variants:
         `is_ready` means that reading the rows doesn't block.
         """
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judges = {}
-            limit = at_once
-            for name, request in self._requests.items():
-                # This blocks, because it reads files and loads litellm for prices.
-                make_judge = partial(document_judge, gateway, project, request)
-                judges[name], _ = await running.run_in_thread(make_judge)
-                limit = min(limit, max_concurrency(judges[name], at_once))
+            judges = await self._make_judges(gateway, project)
+            # Every row is judged by all variants, so the one with the lowest limit decides.
+            limit = min([at_once, *(max_concurrency(judge, at_once) for judge in judges.values())])
 
             judge_row = partial(self._judge_row, judges)
             stream = map_concurrently(judge_row, rows, limit, in_order=False, is_ready=is_ready)
             async with aclosing(stream):
                 async for pending, record in stream:
                     on_record(pending, record)
+
+    async def _make_judges(self, gateway: Gateway, project: Path) -> dict[str, DocumentJudge]:
+        """Make a judge for each variant.
+
+        This runs in a thread, because it reads files and loads litellm for prices, which would block.
+        """
+        judges = {}
+        for name, request in self._requests.items():
+            make_judge = partial(document_judge, gateway, project, request)
+            judges[name], _ = await running.run_in_thread(make_judge)
+        return judges
 
     async def _judge_row(
         self, judges: Mapping[str, DocumentJudge], pending: PendingRow

@@ -29,7 +29,7 @@ from judgekit.providers import retrying, running
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -92,18 +92,11 @@ def check(
         for row in replace(dataset, rows=rows_of_file, ids=lambda: ids):
             checked.count += 1
             if isinstance(row, UnreadableRow):
-                if checked.first_unreadable is None:
-                    checked.first_unreadable = row
-                checked.unreadable += 1
+                _note_unreadable(checked, row)
                 continue
 
             cells = _make_cells(row, dataset)
-            # Before rows are judged, result columns only contain placeholders, except for the id.
-            input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
-            checked.columns.add(input_cells)
-            if row.subject is not None:
-                checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
-
+            _note_row(checked, row, cells)
             unchecked.append(cells)
             if len(unchecked) == _CHECKED_AT_ONCE:
                 checked.misfits |= tables.misfits(unchecked, types)
@@ -115,10 +108,26 @@ def check(
     return checked
 
 
+def _note_unreadable(checked: Checked, row: UnreadableRow) -> None:
+    """Count an unreadable row, and keep the first one."""
+    checked.unreadable += 1
+    if checked.first_unreadable is None:
+        checked.first_unreadable = row
+
+
 def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
     """Build the cells that a row will have in the results file, with placeholders instead of a verdict."""
     ours = dict.fromkeys(OURS, "\0")  # no input cell can contain NUL
     return result(row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken)
+
+
+def _note_row(checked: Checked, row: PendingRow, cells: Mapping[str, Any]) -> None:
+    """Note a row's columns, and keep its subject if it's the first of its kind."""
+    # Before rows are judged, result columns only contain placeholders, except for the id.
+    input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
+    checked.columns.add(input_cells)
+    if row.subject is not None:
+        checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
 
 
 class Block(NamedTuple):
@@ -207,17 +216,23 @@ class Worker:
         self._name = name
         self._blocks_begun = 0
         self._client = BrokerClient(beat, name)
+        self._judges = self._make_judges()
 
+        # The judge that takes the fewest rows at once sets the limit for all.
+        limits = [max_concurrency(judge, job.at_once) for judge in job.judges.values()]
+        self._slots = asyncio.Semaphore(min([job.at_once, *limits]))
+        self._beats: asyncio.Task[None] | None = None  # started with the first block
+
+    def _make_judges(self) -> dict[Any, Any]:
+        """Make the job's judges by kind of row, with this worker's gateway and cache."""
         gateway = SharedGateway(self._client)
+        # The cache's place depends on the job's variables.
         with environment.OverrideEnviron(self._variables):
-            cache = ReplyCache(ReplyFile()) if job.cached else None
-        self._judges: dict[Any, Any] = {}
-        at_once = job.at_once
-        for kind, judge in job.judges.items():
-            self._judges[kind] = replace(judge, gateway=gateway, cache=cache)
-            at_once = min(at_once, max_concurrency(judge, job.at_once))
-        self._slots = asyncio.Semaphore(at_once)
-        self._beats: asyncio.Task[None] | None = None
+            cache = ReplyCache(ReplyFile()) if self._job.cached else None
+        judges = {}
+        for kind, judge in self._job.judges.items():
+            judges[kind] = replace(judge, gateway=gateway, cache=cache)
+        return judges
 
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block and write its results. Raises errors that end the run."""
@@ -228,35 +243,44 @@ class Worker:
         """Judge a block, and write its results. Returns a report."""
         if self._beats is None:  # `__init__` can't do this, because it runs before the event loop
             self._beats = asyncio.create_task(self._client.beats())
-
         self._blocks_begun += 1
+
         collected = _Collected(self._job.shape.renamed)
         written_records = await running.run_in_thread(partial(self._read_written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
-
-        tasks = set()
-        for pending in block.rows:
-            judge_row = self._judge_row(pending, run, written_records)
-            tasks.add(asyncio.create_task(judge_row))
-        await self._wait_for_rows(tasks)
+        await self._judge_rows(block.rows, run, written_records)
 
         has_new_rows = len(collected.rows) > len(written_records)
         if has_new_rows:
-            write = partial(
-                parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape
-            )
-            await running.run_in_thread(write)
-
-        if self._client.lost:
+            await self._write_rows(block.name, collected.rows)
+        if self._client.lost:  # raised only now, so that no result gets lost
             raise self._client.lost
         return JudgedBlock(
-            name=block.name if collected.rows else "",
+            name=block.name if collected.rows else "",  # without rows, no file was written
             tally=run.take_counts(),
             worker=self._name,
             blocks_begun=self._blocks_begun,
             is_over=self._client.is_over,
         )
+
+    async def _judge_rows(
+        self,
+        rows: Sequence[PendingRow],
+        run: DatasetRun,
+        written_records: Mapping[str, Record | None],
+    ) -> None:
+        """Judge rows concurrently, except those with written records, and pass all records to `run`."""
+        tasks = set()
+        for row in rows:
+            judge_row = self._judge_row(row, run, written_records)
+            tasks.add(asyncio.create_task(judge_row))
+        await self._wait_for_rows(tasks)
+
+    async def _write_rows(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write a block's results to the job's folder, in a thread."""
+        write = partial(parts.write_part, self._job.folder, name, rows, self._job.shape)
+        await running.run_in_thread(write)
 
     async def _wait_for_rows(self, tasks: set[asyncio.Task[None]]) -> None:
         """Wait for the rows that are being judged. If the run is stopped, cancel them after a moment.
@@ -275,21 +299,23 @@ class Worker:
                     task.cancel()
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
-        """Read the records of a block that a worker has already judged, before it died.
+        """Read the records that a worker wrote to a block's file `name` before it died, by row id.
 
-        Returns them by row id. A record is None if its row couldn't be judged. Rows without a valid seal are
-        ignored.
+        A record is None if its row couldn't be judged. Rows without a valid seal are ignored.
         """
-        if not name or not self._job.folder.exists(name):
+        has_file = name != "" and self._job.folder.exists(name)
+        if not has_file:
             return {}
 
         key = seals.state_key()
         records: dict[str, Record | None] = {}
         for row in self._job.folder.rows(name):
-            if key is not None and not seals.are_cells_valid(row, key):
-                continue
-            judged = row["judged"]
-            records[id_key(row["id"])] = json.loads(judged) if judged else None
+            is_trusted = key is None or seals.are_cells_valid(
+                row, key
+            )  # without a key, no row is sealed
+            if is_trusted:
+                judged = row["judged"]
+                records[id_key(row["id"])] = json.loads(judged) if judged else None
         return records
 
     async def _judge_row(
@@ -306,22 +332,28 @@ class Worker:
         async with self._slots:
             if self._client.is_ending:
                 return
-            record = None
-            try:
-                record = await self._find_record(row)
-            except Exception as error:  # noqa: BLE001 - a single row mustn't end a run with millions
-                problem = str(error)
-                if not isinstance(error, JudgekitError):
-                    problem = f"{type(error).__name__}: {problem}"
-                row = row._replace(error=short_line(f"internal error: {problem}", 300))
+            row, record = await self._try_to_judge(row)
 
         is_over_budget = FailureKind.BUDGET in _list_failures(record)
         if is_over_budget and self._client.is_ending:
             return  # a later run will judge the row
         run.on_record(row, record)
 
+    async def _try_to_judge(self, row: PendingRow) -> tuple[PendingRow, Record | None]:
+        """Judge a row. If that fails, return the row with an error, and no record."""
+        try:
+            return row, await self._find_record(row)
+        except Exception as error:  # noqa: BLE001 - a single row mustn't end a run with millions
+            problem = str(error)
+            if not isinstance(error, JudgekitError):
+                problem = f"{type(error).__name__}: {problem}"
+            return row._replace(error=short_line(f"internal error: {problem}", 300)), None
+
     async def _find_record(self, pending: PendingRow) -> Record | None:
-        """Judge a row, and return its record. Retries while the provider is down."""
+        """Judge a row, and return its record, or None if the row can't be judged.
+
+        A patient job retries while the provider is down.
+        """
         if pending.subject is None:
             return None
         subject = pending.subject
@@ -332,7 +364,9 @@ class Worker:
             record: Record = judged.record()
             return record
 
-        max_tries = len(_PAUSES) + 1 if self._job.is_patient else 1
+        max_tries = 1
+        if self._job.is_patient:
+            max_tries += len(_PAUSES)  # one after each pause
         tries = retrying.Tries(max_tries, _PAUSES)
         return await retrying.call_until(judge_row, tries, is_final=_is_final)
 

@@ -109,7 +109,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         state.refused = judge.settings.refusal(state.secrets)
         if state.refused or judge.instead is None:
             return await judge.run(state)
-        # Another machine judges it, or a judge of another depth.
+        # It can be judged on another machine, at another depth, or by one tier.
         record: Record = await judge.instead(judge, state)
         return record
 

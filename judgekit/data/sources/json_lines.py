@@ -13,7 +13,7 @@ from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import RepeatedKeyError, encodable, refuse_repeated_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from judgekit.data.sources import Reading, Stream
 
@@ -36,30 +36,33 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
 
     A line that's too long is None.
     """
-    number = 0
+    next_number = 1
     are_documents = True  # until a line isn't such a document
-    for line_number, line in enumerate(lines, 1):
-        raw = line
-        if raw is not None:
-            if line_number == 1:
-                raw = raw.removeprefix(BOM)
-            if not raw.strip():
-                continue
-
-        number += 1
+    for line_number, line in enumerate(_drop_bom(lines), 1):
+        is_blank = line is not None and not line.strip()
+        if is_blank:
+            continue
         try:
-            row = read_object(raw)
+            row = read_object(line)
         except CellError as error:
-            yield unreadable_row(error, number, line_number)
+            yield unreadable_row(error, next_number, line_number)
+            next_number += 1
             continue
 
         rows = presets.find_rows(row) if are_documents else None
         if rows is None:
             are_documents = False
             rows = [row]
-        for row_number, columns in enumerate(rows, number):
-            yield DataRow(row_number, columns)
-        number += len(rows) - 1  # the first row has been counted above
+        for columns in rows:
+            yield DataRow(next_number, columns)
+            next_number += 1
+
+
+def _drop_bom(lines: Iterable[bytes | None]) -> Iterator[bytes | None]:
+    """Yield the lines, the first one without a byte order mark."""
+    for index, line in enumerate(lines):
+        is_first = index == 0
+        yield line.removeprefix(BOM) if is_first and line is not None else line
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:

@@ -21,11 +21,18 @@ def bounded_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
         is_complete = len(line) < max_bytes or line.endswith(b"\n")
         if is_complete:
             yield line
-            continue
-        # The line is too long. Read its rest in chunks, and ignore it.
-        while (chunk := file.readline(_CHUNK_SIZE)) and not chunk.endswith(b"\n"):
-            pass
-        yield None
+        else:
+            _skip_rest(file)
+            yield None
+
+
+def _skip_rest(file: BinaryIO) -> None:
+    """Read the rest of a line, in chunks to save memory, and ignore it."""
+    while True:
+        chunk = file.readline(_CHUNK_SIZE)
+        is_end_of_file = chunk == b""
+        if is_end_of_file or chunk.endswith(b"\n"):
+            return
 
 
 def unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:

@@ -36,26 +36,30 @@ class Output(NamedTuple):
 
 
 class OutputColumns(NamedTuple):
-    """The columns of such a table: those of the test's variables, and those of outputs."""
+    """The columns of such a table: first those of the test's variables, then those of outputs."""
 
     names: list[str]
-    variables: int
+    variable_count: int
     outputs: Sequence[Output]
 
     def unique_names(self) -> list[str]:
         """List unique column names. A column that belongs to an output gets its number, as in `2. Score`."""
-        names = self.names[: self.variables]
+        names = self.names[: self.variable_count]
         for number, output in enumerate(self.outputs, 1):
             for name in self.names[output.position : output.end]:
                 names.append(f"{number}. {name}")
         return names
 
     def rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield a row for each output, in the form in which promptfoo writes rows as JSON."""
-        variables = dict(zip(self.names, cells[: self.variables], strict=False))
+        """Yield a row for each output, in the form in which promptfoo writes rows as JSON.
+
+        There's a cell for each column.
+        """
+        names_and_cells = list(zip(self.names, cells, strict=True))
+        variables = dict(names_and_cells[: self.variable_count])
         for output in self.outputs:
-            after_output = slice(output.position + 1, output.end)
-            details = dict(zip(self.names[after_output], cells[after_output], strict=True))
+            # The columns after an output, up to the next one, have its details, such as its score.
+            details = dict(names_and_cells[output.position + 1 : output.end])
             yield {
                 "provider": {"id": output.model},
                 "prompt": _fill_prompt(output.prompt, variables),
@@ -73,13 +77,10 @@ def find_outputs(names: Sequence[str]) -> OutputColumns | None:
     ends = [*positions[1:], len(names)]  # an output's columns end at the next output
     outputs = []
     for position, end in zip(positions, ends, strict=True):
-        title = _TITLE.fullmatch(names[position])
-        if title is None:
-            outputs.append(Output(position, end, model="", prompt=names[position]))
-        else:
-            model, prompt = title.groups()
-            outputs.append(Output(position, end, model, prompt))
-    return OutputColumns(list(names), variables=positions[0], outputs=outputs)
+        model, prompt = _split_title(names[position])
+        outputs.append(Output(position, end, model, prompt))
+    variable_count = positions[0]  # all columns before the first output are variables
+    return OutputColumns(list(names), variable_count, outputs)
 
 
 def _has_outputs(names: Sequence[str], position: int) -> bool:
@@ -88,6 +89,15 @@ def _has_outputs(names: Sequence[str], position: int) -> bool:
         return False
     next_names = tuple(names[position + 1 :])
     return any(next_names[: len(details)] == details for details in _DETAIL_COLUMNS)
+
+
+def _split_title(title: str) -> tuple[str, str]:
+    """Split an output column's title into model and prompt. Without a model, the title is the prompt."""
+    match = _TITLE.fullmatch(title)
+    if match is None:
+        return "", title
+    model, prompt = match.groups()
+    return model, prompt
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
@@ -103,7 +113,13 @@ def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
 
 def _fill_prompt(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Fill a prompt's template with a test's variables, and return it as promptfoo's JSON does."""
-    if variables and "{{" not in prompt:  # then it's only the prompt's name
+    # A prompt without holes couldn't use the variables, so the header has just the prompt's name.
+    is_only_name = bool(variables) and "{{" not in prompt
+    if is_only_name:
         return {"label": prompt}
-    filled = _HOLE.sub(lambda hole: variables.get(hole[1], hole[0]), prompt)
-    return {"label": prompt, "raw": filled}
+
+    def fill_hole(hole: re.Match[str]) -> str:
+        """Return the variable that a hole names. A hole with another name stays as it is."""
+        return variables.get(hole[1], hole[0])
+
+    return {"label": prompt, "raw": _HOLE.sub(fill_hole, prompt)}

@@ -37,11 +37,11 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     del reading  # Parquet files need no options for reading
     pages = _measure_pages(file, name)
     file.seek(0)
-    with _open(file, name, sorted(pages.nested_texts)) as opened:
+    with _open(file, name, texts=sorted(pages.nested_texts)) as opened:
         try:
             names = check_names(opened.schema_arrow.names)
         except CellError as error:
-            yield unreadable_row(error, 0, 0)
+            yield unreadable_row(error, number=0, line=0)  # 0 stands for the header
             return
 
         number = 0
@@ -54,12 +54,16 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 def _build_row(
     number: int, names: Sequence[str], cells: Sequence[Any] | None
 ) -> DataRow | UnreadableRow:
-    """Build a row from its cells, which are None if the row is too long."""
+    """Build a row from its cells, which are None if the row is too long.
+
+    A cell that can't be read is a `CellError`, and makes the row unreadable.
+    """
     if cells is None:
         return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG}")
     row = dict(zip(names, cells, strict=True))
     for name, cell in row.items():
-        if isinstance(cell, CellError):
+        is_unreadable = isinstance(cell, CellError)
+        if is_unreadable:
             return UnreadableRow(number, name, cell.problem)
     return DataRow(number, row)
 
@@ -114,31 +118,56 @@ def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
 def _count_content_bytes(column: pa.Array) -> int:
     """Count the bytes of the cells' content, without what Python objects add."""
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
-    from pyarrow import compute  # noqa: PLC0415 - an optional dependency
 
     kind = column.type
     if pa.types.is_dictionary(kind):
-        entries = column.dictionary
-        if not _is_text(entries.type):
-            return 0
-        lengths = compute.take(compute.binary_length(entries), column.indices)
-        return compute.sum(lengths).as_py() or 0
-
+        return _count_dictionary_bytes(column)
     if pa.types.is_struct(kind):
         return _estimate_bytes(column.flatten())
     if pa.types.is_map(kind):
-        # A slice of a map array still contains the entries of all rows. The offsets tell which are its own.
-        start = column.offsets[0].as_py()
-        count = column.offsets[len(column)].as_py() - start
-        keys = column.keys.slice(start, count)
-        items = column.items.slice(start, count)
-        return _estimate_bytes([keys, items])
-
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _count_map_bytes(column)
+    if _is_list(kind):
         return _estimate_bytes([column.flatten()])
     if _is_text(kind):
-        return compute.sum(compute.binary_length(column)).as_py() or 0
+        return _count_text_bytes(column)
     return int(column.nbytes)
+
+
+def _count_dictionary_bytes(column: pa.Array) -> int:
+    """Count the bytes of a dictionary column. A text counts in each cell, though it's stored only once."""
+    from pyarrow import compute  # noqa: PLC0415 - an optional dependency
+
+    entries = column.dictionary
+    if not _is_text(entries.type):
+        return 0
+    entry_lengths = compute.binary_length(entries)
+    cell_lengths = compute.take(entry_lengths, column.indices)
+    return compute.sum(cell_lengths).as_py() or 0  # the sum of no lengths is None
+
+
+def _count_map_bytes(column: pa.Array) -> int:
+    """Count the bytes of a column of maps."""
+    # A slice of a map array still contains the entries of all rows. The offsets tell which are its own.
+    start = column.offsets[0].as_py()
+    count = column.offsets[len(column)].as_py() - start
+    keys = column.keys.slice(start, count)
+    items = column.items.slice(start, count)
+    return _estimate_bytes([keys, items])
+
+
+def _count_text_bytes(column: pa.Array) -> int:
+    """Count the bytes of a column of texts."""
+    from pyarrow import compute  # noqa: PLC0415 - an optional dependency
+
+    lengths = compute.binary_length(column)
+    return compute.sum(lengths).as_py() or 0  # the sum of no lengths is None
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
+
+    has_any_length = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(has_any_length or pa.types.is_fixed_size_list(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -47,25 +47,20 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
     """Yield the rows below the header, which is the first row that isn't blank."""
-    names: list[str] | None = None
-    number = 0
-    empty_count = 0  # empty rows since the last row with content
-    for line_number, cells in enumerate(_read_cells_quietly(sheet), 1):
-        is_blank = not any(map(_is_filled, cells))
-        if names is None:  # the header hasn't been found yet
-            if is_blank:
-                continue
-            try:
-                header = without_blank_end(list(map(_convert_name, cells)), 1)
-                names = check_names(with_name_of_index(header))
-            except CellError as error:
-                yield unreadable_row(error, number=0, line=0)  # 0 stands for the header
-                return
-            continue
+    lines = enumerate(_read_cells_quietly(sheet), 1)
+    header = next((cells for _, cells in lines if not _is_blank(cells)), None)
+    if header is None:
+        return
+    try:
+        names = _read_names(header)
+    except CellError as error:
+        yield unreadable_row(error, number=0, line=0)  # 0 stands for the header
+        return
 
+    empty_count = 0  # empty rows since the last row with content
+    for number, (line_number, cells) in enumerate(lines, 1):
         # Don't yield an empty row until another row follows, because it could be below the table.
-        number += 1
-        if is_blank:
+        if _is_blank(cells):
             empty_count += 1
             continue
         for empty_number in range(number - empty_count, number):
@@ -76,6 +71,17 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
             yield DataRow(number, _make_row(names, cells))
         except CellError as error:
             yield unreadable_row(error, number, line_number)
+
+
+def _is_blank(cells: Sequence[object]) -> bool:
+    return not any(map(_is_filled, cells))
+
+
+def _read_names(header: Sequence[object]) -> list[str]:
+    """Return the column names in a header. Raises `CellError` if they're invalid."""
+    all_names = list(map(_convert_name, header))
+    names = without_blank_end(all_names, 1)
+    return check_names(with_name_of_index(names))
 
 
 def _open(file: BinaryIO, name: str) -> Workbook:
@@ -124,23 +130,32 @@ def _explain_errors(name: str) -> Iterator[None]:
 def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
     """Return the sheet named in `FILE::SHEET`. If none is named, return the first visible one.
 
-    If there are others, remark that. Raises `InputError` if there's no such sheet.
+    In that case, remark on the other sheets, if any. Raises `InputError` if there's no such sheet.
     """
-    path, wanted = split_table(name)
+    path, wanted = split_table(name)  # `wanted` is "" if no sheet is named
     sheets = {sheet.title: sheet for sheet in workbook.worksheets}
     if wanted in sheets:
         return sheets[wanted]
+
     listed = ", ".join(map(escaped, sheets)) or "none"
-    if wanted or not sheets:
+    is_missing = wanted != ""
+    if is_missing or not sheets:
         problem = f"no sheet {escaped(wanted)}; it has the sheets {listed}"
         raise InputError(f"{escaped(path)}: {problem}; name one as FILE::SHEET")
 
-    visible_sheets = [sheet for sheet in sheets.values() if sheet.sheet_state == "visible"]
-    sheet = next(iter(visible_sheets or sheets.values()))
+    sheet = _find_first_visible(list(sheets.values()))
     if len(sheets) > 1:
         title = escaped(sheet.title)
         reading.remark(f"{path}: the sheet {title} is read (FILE::SHEET names another of {listed})")
     return sheet
+
+
+def _find_first_visible(sheets: Sequence[ReadOnlyWorksheet]) -> ReadOnlyWorksheet:
+    """Return the first visible sheet, or the first one if all are hidden."""
+    for sheet in sheets:
+        if sheet.sheet_state == "visible":
+            return sheet
+    return sheets[0]
 
 
 def _read_cells_quietly(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:

@@ -128,19 +128,28 @@ def write_table(
     """Write the rows in a JSON Lines file, `part`, as a table. Raises `OSError`.
 
     `ours` are the result columns, which follow the input columns. Columns in `left_out` are omitted. `schema`
-    contains the input's column types, which Parquet preserves for columns whose cells all fit.
+    has the input columns' types. In Parquet, a column keeps its type if all its cells fit.
     """
     columns = ColumnKinds(ours)
     for _, row in _read_lines(part):
         columns.add(row)
-    kinds, renamed = columns.named()
-    kinds = {name: column_kinds for name, column_kinds in kinds.items() if name not in left_out}
-    # Bytes were converted to text, so columns of bytes can't keep their type.
+    all_kinds, renamed = columns.named()
+    kinds = {name: all_kinds[name] for name in all_kinds if name not in left_out}
+    types = _select_types(schema, kinds)
+    writer.write(ResultsTable(part=part, kinds=kinds, renamed=renamed, types=types), target)
+
+
+def _select_types(schema: pa.Schema | None, names: Collection[str]) -> dict[str, pa.DataType]:
+    """Return the types of the columns in `names` that can keep them.
+
+    Columns of bytes can't, because their bytes were converted to text.
+    """
     types = {}
     for column in schema or ():
-        if column.name in kinds and "binary" not in str(column.type):
+        is_bytes = "binary" in str(column.type)
+        if column.name in names and not is_bytes:
             types[column.name] = column.type
-    writer.write(ResultsTable(part=part, kinds=kinds, renamed=renamed, types=types), target)
+    return types
 
 
 class ColumnTypeError(Exception):
@@ -190,11 +199,9 @@ class ColumnKinds:
         If an input column has the name of a score column, it's renamed to `row.NAME`.
         """
         renamed = {}
-        for name in self.input_columns.keys() & self.scores.keys():
-            new_name = name
-            while new_name in self.scores or new_name in self.input_columns:
-                new_name = f"row.{new_name}"
-            renamed[name] = new_name
+        for name in self.input_columns:
+            if name in self.scores:
+                renamed[name] = self._choose_new_name(name)
 
         kinds = {}
         for name, column_kinds in self.input_columns.items():
@@ -202,11 +209,23 @@ class ColumnKinds:
         for name in self.added_names:
             if name == "scores":  # write a column for each score instead
                 kinds |= self.scores
-                continue
-            kinds[name] = set(self.added_columns.get(name, ()))
-            if name in _FIXED_KINDS:
-                kinds[name].add(_FIXED_KINDS[name])
+            else:
+                kinds[name] = self._list_added_kinds(name)
         return kinds, renamed
+
+    def _choose_new_name(self, name: str) -> str:
+        """Put `row.` before a column's name, more than once if the new name is used as well."""
+        new_name = f"row.{name}"
+        while new_name in self.scores or new_name in self.input_columns:
+            new_name = f"row.{new_name}"
+        return new_name
+
+    def _list_added_kinds(self, name: str) -> set[str]:
+        """List the kinds of an added column's values, and the kind that the column has in any case."""
+        kinds = set(self.added_columns.get(name, ()))
+        if name in _FIXED_KINDS:
+            kinds.add(_FIXED_KINDS[name])
+        return kinds
 
 
 def _merge_kinds(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[str]]) -> None:
@@ -251,28 +270,41 @@ def _kind_of(value: object) -> str:
         case bool():
             return "bool"
         case int():
-            if abs(value) <= _EXACT:
-                return "int"
-            fits_into_64_bits = -_LONG <= value < _LONG
-            return "long" if fits_into_64_bits else "text"
+            return _kind_of_integer(value)
         case float():
             return "float"
         case _:
             return "text"
 
 
+def _kind_of_integer(value: int) -> str:
+    """Return "int" for an integer that a float can hold exactly, "long" if 64 bits can, or else "text"."""
+    is_exact_as_float = abs(value) <= _EXACT
+    if is_exact_as_float:
+        return "int"
+    fits_into_64_bits = -_LONG <= value < _LONG
+    return "long" if fits_into_64_bits else "text"
+
+
 def _choose_type(kinds: set[str]) -> pa.DataType:
-    """Choose the narrowest type for all these kinds of values, or text if there are no values."""
+    """Choose the narrowest type for all these kinds of values, or text if there are no values.
+
+    A "long" integer wouldn't be exact as a float, so with floats, it needs text.
+    """
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
-    kinds = kinds - {""}  # a missing value fits into any type
-    if not kinds:
+    present_kinds = kinds - {""}  # a missing value fits into any type
+    if not present_kinds:
         return pa.string()
-    if kinds <= {"int", "long"}:
+
+    are_integers = all(kind in ("int", "long") for kind in present_kinds)
+    are_numbers = all(kind in ("int", "float") for kind in present_kinds)
+    are_booleans = all(kind == "bool" for kind in present_kinds)
+    if are_integers:
         return pa.int64()
-    if kinds <= {"int", "float"}:
+    if are_numbers:
         return pa.float64()
-    if kinds == {"bool"}:
+    if are_booleans:
         return pa.bool_()
     return pa.string()
 
@@ -318,26 +350,40 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
     """
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
+    if is_of_input:
+        return _make_exact_array(values, column)
+    if pa.types.is_string(column.type):
+        values = [value if value is None else text_of(value) for value in values]
+    return pa.array(values, column.type)
+
+
+def _make_exact_array(values: list[Any], column: pa.Field) -> pa.Array:
+    """Convert an input column's values to an array of the column's type.
+
+    Raises `ColumnTypeError` if a value doesn't fit, or would change: a duration in another unit, for example.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
+
     from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - imported lazily, because it needs pyarrow
 
-    if not is_of_input:
-        if pa.types.is_string(column.type):
-            values = [value if value is None else text_of(value) for value in values]
-        return pa.array(values, column.type)
+    try:
+        array = _parse_values(values, column.type)
+        is_exact = plain_cells(array) == values
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        raise ColumnTypeError(column.name) from None
+    if not is_exact:
+        raise ColumnTypeError(column.name)
+    return array
+
+
+def _parse_values(values: list[Any], column_type: pa.DataType) -> pa.Array:
+    """Convert values to an array. In JSON, values such as dates are strings, which pyarrow can parse."""
+    import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     try:
-        try:
-            array = pa.array(values, column.type)
-        except (pa.ArrowException, ValueError, TypeError):
-            # In JSON, values such as dates are strings, which pyarrow can parse.
-            array = pa.array(values, pa.string()).cast(column.type)
-        # Check that the array represents the values exactly. A duration in another unit wouldn't, for
-        # example.
-        if plain_cells(array) == values:
-            return array
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        pass  # the values don't fit the type
-    raise ColumnTypeError(column.name)
+        return pa.array(values, column_type)
+    except (pa.ArrowException, ValueError, TypeError):
+        return pa.array(values, pa.string()).cast(column_type)
 
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
