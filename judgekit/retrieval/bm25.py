@@ -171,7 +171,7 @@ def _number_terms(opened: Index, parts: Sequence[Part]) -> list[Term]:
 
 
 def _choose_leading_count(part_count: int, *, quick: bool) -> int:
-    """Return how many long entries each part may read sections of."""
+    """Return the number of long entries for each part whose sections are read."""
     if not quick:
         return MAX_LEADING
     return max(QUICK_MAX_LEADING // part_count, MIN_LEADING)
@@ -759,7 +759,7 @@ def _show_subject(best_pairs: Sequence[tuple[Candidate, _Entry]]) -> bool:
     if not best_pairs:
         return False
     first_hit, _ = best_pairs[0]
-    if not first_hit.bm25:  # then no hit has any, and their words would be divided by a sum of 0
+    if not first_hit.bm25:  # all scores are 0, so they can't be the words' weights
         return False
     # In an unknown language, the shared words might be `the` and `of`.
     return all(entry.has_stop_words for _, entry in best_pairs)
@@ -797,7 +797,7 @@ def _find_typical_words(
     word_count = int(opened.profile.feedback["words"])
     weights = {}
     for typicality, word in ranked_words[:word_count]:
-        # The rarity counts once for choosing a word of the query, and again for matching it.
+        # As in a product of two TF-IDF weights, the rarity counts for both texts.
         weights[word] = typicality * rarities[word]
     return weights
 

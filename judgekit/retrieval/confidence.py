@@ -435,7 +435,7 @@ def _rate_titles(hit: Candidate, rarities: Sequence[float], titles_weight: float
 
 
 def _rate_nearness(hit: Candidate, words: Sequence[str]) -> float:
-    """Return how many of the query's adjacent words are near each other in a hit, 0..1."""
+    """Return the fraction of the query's adjacent words that are near each other in a hit, 0..1."""
     if len(hit.matched) < SEVERAL_TERMS:
         return 0.0
     text = hit.passage or hit.text
