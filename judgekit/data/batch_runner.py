@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from judgekit.data.dataset import PendingRow
+    from judgekit.data.manifest import Manifest
     from judgekit.data.runners import OnRecord
     from judgekit.judging.orchestrator import Judge
     from judgekit.providers.base import Endpoint
@@ -48,7 +49,6 @@ class BatchRunner(BatchRun):
             self.note(
                 f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
             )
-
         gateway = BatchGateway(self, manifest)
         find_judge = make_judge_finder(
             gateway, self.project, self.request, self._make_waiting_judge
@@ -59,12 +59,8 @@ class BatchRunner(BatchRun):
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
-            error = errors.exceptions[0]  # the first error, which stopped the other tasks
-            if isinstance(error, sqlite3.Error):
-                remedy = "free space and run the same command again"
-                problem = f"{manifest.path}: cannot be used ({error}); {remedy}"
-                raise InputError(problem) from None
-            raise error from None
+            first_error = errors.exceptions[0]  # it stopped the other tasks
+            raise _explain_error(first_error, manifest) from None
         finally:
             manifest.close()
             await gateway.aclose()
@@ -75,16 +71,9 @@ class BatchRunner(BatchRun):
         Raises `UsageError` if the judge's models can't be called in batches.
         """
         judge = self.adapt(judge)
-        models_by_tier = judge.models_by_tier
-        all_models = list(chain(*models_by_tier.values()))
-        refusal_reason = self._find_refusal(judge, all_models)
-        if refusal_reason:
-            raise UsageError(
-                f"--batch: {refusal_reason}; judge without --batch, or with other models"
-            )
-
+        self._check_models(judge)
         unlimited_models = {}
-        for tier, models in models_by_tier.items():
+        for tier, models in judge.models_by_tier.items():
             unlimited_models[tier] = tuple(map(_lift_call_limits, models))
         waiting_judge = judge.with_settings(
             models_by_tier=unlimited_models,
@@ -95,6 +84,15 @@ class BatchRunner(BatchRun):
         cache = KeepOnly(ReplyFile()) if judge.cache else judge.cache
         return replace(waiting_judge, cache=cache)
 
+    def _check_models(self, judge: Judge[Any, Any, Any]) -> None:
+        """Raise `UsageError` if the judge's models can't be called in batches."""
+        all_models = list(chain(*judge.models_by_tier.values()))
+        refusal_reason = self._find_refusal(judge, all_models)
+        if refusal_reason:
+            raise UsageError(
+                f"--batch: {refusal_reason}; judge without --batch, or with other models"
+            )
+
     def _find_refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
         """Return the reason why these models can't be called in batches, or None if they can."""
         for model in models:
@@ -102,13 +100,25 @@ class BatchRunner(BatchRun):
             if refusal_reason:
                 return refusal_reason
         if self.request.max_cost_usd is not None:
-            for model in models:
-                is_price_known = compute_price(model, 1, 1) is not None
-                if not is_price_known:
-                    return f"no price of {model.model} is known, so --max-cost cannot work"
+            unpriced_model = next((model for model in models if not _has_price(model)), None)
+            if unpriced_model is not None:
+                return f"no price of {unpriced_model.model} is known, so --max-cost cannot work"
         if judge.is_remote:
             return "the shared judge (server.url) asks the models"
         return None
+
+
+def _has_price(model: Endpoint) -> bool:
+    """Whether a model's price is known: then a token of input and one of output have a price."""
+    return compute_price(model, 1, 1) is not None
+
+
+def _explain_error(error: BaseException, manifest: Manifest) -> BaseException:
+    """Convert an error of the manifest's database to an `InputError`. Others are returned unchanged."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    remedy = "free space and run the same command again"
+    return InputError(f"{manifest.path}: cannot be used ({error}); {remedy}")
 
 
 async def _judge_rows(
@@ -118,10 +128,11 @@ async def _judge_rows(
 ) -> None:
     """Judge up to `batches.AT_ONCE` rows concurrently, while the gateway submits and polls their batches."""
     free_slots = asyncio.Semaphore(batches.AT_ONCE)
+    read_row = partial(next, rows, None)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.drive())
         # Read rows in a thread, because reading from standard input can block.
-        while pending := await running.run_in_thread(partial(next, rows, None)):
+        while pending := await running.run_in_thread(read_row):
             await free_slots.acquire()
             task = group.create_task(judge_row(pending))
             task.add_done_callback(lambda _: free_slots.release())
@@ -129,11 +140,15 @@ async def _judge_rows(
 
 
 def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
-    """List the alternative providers' models by tier, as far as they can be called in batches."""
+    """List the alternative providers' models by tier.
+
+    A provider is left out if one of its models can't be called in batches.
+    """
     usable = []
     for models_by_tier in judge.settings.others():
-        refusals = map(explain_missing_batches, chain(*models_by_tier.values()))
-        if not any(refusals):
+        models = chain(*models_by_tier.values())
+        is_refused = any(explain_missing_batches(model) for model in models)
+        if not is_refused:
             usable.append(models_by_tier)
     return usable
 
