@@ -37,9 +37,12 @@ class Draws(NamedTuple):
     def draw(self, row_id: str | int, purpose: str) -> float:
         """Draw a number from 0 to 1 for a row id and a purpose. The same arguments give the same number."""
         text = json.dumps([self.nonce, purpose, id_key(row_id)])
+        message = text.encode("utf-8", "surrogatepass")
         key = self.key.encode("utf-8", "surrogateescape")
-        digest = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
-        return int.from_bytes(digest[:_DRAW_BYTES], "big") / _DRAWS
+        digest = hmac.digest(key, message, "sha256")
+
+        number = int.from_bytes(digest[:_DRAW_BYTES], "big")
+        return number / _DRAWS
 
 
 def require_key(what: str) -> str:
@@ -83,10 +86,12 @@ def _read_nonce(path: str, key: str) -> str | None:
     """Read the nonce from a file. Returns None unless there's a nonce that was sealed with this key."""
     with suppress(OSError, ValueError, RecursionError):
         sealed_nonce = json.loads(Path(path).read_bytes())
-        if isinstance(sealed_nonce, dict) and isinstance(sealed_nonce.get("nonce"), str):
-            seal = str(sealed_nonce.get("seal"))
-            if seals.is_valid(key, _SEAL_KIND, sealed_nonce["nonce"], seal):
-                return str(sealed_nonce["nonce"])
+        nonce = sealed_nonce.get("nonce") if isinstance(sealed_nonce, dict) else None
+        if not isinstance(nonce, str):
+            return None
+        seal = str(sealed_nonce.get("seal"))
+        if seals.is_valid(key, _SEAL_KIND, nonce, seal):
+            return nonce
     return None
 
 

@@ -16,14 +16,14 @@ from judgekit.providers.batches import CHARS_PER_TOKEN, compute_price
 from judgekit.providers.pace import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from judgekit.config import TierName
     from judgekit.judging.documents import ComparisonInput, Document
     from judgekit.judging.orchestrator import Judge
     from judgekit.judging.request import JudgeRequest
-    from judgekit.providers.base import Endpoint
+    from judgekit.providers.base import Endpoint, Messages
 
     Subject = Document | ComparisonInput
 
@@ -90,34 +90,43 @@ def estimate_run(
     total = 0
     for subject in subjects:
         total += 1
-        if total > _SAMPLED:
-            continue  # further subjects are only counted
-        judge = judges.find(subject)
-        at_once = max_concurrency(judge, at_once)
-        _count_calls(calls, judge, subject)
+        is_in_sample = total <= _SAMPLED
+        if is_in_sample:  # further subjects are only counted
+            judge = judges.find(subject)
+            at_once = max_concurrency(judge, at_once)
+            _count_calls(calls, judge, subject)
 
-    sampled = max(1, min(total, _SAMPLED))  # not 0, because `total` is divided by it
+    sample_size = max(1, min(total, _SAMPLED))  # not 0, because `total` is divided by it
+    factor = total / sample_size
     models = []
-    for tier in TIERS:
-        for (tier_of_calls, _), model_calls in calls.items():
-            if tier_of_calls == tier:
-                scaled = _extrapolate(model_calls, total / sampled)
-                models.append(_estimate_model(tier, scaled, at_once, in_batches=in_batches))
+    for tier, model_calls in _sort_by_tier(calls):
+        all_calls = _extrapolate(model_calls, factor)
+        models.append(_estimate_model(tier, all_calls, at_once, in_batches=in_batches))
     return Estimate(total, models, at_once)
+
+
+def _sort_by_tier(calls: Mapping[tuple[TierName, str], _Calls]) -> list[tuple[TierName, _Calls]]:
+    """List each model's calls with its tier, in the order of `TIERS`."""
+    calls_with_tier = [(tier, model_calls) for (tier, _), model_calls in calls.items()]
+    return sorted(calls_with_tier, key=lambda pair: TIERS.index(pair[0]))
 
 
 def _count_calls(
     calls: dict[tuple[TierName, str], _Calls], judge: Judge[Any, Any, Any], subject: Subject
 ) -> None:
-    """Add the calls that a judge would make for a subject if it used all tiers to `calls`."""
+    """Count the calls that a judge would make for a subject with all its tiers. Adds them to `calls`."""
     for tier in TIERS:
         for endpoint in judge.models_by_tier.get(tier, ()):
             model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
             rounds = judge.prompts(tier, subject, endpoint)
-            model_calls.count += len(rounds) * judge.settings.samples
-            for messages in rounds:
-                length = sum(len(message.content) for message in messages)
-                model_calls.chars += length * judge.settings.samples
+            samples = judge.settings.samples  # each round is asked so many times
+            model_calls.count += len(rounds) * samples
+            model_calls.chars += sum(map(_count_chars, rounds)) * samples
+
+
+def _count_chars(messages: Messages) -> int:
+    """Count the characters in a round's messages."""
+    return sum(len(message.content) for message in messages)
 
 
 def _extrapolate(model_calls: _Calls, factor: float) -> _Calls:
