@@ -244,7 +244,7 @@ def _check_shared_judge(config: Config) -> Iterator[Check]:
     """Request the shared judge's list of rubrics, which needs the token but sends no content."""
     from judgekit.judging import shared
 
-    server = shared.configured(config)
+    server = shared.find_shared_judge(config)
     if server is not None:
         count = counted(server.check(), "rubric", "rubrics")
         accepts = f"it takes the token, and has {count}"

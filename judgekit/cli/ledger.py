@@ -278,7 +278,7 @@ def connect_team() -> Shared | Database:
         from judgekit.ledger.database import Database
 
         return Database(store_address)
-    server = shared.configured(configured)
+    server = shared.find_shared_judge(configured)
     if server is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
     return server

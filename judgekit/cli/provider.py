@@ -165,7 +165,7 @@ def _check_shared_judge() -> Exit | None:
     from judgekit.config import settings
     from judgekit.judging import shared
 
-    server = shared.configured(settings.load(get_project_path()))
+    server = shared.find_shared_judge(settings.load(get_project_path()))
     if server is None:
         return None
 

@@ -153,7 +153,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
     """
     notes: list[str] = []
     try:
-        server = shared.configured(settings)
+        server = shared.find_shared_judge(settings)
         if server is None:  # no shared judge is configured
             return ReviewedOverrides(notes=notes)
 

@@ -87,7 +87,7 @@ def _build_remote_judge(
     """
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily because it's rarely needed
 
-    server = shared.configured(config)
+    server = shared.find_shared_judge(config)
     assert server is not None  # noqa: S101 - the configuration names it
     model = request.model or environment.environ().get(panel.ONLY_MODEL)
     if model:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from judgekit import environment
 from judgekit.config.settings import Config, build_error
-from judgekit.errors import Exit, GatewayError, JudgekitError
+from judgekit.errors import ConfigError, Exit, GatewayError, JudgekitError
 from judgekit.judging import independence
 from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
 from judgekit.judging.steps import OWN_FAMILY
@@ -91,19 +91,8 @@ class Shared:
         """Request a verdict from the server. After a failure, return an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
-        # Omit defaults, because an older server may not know the options.
-        request = settings.request.model_dump(exclude_defaults=True) | {
-            "rubric": settings.loaded.rubric.ref,
-            "rubric_sha256": settings.loaded.sha256,
-            "mode": settings.mode,
-            "deadline": settings.timeout,
-            "max_cost_usd": settings.max_cost_usd,
-            "cache": judge.cache is not None,
-        }
-        body = {
-            "document": document.body(redact.words if settings.redact else str),
-            "wish": request,
-        }
+        clean_name = redact.words if settings.redact else str
+        body = {"document": document.body(clean_name), "wish": _build_wish(judge)}
 
         # The server has to meet the deadline, so wait a little longer than that.
         timeout = settings.timeout + _SLACK
@@ -113,27 +102,25 @@ class Shared:
         except (*_FAILURES, SharedError, ValidationError) as error:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
             return judge.unjudged(state, reason)
-
-        # Restore the original names, because the names sent to the server contain no secrets.
-        subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
-        author = document.author
-        return verdict.model_copy(
-            update={"subjects": subjects, "task_id": document.task_id, "author": author}
-        )
+        return _restore_names(verdict, document)
 
     async def _ask_for_verdict(self, body: Mapping[str, object], timeout: float) -> bytes:
-        """Request a verdict. If the server fails, repeat the request with the same idempotency key."""
+        """Request a verdict within `timeout` seconds, again if the server fails.
+
+        All tries have the same idempotency key, so that the server can reuse a verdict it already has.
+        """
         deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}
 
-        async def ask() -> bytes:
+        async def send_request() -> bytes:
             seconds_left = deadline - time.monotonic()
             return await self._send_request(
                 "POST", "/v1/judge", seconds_left, read=seconds_left, json=body, headers=headers
             )
 
-        tries = retrying.Tries(len(_PAUSES) + 1, _PAUSES)
-        return await retrying.call(ask, tries, should_retry=_may_retry, seconds=timeout)
+        max_tries = len(_PAUSES) + 1  # there's a pause between each two tries
+        tries = retrying.Tries(max_tries, _PAUSES)
+        return await retrying.call(send_request, tries, should_retry=_may_retry, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines, except those that the server can't store.
@@ -158,11 +145,13 @@ class Shared:
         return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _QUOTED_CHARS)})"
 
     def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
-        """Send ledger lines, and return the reason for each refused line."""
+        """Send ledger lines, and return the reason for each refused line; raises `SharedError`."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         answer = self._call_server("POST", "/v1/ledger", content=body, headers=_JSON_HEADERS)
         try:
-            reason_by_line = dict(json.loads(answer).get("refused") or {})
+            content = json.loads(answer)
+            refused = content.get("refused") or {}
+            reason_by_line = dict(refused)
         except (ValueError, TypeError, AttributeError, RecursionError):  # JSON of another shape
             raise SharedError(f"the shared judge at {self.url}: {_UNREADABLE}") from None
         return [str(reason) for reason in reason_by_line.values()]
@@ -236,6 +225,28 @@ class Shared:
         raise _read_refusal(answer)
 
 
+def _build_wish(judge: DocumentJudge) -> dict[str, object]:
+    """Build the part of a request that says how to judge: the options, the rubric and the limits."""
+    settings = judge.settings
+    # Omit defaults, because an older server may not know the options.
+    options = settings.request.model_dump(exclude_defaults=True)
+    return options | {
+        "rubric": settings.loaded.rubric.ref,
+        "rubric_sha256": settings.loaded.sha256,
+        "mode": settings.mode,
+        "deadline": settings.timeout,
+        "max_cost_usd": settings.max_cost_usd,
+        "cache": judge.cache is not None,
+    }
+
+
+def _restore_names(verdict: Verdict, document: Document) -> Verdict:
+    """Put the document's own names into a verdict. The server got them without secrets."""
+    subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
+    names = {"subjects": subjects, "task_id": document.task_id, "author": document.author}
+    return verdict.model_copy(update=names)
+
+
 def _read_refusal(answer: httpx.Response) -> SharedError:
     """Convert the server's error response to a `SharedError`."""
     if answer.status_code == httpx.codes.UNAUTHORIZED:
@@ -254,14 +265,23 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Return a verdict. Make it undetermined if the settings require a judge independent of the author."""
+    """Make an acceptance undetermined if the settings require a judge independent of the author.
+
+    Otherwise, return it unchanged.
+    """
+    # The server has confirmed no independent family.
     reason = independence.independence_problem(
         judge.settings.independence, document.author_families, judging_families=()
     )
     if not reason:
         return verdict
+    reservation = Reservation(ReservationKind.OWN_FAMILY, reason)
+    return with_reservation(_clear_verdict(verdict), reservation, first=True)
 
-    undetermined = verdict.model_copy(
+
+def _clear_verdict(verdict: Verdict) -> Verdict:
+    """Make a verdict undetermined, without scores, reasons or findings."""
+    return verdict.model_copy(
         update={
             "verdict": "undetermined",
             "consensus": "none",
@@ -274,8 +294,6 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
             "findings": [],
         }
     )
-    reservation = Reservation(ReservationKind.OWN_FAMILY, reason)
-    return with_reservation(undetermined, reservation, first=True)
 
 
 def _may_retry(failure: Exception, tries: int) -> bool:
@@ -287,32 +305,47 @@ def _may_retry(failure: Exception, tries: int) -> bool:
     return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))
 
 
-def configured(config: Config) -> Shared | None:
+def find_shared_judge(config: Config) -> Shared | None:
     """Return the shared judge (a team's server) that the user has configured, or None.
 
     Raises `ConfigError` if its address isn't secure, or if there's no token.
     """
-    if config.server.url is None:
+    configured_url = config.server.url
+    if configured_url is None:
         return None
-    url = config.server.url.strip()
-    problem = _find_address_problem(url, config.server.url)
+
+    url = configured_url.strip()
+    problem = _find_address_problem(url, configured_url)
     if problem:
-        raise build_error("server", "url", problem, None)
+        raise _build_server_error("url", problem)
     return Shared(url.rstrip("/"), _read_token(config.server.token_file))
 
 
-def _find_address_problem(url: str, written: str) -> str:
-    """Explain why no token may be sent to an address, which the user has `written`, or return ""."""
+def _find_address_problem(url: str, configured_url: str) -> str:
+    """Explain why no token may be sent to an address; "" if it may.
+
+    The message quotes the address as it's configured.
+    """
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:
-        return f"{written!r} is no address ({error}); expected https://…"
-    if not address.host and address.scheme in ("http", "https"):
-        return f"expected https:// and the name of a machine, got {written!r}"
+        return f"{configured_url!r} is no address ({error}); expected https://…"
+
+    is_web_address = address.scheme in ("http", "https")
+    if is_web_address and not address.host:
+        return f"expected https:// and the name of a machine, got {configured_url!r}"
+
+    is_encrypted = address.scheme == "https"
     is_local = address.scheme == "http" and is_loopback(address.host)
-    if address.scheme != "https" and not is_local:
-        return f"expected https://…, or http:// on this machine, got {written!r}"
+    is_secure = is_encrypted or is_local
+    if not is_secure:
+        return f"expected https://…, or http:// on this machine, got {configured_url!r}"
     return ""
+
+
+def _build_server_error(key: str, problem: str) -> ConfigError:
+    """Build the error about a setting of the server, which only the user's own configuration can have."""
+    return build_error("server", key, problem, project=None)
 
 
 def _read_token(file: str | None) -> str:
@@ -322,16 +355,20 @@ def _read_token(file: str | None) -> str:
     """
     token = environment.environ().get(TOKEN, "").strip()
     if not token and file:
-        try:
-            token = Path(file).expanduser().read_text(encoding="utf-8").strip()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            problem = f"{file}: cannot be read ({reason})"
-            raise build_error("server", "token_file", problem, None) from None
+        token = _read_token_file(file)
     if not _TOKEN.fullmatch(token):
         expected = "expected one token and nothing else; name the file that holds it"
-        raise build_error("server", "token_file", f"{expected}, or set {TOKEN}", None)
+        raise _build_server_error("token_file", f"{expected}, or set {TOKEN}")
     return token
+
+
+def _read_token_file(file: str) -> str:
+    """Read the text of a token file; raises `ConfigError` if it can't be read."""
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise _build_server_error("token_file", f"{file}: cannot be read ({reason})") from None
 
 
 @functools.cache

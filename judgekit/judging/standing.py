@@ -57,29 +57,41 @@ def mean_scores(
     """Return each subject's mean score, by letter. Only models that scored all subjects count.
 
     Each group of models, such as a family, has equal weight. Returns None if no model scored all subjects, or
-    unless more than half of the `asked` models did.
+    if at most half of the `asked` models did.
     """
     complete = []  # groups and scores of the models that scored all subjects
     for group, points_by_letter in means_by_group:
-        if all(points_by_letter.get(letter) for letter in letters):
+        if _has_scored_all(points_by_letter, letters):
             complete.append((group, points_by_letter))
+
     if not complete:
         return None
     if asked is not None and not jury.has_quorum(len(complete), asked):
         return None
 
-    # Each model's weight is the inverse of the size of its group.
-    group_sizes = Counter(group for group, _ in complete)
-    means = {}
-    for letter in letters:
-        points: list[float] = []
-        weights: list[float] = []
-        for group, points_by_letter in complete:
-            model_points = points_by_letter[letter]
-            points += model_points
-            weights += [1 / group_sizes[group]] * len(model_points)
-        means[letter] = fmean(points, weights)
-    return means
+    model_counts = Counter(group for group, _ in complete)
+    return {letter: _average_points(complete, model_counts, letter) for letter in letters}
+
+
+def _has_scored_all(points_by_letter: DimensionMeans, letters: Iterable[str]) -> bool:
+    """Whether a model has given each subject a score."""
+    return all(points_by_letter.get(letter) for letter in letters)
+
+
+def _average_points(
+    points_by_group: Iterable[tuple[Hashable, DimensionMeans]],
+    model_counts: Mapping[Hashable, int],
+    letter: str,
+) -> float:
+    """Average a subject's points. A model in a group of three counts a third."""
+    points: list[float] = []
+    weights: list[float] = []
+    for group, points_by_letter in points_by_group:
+        weight = 1 / model_counts[group]
+        for model_points in points_by_letter[letter]:
+            points.append(model_points)
+            weights.append(weight)
+    return fmean(points, weights)
 
 
 def contending(means: Mapping[str, float], margin: float) -> list[str]:
@@ -124,14 +136,17 @@ class RankedTier(NamedTuple):
 
     @property
     def lead(self) -> float:
+        """The best subject's lead over the second best; 0 for a tie, or if there are no means."""
         return round(lead_of(self.means), DIGITS) if self.means else 0.0
 
     @property
     def best(self) -> str | None:
         """The subject with the highest mean over all tiers so far, or None for a tie."""
-        if self.means and self.lead:
-            return contending(self.means, 0.0)[0]
-        return None
+        is_tie = not self.lead
+        if not self.means or is_tie:
+            return None
+        best_letters = contending(self.means, margin=0.0)
+        return best_letters[0]
 
 
 RankedTiers: TypeAlias = "Sequence[RankedTier]"
@@ -149,19 +164,24 @@ def rank(
 ) -> RankedTier:
     """Rank the subjects by a tier's scores and the scores of earlier tiers (`before`).
 
-    `asked` is the number of queried models. If at most half of them have scored all subjects, the result has
-    no mean scores.
+    `asked` is the number of queried models. The result has mean scores only if more than half of them have
+    scored all subjects.
     """
-    unpooled = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
+    ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
     tier_means = mean_scores(means_by_name, letters, asked=asked)
     if tier_means is None:
-        return unpooled
+        return ranked
 
     complete_tiers = [earlier for earlier in before if earlier.means is not None]
-    means, voters = _pool_tiers([*complete_tiers, unpooled], letters)
-    leader = max(tier_means, key=tier_means.__getitem__)
-    return unpooled._replace(means=means, leader=leader, voters=voters)
+    means, voters = _pool_tiers([*complete_tiers, ranked], letters)
+    tier_leader = _find_best_letter(tier_means)
+    return ranked._replace(means=means, leader=tier_leader, voters=voters)
+
+
+def _find_best_letter(means: Mapping[str, float]) -> str:
+    """Find the letter with the highest mean; the first of several equal ones."""
+    return max(means, key=means.__getitem__)
 
 
 def _pool_tiers(
@@ -172,7 +192,11 @@ def _pool_tiers(
     voters = set()
     for ranked in tiers:
         for voter, points_by_letter in ranked.means_by_voter.items():
-            means_by_group.append(((ranked.tier, voter.name), points_by_letter))
-            if all(points_by_letter.get(letter) for letter in letters):
+            # Each family has equal weight within a tier.
+            group = (ranked.tier, voter.name)
+            means_by_group.append((group, points_by_letter))
+            if _has_scored_all(points_by_letter, letters):
                 voters.add(voter)
-    return mean_scores(means_by_group, letters) or {}, frozenset(voters)
+
+    means = mean_scores(means_by_group, letters) or {}
+    return means, frozenset(voters)

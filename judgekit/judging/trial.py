@@ -70,21 +70,32 @@ class Trial:
         For example, whether the model follows the schema, and which options it refuses. The line is "" for a
         model that isn't called through litellm, or that doesn't write.
         """
-        if kind_of(self.endpoint) is DECIDES:
+        kind = kind_of(self.endpoint)
+        if kind is DECIDES:
             return _describe_decisions(self.answer)
-        if self.endpoint.profile.kind != "litellm" or kind_of(self.endpoint) is not WRITES:
-            return ""
 
+        uses_litellm = self.endpoint.profile.kind == "litellm"
+        writes_through_litellm = uses_litellm and kind is WRITES
+        if not writes_through_litellm:
+            return ""
+        return "; ".join([*self._observe_format(), *self._observe_options()])
+
+    def _observe_format(self) -> list[str]:
+        """Describe the format in which the model answers. The list is empty if it gave no answer."""
         default_format = self.endpoint.output
+        used_format = self.style.mode
+        if used_format != default_format:
+            setting = f"output: {used_format} in the profile of {self.endpoint.profile.provider}"
+            fallback = f"from now on it {_FORMATS[used_format]}; for good, set {setting}"
+            return [f"does not keep to {default_format}: {fallback}"]
+
+        has_answered = self.answer.value is not None
+        return [_FORMATS[default_format]] if has_answered else []
+
+    def _observe_options(self) -> list[str]:
+        """Describe the tokens that the model needs or allows, and the options it refuses."""
         style = self.style
         observations = []
-        if style.mode != default_format:
-            setting = f"output: {style.mode} in the profile of {self.endpoint.profile.provider}"
-            fallback = f"from now on it {_FORMATS[style.mode]}; for good, set {setting}"
-            observations.append(f"does not keep to {default_format}: {fallback}")
-        elif self.answer.value is not None:
-            observations.append(_FORMATS[default_format])
-
         thinking_tokens = style.thinking_tokens(self.endpoint)
         if thinking_tokens:
             limit = "limits.thinking_tokens"
@@ -95,7 +106,7 @@ class Trial:
             observations.append("takes no temperature")
         if style.most_tokens is not None:
             observations.append(f"writes {style.most_tokens} tokens at most")
-        return "; ".join(observations)
+        return observations
 
 
 def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
@@ -135,10 +146,12 @@ _WRONG: Final = DecisionQuestion(
 
 async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a decision model two questions with known answers."""
-    key = CallKey(file_of("sentence.md", SENTENCE).sha256, RUBRIC, "quick")
+    file = file_of("sentence.md", SENTENCE)
+    key = CallKey(subject=file.sha256, rubric=RUBRIC, tier="quick")
     state = State("You answer questions about a text.", SENTENCE, key)
     session = Session(gateway, _SECONDS)
-    answer = await ask_decisions(session, endpoint, state, [_RIGHT, _WRONG], _SECONDS)
+    questions = [_RIGHT, _WRONG]
+    answer = await ask_decisions(session, endpoint, state, questions, _SECONDS)
     return Trial(endpoint, answer, CallStyle(endpoint.output))
 
 
@@ -165,11 +178,21 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     if kind_of(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
 
+    # An earlier call may have stored another style, which this one would start with.
     remembered.forget(endpoint)
-    settings = JudgeSettings(loaded=find_rubric(RUBRIC, None, (ScoreRubric,)), mode="strict")
-    question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
-    (call,) = question.calls(endpoint, Session(gateway, _SECONDS), sample=0)
-    answer = await call()
+    answer = await _ask_about_sentence(gateway, endpoint)
     # If the model refused the default style, the call has stored a weaker one.
     style = remembered.find(endpoint) or CallStyle(endpoint.output)
     return Trial(endpoint, answer, style)
+
+
+async def _ask_about_sentence(gateway: Gateway, endpoint: Endpoint) -> Answer[Any]:
+    """Ask a model once to score the test sentence."""
+    loaded = find_rubric(RUBRIC, None, (ScoreRubric,))
+    settings = JudgeSettings(loaded=loaded, mode="strict")
+    file = file_of("sentence.md", SENTENCE)
+    question = ScoreQuestion(settings, document([file]), "quick")
+    session = Session(gateway, _SECONDS)
+    # There's one call, because by default a call asks about all criteria together.
+    (call,) = question.calls(endpoint, session, sample=0)
+    return await call()

@@ -42,16 +42,27 @@ def _list_rounds(record: Mapping[str, object]) -> Sequence[_Round]:
 
 
 def is_wordless(verdict: Mapping[str, object]) -> bool:
-    """Whether only decision models supported a verdict, among the models of the tier that decided.
+    """Whether only decision models gave opinions in the tier that decided a verdict.
 
     Such a verdict has no reasons in words, but it can have findings, which are derived from probabilities.
     """
     opinions = []
     for row in _list_rounds(verdict):
+        is_in_deciding_tier = row["tier"] == verdict.get("judge_tier")
         opinion = row["opinion"]
-        if row["tier"] == verdict.get("judge_tier") and opinion:
+        if is_in_deciding_tier and opinion:
             opinions.append(opinion)
-    return bool(opinions) and all("probabilities" in opinion for opinion in opinions)
+
+    if not opinions:
+        return False
+    return all("probabilities" in opinion for opinion in opinions)
+
+
+def _is_uncalibrated_acceptance(record: Mapping[str, object]) -> bool:
+    """Whether decision models accepted a text or chose a winner, without a calibration."""
+    is_acceptance = record.get("verdict", "") not in _OPEN
+    is_uncalibrated = not record.get("calibration")
+    return is_acceptance and is_uncalibrated and is_wordless(record)
 
 
 class Deciders:
@@ -60,16 +71,16 @@ class Deciders:
     def __init__(self) -> None:
         self._answered: dict[str, str] = {}  # the model that answered, by the name asked
         self._has_reasons = False
-        self._unproven: dict[str, int] = {}  # acceptances without a calibration, by model
+        self._uncalibrated: dict[str, int] = {}  # acceptances without a calibration, by model
 
     def __add__(self, other: Deciders) -> Deciders:
         """Combine the counts of two workers."""
         both = Deciders()
         both._answered = self._answered | other._answered
         both._has_reasons = self._has_reasons or other._has_reasons
-        both._unproven = dict(self._unproven)
-        for name, count in other._unproven.items():
-            both._unproven[name] = both._unproven.get(name, 0) + count
+        both._uncalibrated = dict(self._uncalibrated)
+        for name, count in other._uncalibrated.items():
+            both._uncalibrated[name] = both._uncalibrated.get(name, 0) + count
         return both
 
     def __bool__(self) -> bool:
@@ -77,27 +88,45 @@ class Deciders:
 
     def add(self, record: Mapping[str, object]) -> None:
         """Note the models in a verdict's record, and count an uncalibrated acceptance by decision models."""
-        is_acceptance = record.get("verdict", "") not in _OPEN  # or a comparison's winner
-        if is_acceptance and not record.get("calibration") and is_wordless(record):
+        if _is_uncalibrated_acceptance(record):
             name = str(record.get("model") or "a decision model")
-            self._unproven[name] = self._unproven.get(name, 0) + 1
+            self._uncalibrated[name] = self._uncalibrated.get(name, 0) + 1
 
         for row in _list_rounds(record):
             opinion = row["opinion"]
-            if not opinion:
-                continue
-            # Decision models give probabilities. In opinions on candidates (with `keep`), other models can
-            # also give them.
-            is_decision = "probabilities" in opinion and "keep" not in opinion
-            if is_decision:
-                asked_name = opinion.get("asked", row["model"])
-                self._answered[asked_name] = row["model"]
-                self._has_reasons |= bool(opinion.get("findings"))
-            else:
-                self._has_reasons = True
+            if opinion:
+                self._add_opinion(row["model"], opinion)
+
+    def _add_opinion(self, model: str, opinion: _Opinion) -> None:
+        """Note the model if it's a decision model, and whether its opinion has reasons."""
+        # Only decision models give probabilities, except in opinions on candidates, which have `keep`.
+        is_about_candidates = "keep" in opinion
+        is_decision = "probabilities" in opinion and not is_about_candidates
+        if not is_decision:
+            self._has_reasons = True
+            return
+
+        asked_name = opinion.get("asked", model)
+        self._answered[asked_name] = model
+        if opinion.get("findings"):
+            self._has_reasons = True
 
     def notes(self, task: Literal["judge", "compare"]) -> list[str]:
-        """Return lines for the user about models that give no reasons. The advice depends on `task`."""
+        """Return lines for the user about decision models. The advice depends on `task`.
+
+        They're about names that move on to new versions, missing reasons, and acceptances without a
+        calibration.
+        """
+        lines = self._note_moving_names()
+        if self._answered and not self._has_reasons:
+            names = ", ".join(self._answered)
+            lines.append(
+                f"decided by {names} alone, in probabilities and without reasons; {_REASONS[task]}"
+            )
+        return lines + self._note_uncalibrated()
+
+    def _note_moving_names(self) -> list[str]:
+        """Note each asked name that stands for changing versions, such as jury-latest."""
         lines = []
         for name, served_name in self._answered.items():
             if name.endswith("-latest"):
@@ -105,12 +134,12 @@ class Deciders:
                     f"{name} moves on: it was answered by {served_name}; "
                     "a calibration holds for the version that it was made with alone"
                 )
-        if self._answered and not self._has_reasons:
-            names = ", ".join(self._answered)
-            lines.append(
-                f"decided by {names} alone, in probabilities and without reasons; {_REASONS[task]}"
-            )
-        for name, count in self._unproven.items():
+        return lines
+
+    def _note_uncalibrated(self) -> list[str]:
+        """Note the decision models that accepted texts without a calibration."""
+        lines = []
+        for name, count in self._uncalibrated.items():
             how_many = "one text" if count == 1 else f"{count:,} texts"
             lines.append(
                 f"{name} accepted {how_many} without a calibration, so nothing shows how far to believe "

@@ -141,7 +141,7 @@ def send_to_team(settings: Config, ledger: store.Ledger) -> list[str]:
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily: few users need an HTTP client
 
     try:
-        team = shared.configured(settings)  # None if the settings don't name a team's server
+        team = shared.find_shared_judge(settings)  # None if the settings don't name a team's server
         if team is None:
             return []
         _, remarks = send_unsent(ledger, team.send, seconds=HAND_ON_SECONDS)
