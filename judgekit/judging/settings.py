@@ -123,16 +123,23 @@ class JudgeSettings:
 
     def escalation_rules(self, task: Task) -> EscalationRules:
         """Build a task's escalation rules. Callers add what depends on the subject."""
+        mode_rules = getattr(self.loaded.rubric.modes, self.mode)
+        # The table of escalation refers to the first tier, even if there are no models.
+        tiers = tuple(self.models_by_tier) or ("quick",)
+        # The setting is about the distance of a document's scores from a rubric's thresholds.
+        margin = self.margin if task == "document" else 0.0
+        # The table has no row for rankings that asks for proof.
+        needs_proof = self.mode == "strict" and task != "ranking"
         return EscalationRules(
-            confirm=getattr(self.loaded.rubric.modes, self.mode).confirm,
-            tiers=tuple(self.models_by_tier) or ("quick",),
+            confirm=mode_rules.confirm,
+            tiers=tiers,
             task=task,
             mode=self.mode,
             models=self.model_names,
             deciding=self.deciding_tiers,
             finality=self.finality,
-            margin=self.margin if task == "document" else 0.0,
-            needs_proof=self.mode == "strict" and task != "ranking",
+            margin=margin,
+            needs_proof=needs_proof,
             is_promised=self.is_promised,
             explains=self.request.explain,
             independence=self.independence,

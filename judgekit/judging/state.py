@@ -88,10 +88,13 @@ class JudgingState(Generic[Subject]):
         providers = set()
         for tier in self.opinions:
             providers |= {model.profile.provider for model in settings.models_by_tier[tier]}
+        substitutes = providers & settings.replacement_providers
+
+        was_sent = bool(self.rounds)  # secrets are only removed from what's sent
         return {
             **self.common_fields(settings),
             "id": uuid.uuid4().hex,
             "timestamp": datetime.now(UTC),
-            "redacted": self.secrets if self.rounds else 0,
-            "substitutes": sorted(providers & settings.replacement_providers),
+            "redacted": self.secrets if was_sent else 0,
+            "substitutes": sorted(substitutes),
         }

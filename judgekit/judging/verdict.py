@@ -400,26 +400,34 @@ class Verdict(_Record):
 
     def __str__(self) -> str:
         """Return three lines for users: the verdict, the scores and models, and the reason."""
-        scores = ", ".join(
-            f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()
-        )
-        if scores and self.average is not None:
-            scores += f" (mean {self.average:g})"
+        details = [self._list_scores(), self._name_judge(), _describe_cost(self)]
+        return _join_three_lines(f"{self.verdict}: {self.name}", details, self._find_reason())
 
-        judge = self.model or _list_models(self.rounds)
-        if self.promise and self.judge_tier:
-            judge = f"{judge}, decided by {self.judge_tier} ({self.promise})"
+    def _list_scores(self) -> str:
+        """List the scores for users, such as: clarity 4, accuracy 3 (mean 3.5)."""
+        if not self.scores:
+            return "no scores"
+        scores = ", ".join(f"{dimension} {score:g}" for dimension, score in self.scores.items())
+        if self.average is None:
+            return scores
+        return f"{scores} (mean {self.average:g})"
 
-        # A person's decision replaces the models' reasons.
-        reason = self.reasoning
+    def _name_judge(self) -> str:
+        """Name the person or the models that decided, with the tier if there's a promise."""
         if self.human_override:
-            judge = f"decided by {self.human_override.who}"
-            reason = self.human_override.why
-        elif self.verdict == "undetermined":
-            reason = self.degraded or reason
+            return f"decided by {self.human_override.who}"
+        models = self.model or _list_models(self.rounds)
+        if self.promise and self.judge_tier:
+            return f"{models}, decided by {self.judge_tier} ({self.promise})"
+        return models
 
-        details = [scores or "no scores", judge, _describe_cost(self)]
-        return _join_three_lines(f"{self.verdict}: {self.name}", details, reason)
+    def _find_reason(self) -> str:
+        """Return a person's reason, why the verdict is undetermined, or the models' reason."""
+        if self.human_override:
+            return self.human_override.why
+        if self.verdict == "undetermined" and self.degraded:
+            return self.degraded
+        return self.reasoning
 
 
 class Decision(_Record):
@@ -464,12 +472,7 @@ def drop_later_fields(record: dict[str, object]) -> None:
         kind = failure["kind"]
         failure["kind"] = _EARLIER_KINDS.get(kind, kind)
     for path in LATER_FIELDS:
-        *parents, name = path.split(".")
-        owners = [record]
-        for parent in parents:
-            owners = _find_children(owners, parent)
-        for owner in owners:
-            owner.pop(name, None)
+        _drop_field(record, path)
 
 
 def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[str, object]]:
@@ -481,6 +484,16 @@ def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[
         # The key can be null or missing.
         children += [member for member in members if isinstance(member, dict)]
     return children
+
+
+def _drop_field(record: dict[str, object], path: str) -> None:
+    """Remove a field from all objects that have it. A path is like `rounds.opinion.asked`."""
+    *parents, name = path.split(".")
+    owners = [record]
+    for parent in parents:
+        owners = _find_children(owners, parent)
+    for owner in owners:
+        owner.pop(name, None)
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
@@ -562,32 +575,42 @@ class Comparison(_Record):
 
     def __str__(self) -> str:
         """Return three lines for users: the better text, the scores and models, and the reason."""
-        name_by_letter = {}
-        scores = []
-        for subject in self.subjects:
-            name_by_letter[subject.letter] = subject.letter
-            if subject.path != subject.letter:
-                name_by_letter[subject.letter] = f"{subject.letter} ({subject.path})"
-            if subject.score is not None:
-                scores.append(f"{subject.letter} {subject.score:g}")
-
-        winner = name_by_letter.pop(self.verdict, None)  # None for a tie or an undetermined verdict
-        others = ", ".join(name_by_letter.values())
-        if winner is None:
-            headline = f"{self.verdict}: {others}"
-        else:
-            headline = f"{winner} is better than {others}"
-
         deciding_rounds = [
             row for row in self.rounds if row.tier == self.judge_tier and row.opinion
         ]
         details = [_list_models(deciding_rounds or self.rounds), _describe_cost(self)]
+        scores = self._list_scores()
         if scores:
-            details.insert(0, ", ".join(scores))
+            details = [scores, *details]
+
         reason = self.reasoning
         if not self.decided:
             reason = self.degraded or reason
-        return _join_three_lines(headline, details, reason)
+        return _join_three_lines(self._describe_winner(), details, reason)
+
+    def _list_scores(self) -> str:
+        """List the subjects' scores for users, such as: A 4, B 3.5."""
+        scores = []
+        for subject in self.subjects:
+            if subject.score is not None:
+                scores.append(f"{subject.letter} {subject.score:g}")
+        return ", ".join(scores)
+
+    def _describe_winner(self) -> str:
+        """Say which text is better than the others. For a tie or an undetermined verdict, say that."""
+        name_by_letter = {subject.letter: _name_subject(subject) for subject in self.subjects}
+        winner = name_by_letter.pop(self.verdict, None)
+        others = ", ".join(name_by_letter.values())
+        if winner is None:
+            return f"{self.verdict}: {others}"
+        return f"{winner} is better than {others}"
+
+
+def _name_subject(subject: Contestant) -> str:
+    """Name a text by its letter, and by its path if it has one: A (draft.md)."""
+    if subject.path == subject.letter:
+        return subject.letter
+    return f"{subject.letter} ({subject.path})"
 
 
 def _list_models(rounds: Sequence[AnyRound]) -> str:
@@ -609,8 +632,15 @@ def _describe_cost(record: Verdict | Comparison) -> str:
 
 def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str:
     """Join a headline, details and a reason, each shortened to one line and safe for a terminal."""
-    lines = []
-    for line in (escaped(headline), escaped("; ".join(details)), reason):
-        safe_line = escape_ci_commands(short_line(line, MAX_SHOWN))
-        lines.append(safe_line or "no reason given")
+    lines = [
+        _make_safe_line(escaped(headline)),
+        _make_safe_line(escaped("; ".join(details))),
+        # In a reason, invisible characters are removed: escaped, they would be shown.
+        _make_safe_line(reason) or "no reason given",
+    ]
     return "\n".join(lines)
+
+
+def _make_safe_line(text: str) -> str:
+    """Shorten a text to one line without invisible characters and CI commands."""
+    return escape_ci_commands(short_line(text, MAX_SHOWN))

@@ -32,7 +32,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.questionnaire import Questionnaire
+    from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
     from judgekit.judging.round import Answer, Session
     from judgekit.providers.base import Endpoint, Messages, Reply
 
@@ -83,16 +83,21 @@ class Writer:
 
 
 def make_messages(questionnaire: Questionnaire) -> Messages:
-    """Write the prompt: the questions are trusted rules, the subject and earlier opinions are fenced data."""
+    """Write the prompt: the questions are rules to follow; the subject and earlier opinions are fenced.
+
+    The fence marks them as data, so that a model follows no instructions in them.
+    """
     fence = Fence()
-    written = _choose_sheet(questionnaire).write()
+    sheet_words = _choose_sheet(questionnaire).write()
     blocks = [questionnaire.context(fence)]
     if questionnaire.earlier:
-        blocks += [written.earlier_heading, *map(fence.around, questionnaire.earlier)]
+        blocks.append(sheet_words.earlier_heading)
+        blocks += [fence.around(opinion) for opinion in questionnaire.earlier]
     if questionnaire.findings is not None:
         blocks += prompt.checked_findings(fence, *questionnaire.findings)
-    blocks.append(f"{prompt.ANSWER}\n{written.shape}")
-    rules = [questionnaire.instructions, *written.rules]
+    blocks.append(f"{prompt.ANSWER}\n{sheet_words.shape}")
+
+    rules = [questionnaire.instructions, *sheet_words.rules]
     return prompt.messages(questionnaire.system, rules, fence, blocks)
 
 
@@ -101,7 +106,7 @@ def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
     return _choose_sheet(questionnaire).form
 
 
-class _Written(NamedTuple):
+class _SheetWords(NamedTuple):
     """The questions in words, the shape of an answer, and the heading over earlier opinions."""
 
     rules: Sequence[str]
@@ -131,7 +136,7 @@ class _Sheet(ABC):
         """The limit of tokens per reply."""
 
     @abstractmethod
-    def write(self) -> _Written:
+    def write(self) -> _SheetWords:
         """Write the questions and the shape of an answer."""
 
     @abstractmethod
@@ -159,7 +164,7 @@ class _ScoreSheet(_Sheet):
     def form(self) -> type[ReplyForm]:
         """The form of a reply: a number on the scale, or yes or no, for each question."""
         questions = self.questionnaire.questions
-        binary = [name for name, question in questions.items() if question.kind == "predicate"]
+        binary = [name for name, question in questions.items() if _is_yes_or_no(question)]
         least = self.questionnaire.points_of_words["no"]
         most = self.questionnaire.points_of_words["yes"]
         return make_score_reply_model(tuple(questions), least, most, frozenset(binary))
@@ -168,36 +173,45 @@ class _ScoreSheet(_Sheet):
     def most_tokens(self) -> int:
         return SCORE_TOKENS
 
-    def write(self) -> _Written:
+    def write(self) -> _SheetWords:
         """Write the parts of the prompt for scores: the dimensions, the scale, and any examples."""
-        dimension_lines = []
-        answer_shapes = []
-        scales = []
-        for name, question in self.questionnaire.questions.items():
-            is_yes_or_no = question.kind == "predicate"
-            line = prompt.dimension_line(
-                name, question.text, question.look_for, yes_no=is_yes_or_no
-            )
-            dimension_lines.append(line)
-            answer = '"<yes or no>"' if is_yes_or_no else "<whole number>"
-            answer_shapes.append(f'"{name}": {answer}')
-            if not is_yes_or_no:
-                scales.append(question.options)
-
-        # All dimensions share a scale, except for yes-or-no questions. Describe it once.
-        rules = ["\n".join(["Dimensions:", *dimension_lines])]
-        if scales:
-            exception = ""
-            if len(scales) < len(dimension_lines):
-                exception = " that is not answered yes or no"
-            points = [f"  {value}: {label}" for value, label in scales[0].items()]
-            heading = f"Scale, the same for every dimension{exception}:"
-            rules.append("\n".join([heading, *points]))
+        rules = [self._write_dimensions(), *self._write_scale()]
         if self.questionnaire.are_examples_for_all:
             rules += self.questionnaire.examples
+        shape = prompt.score_shape(self._write_answer_shapes())
+        return _SheetWords(rules, shape, "Earlier assessments, in no order:")
 
-        shape = prompt.score_shape(", ".join(answer_shapes))
-        return _Written(rules, shape, "Earlier assessments, in no order:")
+    def _write_dimensions(self) -> str:
+        """Write a line for each dimension."""
+        lines = ["Dimensions:"]
+        for name, question in self.questionnaire.questions.items():
+            line = prompt.dimension_line(
+                name, question.text, question.look_for, yes_no=_is_yes_or_no(question)
+            )
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _write_scale(self) -> list[str]:
+        """Write the scale once, because all dimensions share it; empty if all are answered yes or no."""
+        questions = self.questionnaire.questions.values()
+        scales = [question.options for question in questions if not _is_yes_or_no(question)]
+        if not scales:
+            return []
+
+        has_yes_or_no = len(scales) < len(questions)
+        exception = " that is not answered yes or no" if has_yes_or_no else ""
+        lines = [f"Scale, the same for every dimension{exception}:"]
+        for value, label in scales[0].items():
+            lines.append(f"  {value}: {label}")
+        return ["\n".join(lines)]
+
+    def _write_answer_shapes(self) -> str:
+        """Write the shape of each question's answer, such as: "clarity": <whole number>."""
+        shapes = []
+        for name, question in self.questionnaire.questions.items():
+            answer = '"<yes or no>"' if _is_yes_or_no(question) else "<whole number>"
+            shapes.append(f'"{name}": {answer}')
+        return ", ".join(shapes)
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
         """Read the scores, reasons and findings in a reply.
@@ -206,17 +220,8 @@ class _ScoreSheet(_Sheet):
         """
         score_form = cast("ScoreReply", form)
         content = score_form.model_dump()
-        words = self.questionnaire.points_of_words
-        points: dict[str, float] = {}
-        for name, answer in content["scores"].items():
-            # Yes and no also count as points.
-            points[name] = words[answer] if isinstance(answer, str) else answer
-
-        expectations: Mapping[str, float] = {}
-        if reply.tokens:
-            expectations = logprobs.compute_expectations(
-                reply, score_form, range(words["no"], words["yes"] + 1)
-            )
+        points = self._read_points(content["scores"])
+        expectations = self._compute_expectations(score_form, reply)
         return Answers(
             points={**points, **expectations},
             reasoning=visible(score_form.reasoning),
@@ -224,6 +229,30 @@ class _ScoreSheet(_Sheet):
             said=visible(score_form.verdict) or None,
             expected=tuple(expectations),
         )
+
+    def _read_points(self, scores: Mapping[str, str | float]) -> dict[str, float]:
+        """Read the points of each question, whose answer is a number, yes or no."""
+        points_of_words = self.questionnaire.points_of_words
+        points: dict[str, float] = {}
+        for name, answer in scores.items():
+            if isinstance(answer, str):  # yes or no
+                points[name] = points_of_words[answer]
+            else:
+                points[name] = answer
+        return points
+
+    def _compute_expectations(self, form: ScoreReply, reply: Reply) -> Mapping[str, float]:
+        """Compute the expected scores from token probabilities; empty if the reply has none."""
+        if not reply.tokens:
+            return {}
+        points_of_words = self.questionnaire.points_of_words
+        scale = range(points_of_words["no"], points_of_words["yes"] + 1)  # includes both
+        return logprobs.compute_expectations(reply, form, scale)
+
+
+def _is_yes_or_no(question: TypedQuestion) -> bool:
+    """Whether a question is answered with yes or no instead of a number."""
+    return question.kind == "predicate"
 
 
 class _Listing(_Sheet):
@@ -242,28 +271,32 @@ class _Listing(_Sheet):
 
     @property
     def _key_by_question(self) -> dict[str, str]:
-        """Maps each question to the key of its list of labels in a reply."""
+        """Maps each question to the key of its list of labels in a reply: its name, or KEEP if it's alone."""
         names = list(self.questionnaire.questions)
         if len(names) == 1:
             return {names[0]: KEEP}
-        return dict(zip(names, names, strict=True))
+        return {name: name for name in names}
 
-    def write(self) -> _Written:
-        questions = self.questionnaire.questions
-        lines = [f"- {name}: {question.text}" for name, question in questions.items()]
+    def write(self) -> _SheetWords:
+        """Write the questions, and the shape of an answer: an object with a list of labels for each."""
+        lines = ["Question, asked of each memory:"]
+        for name, question in self.questionnaire.questions.items():
+            lines.append(f"- {name}: {question.text}")
+
         lists = [f'"{key}": ["<label>", …]' for key in self._key_by_question.values()]
-        rule = "\n".join(["Question, asked of each memory:", *lines])
-        return _Written([rule], f"{{{', '.join(lists)}}}")
+        shape = "{" + ", ".join(lists) + "}"
+        return _SheetWords(["\n".join(lines)], shape)
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Read the lists of labels. A label gets 1 point for each question that lists it, otherwise 0."""
-        del reply
+        """Read the lists of labels. A question about a label gets 1 point if its list has it, else 0."""
+        del reply  # the form has all of it
         labels_by_key = form.model_dump()
         points: dict[str, float] = {}
         for name, key in self._key_by_question.items():
+            listed_labels = labels_by_key[key]
             for label in self.questionnaire.labels:
-                question = self.questionnaire.question_of(label, name)
-                points[question] = float(label in labels_by_key[key])
+                question_about_label = self.questionnaire.question_of(label, name)
+                points[question_about_label] = float(label in listed_labels)
         return Answers(points)
 
 
@@ -278,11 +311,11 @@ class _Choice(_Sheet):
     def most_tokens(self) -> int:
         return CHOICE_TOKENS
 
-    def write(self) -> _Written:
+    def write(self) -> _SheetWords:
         (question,) = self.questionnaire.questions.values()
         choices = " or ".join([*question.options, TIE])
         shape = f'{{"reasoning": "<what decided it>", "better": "<{choices}>"}}'
-        return _Written([question.text], shape, "Earlier opinions, in no order:")
+        return _SheetWords([question.text], shape, "Earlier opinions, in no order:")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
         del reply
