@@ -13,7 +13,7 @@ import re
 import shlex
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -399,27 +399,33 @@ def _choose_fields_of_text(
     else:
         text_fields = ("a", "b")
         field_of_all = "texts"
-    is_any_given = any(given.get(field) for field in text_fields)
-    if is_any_given and given.get(field_of_all):
+    is_single_given = any(given.get(field) for field in text_fields)
+    is_all_given = bool(given.get(field_of_all))
+    if is_single_given and is_all_given:
         raise _build_error_for_both(text_fields, field_of_all, naming)
 
-    has_column_each = all(field in chosen for field in text_fields)
-    if has_column_each and not given.get(field_of_all):
+    has_single_texts = all(field in chosen for field in text_fields)
+    if has_single_texts and not is_all_given:
         chosen.pop(field_of_all, None)
-    elif field_of_all in chosen:
-        for field in text_fields:
-            chosen.pop(field, None)
-    else:
-        options = " ".join(naming.option(field) for field in text_fields)
-        if task == "judge":
-            with suppress(UsageError):
-                # This raises if the rows can't be compared, either.
-                fields_of("compare", columns, {}, name)
-                options += f", or compare these texts with {naming.comparing()}"
-        options += f". It has {format_column_names(columns)}"
-        raise UsageError(
-            f"{name}: no column for {' and '.join(text_fields)}; name it with {options}"
-        )
+        return
+    if field_of_all not in chosen:
+        raise _build_error_without_text(task, text_fields, name, columns, naming)
+    for field in text_fields:
+        chosen.pop(field, None)
+
+
+def _build_error_without_text(
+    task: TaskName, text_fields: Sequence[str], name: str, columns: Sequence[str], naming: Naming
+) -> UsageError:
+    """Build the error for rows without a column of texts. It suggests a comparison if that's possible."""
+    options = " ".join(naming.option(field) for field in text_fields)
+    if task == "judge":
+        with suppress(UsageError):
+            # This raises an error if the rows can't be compared, either.
+            fields_of("compare", columns, {}, name)
+            options += f", or compare these texts with {naming.comparing()}"
+    options += f". It has {format_column_names(columns)}"
+    return UsageError(f"{name}: no column for {' and '.join(text_fields)}; name it with {options}")
 
 
 def _build_error_for_both(
@@ -448,29 +454,15 @@ def read_document(
 ) -> Document:
     """Read a row as a document, with only the fields that the rubric uses (`given`).
 
-    `fixed` and the author's `family` are defaults for missing values. `thoughts`, if given, drops and counts
-    a model's thoughts. Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` without a text.
+    `fixed` and the author's `family` are defaults for missing values. With `thoughts`, a model's thoughts are
+    dropped from the text, and counted there. Raises `FieldError` for a cell of the wrong type, and
+    `Unjudgeable` without a text.
     """
-    task = fixed or TaskDescription()
-    task_texts = {}
-    for role in TASK_ROLES:
-        is_used = getattr(given, role)
-        if is_used:
-            role_text = _read_text(fields, row, role)
-            task_texts[role] = role_text if role_text.strip() else getattr(task, role)
-
-    text_field = "conversation" if "conversation" in fields.columns else "text"
-    text_column = fields.name(text_field)
-    value = fields.read(row, text_field)
-    if text_field == "conversation" or _has_messages(value):
-        text, earlier_turns = _split_judged_turn(value, text_column, judge_turn, thoughts)
+    task_texts = _read_task_texts(fields, row, given, fixed or TaskDescription())
+    text, earlier_turns = _read_judged_text(fields, row, judge_turn, thoughts)
+    if earlier_turns is not None:  # the text is part of a conversation
         descriptions = [part for part in (task_texts["description"], earlier_turns) if part]
         task_texts["description"] = "\n\n".join(descriptions)
-    else:
-        output = _convert_to_text(value, "text", text_column, fields.naming)
-        text = _drop_thoughts(output, thoughts)
-    if is_blank(text):
-        raise Unjudgeable(f"{text_column}: empty; nothing to judge")
 
     # Models see the alias instead of the row's id.
     files = [replace(file_of(encodable(row_id), text), alias="text")]
@@ -478,6 +470,40 @@ def read_document(
         files += _read_sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
     author = _read_author(fields, row, "author") or family
     return documents.document(files, None, TaskDescription(**task_texts), author)
+
+
+def _read_task_texts(
+    fields: Fields, row: DataRow, given: Given, default: TaskDescription
+) -> dict[str, str]:
+    """Read the texts that describe the task, by role. Blank ones are taken from `default`."""
+    task_texts = {}
+    for role in TASK_ROLES:
+        is_used = getattr(given, role)
+        if is_used:
+            role_text = _read_text(fields, row, role)
+            task_texts[role] = role_text if role_text.strip() else getattr(default, role)
+    return task_texts
+
+
+def _read_judged_text(
+    fields: Fields, row: DataRow, judge_turn: JudgeTurn, thoughts: Thoughts | None
+) -> tuple[str, str | None]:
+    """Read the text to judge, and the turns before it. These are None if it's not from a conversation.
+
+    Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` without a text.
+    """
+    field = "conversation" if "conversation" in fields.columns else "text"
+    column = fields.name(field)
+    value = fields.read(row, field)
+    earlier_turns: str | None = None
+    if field == "conversation" or _has_messages(value):
+        text, earlier_turns = _split_judged_turn(value, column, judge_turn, thoughts)
+    else:
+        output = _convert_to_text(value, "text", column, fields.naming)
+        text = _drop_thoughts(output, thoughts)
+    if is_blank(text):
+        raise Unjudgeable(f"{column}: empty; nothing to judge")
+    return text, earlier_turns
 
 
 def read_comparison(
@@ -491,31 +517,46 @@ def read_comparison(
 
     Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` if a text is empty.
     """
-    row_prompt = _read_text(fields, row, "prompt")
-    if row_prompt.strip():
-        prompt = row_prompt
-    if "texts" in fields.columns:
-        texts = _read_list_of_texts(fields, row, fields.name("texts"))
-    elif not prompt.strip() and _are_conversations(fields, row):
-        prompt, texts = _split_conversations(fields, row)
-    else:
-        texts = [(fields.name(field), _read_text(fields, row, field)) for field in ("a", "b")]
-
+    prompt, texts = _read_compared_texts(fields, row, prompt)
     files = []
     for letter, (column, output) in zip(LETTERS, texts, strict=False):
         text = _drop_thoughts(output, thoughts)
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
         files.append(file_of(letter, text))
-
-    if len(families) == 1:  # the same family wrote all texts
-        families = [*families] * len(texts)
-    letters = LETTERS[: len(texts)]
-    authors = []
-    # `zip_longest` adds None for texts without a default family.
-    for letter, family in zip_longest(letters, families[: len(texts)]):
-        authors.append(_read_author(fields, row, f"author_{letter.lower()}") or family)
+    authors = _read_authors(fields, row, len(texts), families)
     return ComparisonInput(prompt, tuple(files), tuple(authors))
+
+
+def _read_compared_texts(
+    fields: Fields, row: DataRow, default_prompt: str
+) -> tuple[str, list[tuple[str, str]]]:
+    """Read the prompt and the texts to compare, each with the name of its column."""
+    row_prompt = _read_text(fields, row, "prompt")
+    prompt = row_prompt if row_prompt.strip() else default_prompt
+    if "texts" in fields.columns:
+        return prompt, _read_list_of_texts(fields, row, fields.name("texts"))
+
+    # Without a prompt, conversations begin with it.
+    lacks_prompt = prompt.strip() == ""
+    if lacks_prompt and _are_conversations(fields, row):
+        return _split_conversations(fields, row)
+    texts = [(fields.name(field), _read_text(fields, row, field)) for field in ("a", "b")]
+    return prompt, texts
+
+
+def _read_authors(
+    fields: Fields, row: DataRow, text_count: int, families: Sequence[str | None]
+) -> list[str | None]:
+    """Read each text's author. The default is the family at the same position in `families`, if any."""
+    if len(families) == 1:  # the same family wrote all texts
+        families = [*families] * text_count
+    authors = []
+    for index, letter in enumerate(LETTERS[:text_count]):
+        family = families[index] if index < len(families) else None
+        author = _read_author(fields, row, f"author_{letter.lower()}")
+        authors.append(author or family)
+    return authors
 
 
 def _are_conversations(fields: Fields, row: DataRow) -> bool:
@@ -545,11 +586,11 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
     value = fields.read(row, "texts")
     if isinstance(value, str):
         value = parse_json(value)
-    if not isinstance(value, list) or not documents.MIN_TEXTS <= len(value) <= MAX_TEXTS:
-        got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
-        raise FieldError(
-            column, f"expected a list of {documents.MIN_TEXTS} to {MAX_TEXTS} texts, got {got}"
-        )
+    expected = f"expected a list of {documents.MIN_TEXTS} to {MAX_TEXTS} texts"
+    if not isinstance(value, list):
+        raise FieldError(column, f"{expected}, got {kind(value)}")
+    if not documents.MIN_TEXTS <= len(value) <= MAX_TEXTS:
+        raise FieldError(column, f"{expected}, got {len(value)} of them")
     texts = []
     for letter, item in zip(LETTERS, value, strict=False):
         text = _convert_to_text(item, "text", column, fields.naming)
