@@ -147,6 +147,7 @@ _WRONG: Final = DecisionQuestion(
 async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a decision model two questions with known answers."""
     file = file_of("sentence.md", SENTENCE)
+    # A key needs a tier. It's the same as for models that write.
     key = CallKey(subject=file.sha256, rubric=RUBRIC, tier="quick")
     state = State("You answer questions about a text.", SENTENCE, key)
     session = Session(gateway, _SECONDS)
