@@ -29,21 +29,22 @@ _MAX_CACHED_WORDS = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
+# For `str.translate` of ASCII text: keeps letters and digits, and puts spaces for all else.
 _SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
-# Characters that may come before a dot at the start of a word, as in `.NET` and `.env`. The spaces are those
-# that `str.split` knows.
+# A dot starts a word, as in `.NET` and `.env`, only after one of these characters. The spaces are those that
+# `str.split` knows.
 _SPACES = (
     " \n\t\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-_BEFORE_DOT = tuple([f"{char}." for char in f"{_SPACES}(`\"'/"])
+_DOTS_BEFORE_WORDS = tuple([f"{char}." for char in f"{_SPACES}(`\"'/"])
 _SIGNS = "#+."
 _TWO_LETTERS = 2  # letters: a shorter word keeps its end
 
 _TABLES = bundled()["stemmer"]
-_WHOLE: dict[str, str] = _TABLES["whole"]
+_STEM_BY_EXCEPTION: dict[str, str] = _TABLES["whole"]
 _STEPS = _TABLES["steps"]
-_AS_THEY_ARE = frozenset(_TABLES["as_they_are"])
+_FINISHED_STEMS = frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _ED_AND_ING = ("eedly", "ingly", "edly", "eed", "ing", "ed")  # longest first
 _CLEAR_LEAD = 2  # stop words more, for a query to count as in a language that's rare in its store
@@ -71,59 +72,73 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
 
     A word in Hangul or in a script without spaces is cut into pieces, each of which is a term.
     """
-    if not language.cuts_scripts or not has_runs(word):
-        word_stem = stem_word(word, language)
-        return (word_stem,) if word_stem else ()
+    is_cut = language.cuts_scripts and has_runs(word)
+    if not is_cut:
+        return _list_stem(word, language)
 
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     forms: list[str] = []
     for script, run in scripts.split_runs(word):
-        if script != scripts.LETTERS:
-            forms += scripts.list_index_forms(script, run)
+        if script == scripts.LETTERS:
+            forms += _list_stem(run, language)
         else:
-            word_stem = stem_word(run, language)
-            if word_stem:
-                forms.append(word_stem)
-
+            forms += scripts.list_index_forms(script, run)
     return tuple(forms)
 
 
+def _list_stem(word: str, language: Language) -> tuple[str, ...]:
+    """Return a word's stem as its only form; no form for a stop word."""
+    word_stem = stem_word(word, language)
+    return (word_stem,) if word_stem else ()
+
+
 def stem_word(word: str, language: Language) -> str:
-    """Return a folded word's stem; "" for a stop word, and for its irregular forms (`got`)."""
+    """Return a folded word's stem; "" for a stop word.
+
+    An irregular form counts as its base: `got` is a stop word because `get` is one.
+    """
     base = language.irregular.get(word, word)
-    if word in language.stop or base in language.stop:
+    is_stop_word = word in language.stop or base in language.stop
+    if is_stop_word:
         return ""
-    if language.endings is None:
+    if language.endings is None:  # English, whose rules are more than a list of endings
         return stem_english(base)
     return cut_endings(base, language.endings)
 
 
 def cut_endings(word: str, steps: Sequence[Endings]) -> str:
-    """Stem a word: each step replaces the longest suffix that leaves at least its number of letters.
+    """Stem a word by replacing an ending in each step.
 
     Words with digits or signs are returned unchanged.
     """
     if not word.isalpha():
         return word
-    # Suffixes are at most `longest_ending` letters long.
-    for least_letters, longest_ending, replacements in steps:
-        longest = min(longest_ending, len(word) - least_letters)
-        for length in range(longest, 0, -1):
-            replacement = replacements.get(word[-length:])
-            if replacement is not None:
-                word = word[:-length] + replacement
-                break
+    for step in steps:
+        word = _cut_ending(word, step)
+    return word
+
+
+def _cut_ending(word: str, step: Endings) -> str:
+    """Replace the longest of a step's endings that leaves at least `least_letters` before it."""
+    least_letters, longest_ending, replacements = step
+    longest = min(longest_ending, len(word) - least_letters)
+    for length in range(longest, 0, -1):
+        replacement = replacements.get(word[-length:])
+        if replacement is not None:
+            return word[:-length] + replacement
     return word
 
 
 def fold(text: str) -> str:
-    """Return `text` in lower case without accents."""
+    """Return `text` in lower case without accents: `Été` becomes `ete`."""
     if text.isascii():
         return text.lower()
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
-    return unicodedata.normalize("NFC", text.lower().translate(_WITHOUT_ACCENTS))
+    without_accents = text.lower().translate(_WITHOUT_ACCENTS)
+    # Removing accents has taken Hangul syllables apart. NFC puts them together again.
+    return unicodedata.normalize("NFC", without_accents)
 
 
 class _Bare(dict[int, str]):
@@ -157,24 +172,25 @@ def split_alphanumeric(text: str) -> list[str]:
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in any script; see scripts.py."""
-    if text.isascii() and not _may_have_signs(text):
+    is_simple = text.isascii() and not _may_have_signs(text)
+    if is_simple:  # the usual case, for which a table is enough
         return text.translate(_SPACED).split()
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
-    return scripts.split_words(text, _BEFORE_DOT)
+    return scripts.split_words(text, _DOTS_BEFORE_WORDS)
 
 
 def _may_have_signs(text: str) -> bool:
     """Whether a text can contain words such as `C#`, `C++` and `.NET`."""
     if "#" in text or "++" in text or text.startswith("."):
         return True
-    if "." not in text:
+    if "." not in text:  # for speed; most words have none
         return False
-    return any(char_and_dot in text for char_and_dot in _BEFORE_DOT)
+    return any(char_and_dot in text for char_and_dot in _DOTS_BEFORE_WORDS)
 
 
 def has_runs(word: str) -> bool:
-    """Whether a word contains scripts that are cut into pairs or prefixes."""
+    """Whether a word has runs of characters, such as Chinese or Korean ones, that are cut further."""
     if word.isascii():
         return False
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -183,7 +199,11 @@ def has_runs(word: str) -> bool:
 
 
 def add_gaps(text: str) -> str:
-    """Insert gaps so that FTS5 finds pairs of characters in scripts without spaces."""
+    """Put an invisible gap behind each character in a script without spaces, such as Chinese.
+
+    FTS5 finds only whole words and their beginnings. With the gaps, each character is a word, and a pair of
+    them a phrase.
+    """
     if text.isascii():
         return text
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -201,30 +221,36 @@ def remove_gaps(text: str) -> str:
 
 
 def stem_english(word: str) -> str:
-    """Stem a lower-case English word with the Snowball algorithm ("Porter2").
+    """Return a lower-case English word's stem by the Snowball algorithm ("Porter2").
 
-    Words with characters other than a-z and 0-9 are returned unchanged.
+    Words of one or two letters, and those with characters other than a-z and 0-9, are returned unchanged.
     """
     if len(word) <= _TWO_LETTERS or not _LETTERS.issuperset(word):
         return word
-    if word in _WHOLE:  # an exception, with its stem
-        return _WHOLE[word]
+    if word in _STEM_BY_EXCEPTION:
+        return _STEM_BY_EXCEPTION[word]
 
     if "y" in word:
-        word = _mark_consonants(word)
+        word = _mark_consonants(word)  # writes Y for a y that's a consonant
     r1, r2 = _find_region_starts(word)
     word = _strip_plural(word)
-    if word in _AS_THEY_ARE:
+    if word in _FINISHED_STEMS:  # such as `evening`, which isn't a form of `even`
         return word
 
     word = _strip_ed_and_ing(word, r1)
-    ends_in_y = word[-1] in "yY"
-    letter_before = word[-2:-1]
-    if len(word) > _TWO_LETTERS and ends_in_y and letter_before not in _VOWELS:
-        word = word[:-1] + "i"  # `cry` has the stem of `cries`
+    word = _replace_final_y(word)
     for rules in _STEPS:
         word = _replace_ending(word, rules, r1, r2)
-    return _strip_last_letter(word, r1, r2).lower()  # a consonant Y becomes y again
+    word = _strip_last_letter(word, r1, r2)
+    return word.lower()  # a consonant Y becomes y again
+
+
+def _replace_final_y(word: str) -> str:
+    """Replace a final y after a consonant by i, so that `cry` has the stem of `cries`."""
+    if len(word) <= _TWO_LETTERS or word[-1] not in "yY":
+        return word
+    follows_vowel = word[-2] in _VOWELS
+    return word if follows_vowel else word[:-1] + "i"
 
 
 def _mark_consonants(word: str) -> str:
@@ -237,20 +263,23 @@ def _mark_consonants(word: str) -> str:
 
 
 def _find_region_starts(word: str) -> tuple[int, int]:
-    """Find the starts of the regions R1 and R2, in which endings may be removed.
+    """Find the starts of the regions R1 and R2. Most endings are removed only inside one of them.
 
-    R1 starts after the first consonant that follows a vowel. R2 starts in the same way, but inside R1. This
-    leaves enough of the word.
+    R1 starts after the first consonant that follows a vowel: `hop|ing`. R2 starts in the same way, but inside
+    R1. So the stem doesn't get too short.
     """
-    shape = word.translate(_SHAPE)
-    r1 = 0
-    for exception in _R1_STARTS:
-        if word.startswith(exception):
-            r1 = len(exception)
-            break
-    if not r1:
-        r1 = _find_region_start(shape, 0)
-    return r1, _find_region_start(shape, r1)
+    shape = word.translate(_SHAPE)  # a `v` for each vowel, a `c` for each consonant
+    r1 = _find_listed_r1(word) or _find_region_start(shape, 0)
+    r2 = _find_region_start(shape, r1)
+    return r1, r2
+
+
+def _find_listed_r1(word: str) -> int:
+    """Return the start of R1 in a word with a listed beginning, such as `univers|ity`; 0 in any other."""
+    for beginning in _R1_STARTS:
+        if word.startswith(beginning):
+            return len(beginning)
+    return 0
 
 
 def _find_region_start(shape: str, start: int) -> int:
@@ -285,32 +314,40 @@ def _replace_ending(
     list.
     """
     for ending, replacement, is_for_r2, letters_before in rules:
-        if word.endswith(ending):
-            beginning = word[: -len(ending)]
-            region_start = r2 if is_for_r2 else r1
-            is_in_region = len(beginning) >= region_start
-            if is_in_region and (not letters_before or beginning[-1] in letters_before):
-                return beginning + replacement
-            return word
+        if not word.endswith(ending):
+            continue
+        beginning = word[: -len(ending)]
+        region_start = r2 if is_for_r2 else r1
+        is_in_region = len(beginning) >= region_start
+        fits_any_letter = not letters_before
+        fits_letter = fits_any_letter or beginning[-1:] in letters_before
+        is_replaced = is_in_region and fits_letter
+        return beginning + replacement if is_replaced else word
     return word
 
 
 def _strip_last_letter(word: str, r1: int, r2: int) -> str:
-    """Remove a final `e`, or the second `l` of `ll`. A short word such as `hope` keeps its `e`."""
+    """Remove a final `e`, or the second `l` of `ll`. A short word such as `hope` keeps its `e`.
+
+    In R2 the letter is always removed; outside it only an `e` in R1, unless a short syllable needs it.
+    """
+    if not word.endswith(("e", "ll")):
+        return word
     shorter_word = word[:-1]
-    is_in_r1 = len(shorter_word) >= r1
     is_in_r2 = len(shorter_word) >= r2
-    if word[-1] == "e":
-        if is_in_r2 or (is_in_r1 and not _ends_short(shorter_word)):
-            return shorter_word
-    elif is_in_r2 and word.endswith("ll"):
+    if is_in_r2:
         return shorter_word
-    return word
+    is_e_in_r1 = word.endswith("e") and len(shorter_word) >= r1
+    is_removed = is_e_in_r1 and not _ends_short(shorter_word)
+    return shorter_word if is_removed else word
 
 
 def _ends_short(word: str) -> bool:
-    """Whether a word ends in a short syllable: consonant, vowel, consonant other than w, x, Y."""
-    shape = word.translate(_SHAPE)
+    """Whether a word ends in a short syllable: consonant, vowel, consonant other than w, x, Y.
+
+    A word of two letters needs only the vowel and the consonant.
+    """
+    shape = word.translate(_SHAPE)  # a `v` for each vowel, a `c` for each consonant
     if len(word) <= _TWO_LETTERS:
         return shape == "vc"
     if word.endswith("past"):  # an exception
@@ -320,38 +357,49 @@ def _ends_short(word: str) -> bool:
 
 def _strip_ed_and_ing(word: str, r1: int) -> str:
     """Remove `ed` or `ing` and repair the stem: `hoping` becomes `hope`, `hopped` becomes `hop`."""
-    ending = ""
-    for candidate in _ED_AND_ING:
-        if word.endswith(candidate):
-            ending = candidate
-            break
-    if not ending:
+    ending = _find_ed_or_ing(word)
+    if ending is None:
         return word
-
     beginning = word[: -len(ending)]
     if ending.startswith("ee"):
-        # `agreed` becomes `agree`, but `proceed` isn't a form of `proc`.
-        if len(beginning) >= r1 and beginning not in ("exc", "proc", "succ"):
-            return beginning + "ee"
-        return word
+        return _shorten_eed(word, beginning, r1)
 
-    # `dying` has the stem of `die`.
-    is_like_dying = ending == "ing" and len(beginning) == _TWO_LETTERS and beginning[1] == "y"
-    if not is_like_dying and _VOWELS.isdisjoint(beginning):
+    ends_in_ying = ending == "ing" and beginning[1:] == "y"
+    if ends_in_ying and beginning[0] not in _VOWELS:
+        return beginning[0] + "ie"  # `dying` has the stem of `die`
+    has_no_vowel = _VOWELS.isdisjoint(beginning)
+    if has_no_vowel:  # then the ending belongs to the word, as in `sing`
         return word
-    if is_like_dying and beginning[0] not in _VOWELS:
-        return beginning[0] + "ie"
+    return _repair_stem(beginning, r1)
 
+
+def _find_ed_or_ing(word: str) -> str | None:
+    """Return the longest of the endings in `_ED_AND_ING` that a word has; None if it has none of them."""
+    for ending in _ED_AND_ING:
+        if word.endswith(ending):
+            return ending
+    return None
+
+
+def _shorten_eed(word: str, beginning: str, r1: int) -> str:
+    """Shorten `eed` and `eedly` to `ee`: `agreed` becomes `agree`, but `feed` and `proceed` stay."""
+    is_exception = beginning in ("exc", "proc", "succ")
+    is_in_r1 = len(beginning) >= r1
+    if is_exception or not is_in_r1:
+        return word
+    return beginning + "ee"
+
+
+def _repair_stem(beginning: str, r1: int) -> str:
+    """Repair a word without its `ed` or `ing`: `hop` of `hoping` becomes `hope`."""
     if beginning.endswith(("at", "bl", "iz")):
         return beginning + "e"
     # Double letters become single (`hopped`), except in short words such as `added`, with the stem `add`.
     if beginning.endswith(_DOUBLES):
         is_like_add = len(beginning) == len("add") and beginning[0] in "aeo"
         return beginning if is_like_add else beginning[:-1]
-    # A short word has lost an `e`: `hoping`.
-    if len(beginning) <= r1 and _ends_short(beginning):
-        return beginning + "e"
-    return beginning
+    is_short_word = len(beginning) <= r1 and _ends_short(beginning)
+    return beginning + "e" if is_short_word else beginning
 
 
 HEAD_CHARS = 500  # characters of a prompt's beginning that are read
@@ -397,14 +445,16 @@ class Term:
         common: bool = False,
     ) -> None:
         self.text = text
-        self.phrases = phrases
+        self.phrases = phrases  # of stems
         self.common = common
+        self.prefix = phrases[0] if prefix else None
+        self.expression = _build_expression(phrases, prefix=prefix)
+        forms_with_gaps = [add_gaps(form) for form in forms]
+        self.shown = _build_expression(forms_with_gaps, prefix=prefix)
+        # A search sets these.
         self.number = 0
         self.count = 0
         self.rarity = 0.0
-        self.prefix = phrases[0] if prefix else None
-        self.expression = _build_expression(phrases, prefix=prefix)
-        self.shown = _build_expression([add_gaps(form) for form in forms], prefix=prefix)
 
 
 def _build_expression(forms: list[str], *, prefix: bool) -> str:
@@ -480,32 +530,38 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
 
     Stop words of the first language have no term. A term has the stems of all languages.
     """
-    terms: list[Term | None] = []
     is_plain_word = token.isalpha() and token.isascii()
     parts = [token] if is_plain_word else split_words(token)
+    terms: list[Term | None] = []  # None for a stop word and the like
 
-    # Words in scripts without spaces are cut into pairs of characters instead.
-    if not token.isascii() and languages[0].cuts_scripts and has_runs(token):
+    is_cut = languages[0].cuts_scripts and has_runs(token)
+    if is_cut:  # a script without spaces, or Hangul
         for part in parts:
             terms += _make_run_terms(part, languages)
-        return [term for term in terms if term is not None]
-
-    if 1 < len(parts) <= MAX_PARTS:
-        different_parts = {part.strip(_SIGNS) for part in parts}
-        if len(different_parts) > 1:  # `.NET`, cut into `.NET` and `NET`, isn't a compound
+    else:
+        if _is_compound(parts):
             terms.append(_make_phrase(token, [" ".join(parts)], languages))
-
-    # Add each part, and the words inside camelCase parts.
-    for part in parts:
-        part_words = split_camel_case(part)
-        if part_words:
-            terms.append(_make_phrase(part, [part, " ".join(part_words)], languages))
-        else:
-            part_words = [part]
-        for word in part_words:
-            terms.append(_make_word(word.lower(), languages))
+        for part in parts:
+            terms += _make_part_terms(part, languages)
 
     return [term for term in terms if term is not None]
+
+
+def _is_compound(parts: list[str]) -> bool:
+    """Whether a token's parts are those of a compound. `.NET`, cut into `.NET` and `NET`, isn't one."""
+    if not 1 < len(parts) <= MAX_PARTS:
+        return False
+    different_parts = {part.strip(_SIGNS) for part in parts}
+    return len(different_parts) > 1
+
+
+def _make_part_terms(part: str, languages: Sequence[Language]) -> list[Term | None]:
+    """Make the terms of a token's part: its word or, in camelCase, a phrase and then its words."""
+    part_words = split_camel_case(part)
+    if not part_words:
+        return [_make_word(part.lower(), languages)]
+    phrase = _make_phrase(part, [part, " ".join(part_words)], languages)
+    return [phrase, *[_make_word(word.lower(), languages) for word in part_words]]
 
 
 def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | None]:
@@ -520,24 +576,33 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
         if script == scripts.LETTERS:
             terms.append(_make_word(run, languages))
             continue
+        # A single character finds the indexed pairs that start with it. Korean isn't indexed in pairs.
+        is_in_pairs = script != scripts.HANGUL
         for form in scripts.list_query_forms(script, run):
-            # A single character finds all pairs that start with it.
-            is_prefix = len(form) == 1 and script != scripts.HANGUL
+            is_prefix = is_in_pairs and len(form) == 1
             if len(form) <= MAX_WORD_CHARS:
                 terms.append(Term(form, [form], [form], prefix=is_prefix))
     return terms
 
 
 def split_tokens(text: str) -> list[str]:
-    """Return the words and compounds in a text, without joiners at either end."""
-    if text.isalpha() and text.isascii():
-        return [text]
-    if not text.isascii() or _may_have_signs(text):
-        from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+    """Return the words and compounds in a text, such as `pre-commit`.
 
-        return scripts.split_tokens(text, _JOINERS, _BEFORE_DOT)
-    stripped = [piece.strip(_JOINERS) for piece in text.translate(_IN_TOKENS).split()]
-    return [token for token in stripped if token]
+    The signs that join a compound's words are removed at either end of a token.
+    """
+    is_ascii = text.isascii()
+    is_single_word = is_ascii and text.isalpha()
+    if is_single_word:
+        return [text]
+    is_simple = is_ascii and not _may_have_signs(text)
+    if is_simple:
+        pieces = text.translate(_IN_TOKENS).split()
+        stripped = [piece.strip(_JOINERS) for piece in pieces]
+        return [token for token in stripped if token]  # a piece such as `--` has become empty
+
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    return scripts.split_tokens(text, _JOINERS, _DOTS_BEFORE_WORDS)
 
 
 def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
@@ -559,16 +624,17 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
 
     A match weighs 1, or `prefix_weight` if the word in the text is longer than the pattern.
     """
+    # The needle starts with a space and, unless it's only a word's beginning, ends with one. This last space
+    # may be the first one of the next match, so it's searched again.
     _, needle, is_beginning = pattern
+    step = len(needle) if is_beginning else len(needle) - 1
     matches = []
-    step = len(needle)
-    if not is_beginning:
-        step -= 1  # the space after this match may be the space before the next match
     position = text.find(needle)
     while position >= 0:
         is_longer = is_beginning and text[position + step] != " "
         weight = prefix_weight if is_longer else 1.0
-        matches.append((position + 1, weight))  # skip the space before the word
+        word_start = position + 1
+        matches.append((word_start, weight))
         position = text.find(needle, position + step)
 
     return matches
@@ -582,16 +648,8 @@ def split_camel_case(word: str) -> list[str]:
 
     starts = [0]
     for position in range(1, len(word)):
-        if not word[position].isupper():
-            continue
-
-        follows_capital = word[position - 1].isupper()
-        text_after = word[position + 1 :]
-        # In `HTTPServer`, the S starts a word; in `URLs`, the L doesn't.
-        is_last_capital = text_after[:1].islower() and text_after != "s"
-        if not follows_capital or is_last_capital:
+        if word[position].isupper() and _starts_word(word, position):
             starts.append(position)
-
     if len(starts) == 1:
         return []
 
@@ -599,24 +657,40 @@ def split_camel_case(word: str) -> list[str]:
     return [word[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
+def _starts_word(word: str, position: int) -> bool:
+    """Whether the capital at this position, not the first, starts a word inside an identifier.
+
+    Of several capitals in a row only the last can: the S in `HTTPServer`, but not the L in `URLs`, since its
+    `s` is a plural's.
+    """
+    follows_capital = word[position - 1].isupper()
+    if not follows_capital:
+        return True
+    text_after = word[position + 1 :]
+    is_before_plural = text_after == "s"
+    return text_after[:1].islower() and not is_before_plural
+
+
 def collect_hidden_words(text: str, language: Language) -> str:
     """Collect extra words to index: the words in camelCase identifiers, and abbreviations written out."""
     hidden: list[str] = []
     abbreviations = language.abbreviations
     for chunk in text.split():
-        # Fast path for most words: lower case contains no camelCase.
-        if chunk.isascii() and chunk.islower():
+        is_lower = chunk.isascii() and chunk.islower()
+        if is_lower:  # as most are, so a shorter way saves time: there's no camelCase in it
             word = chunk.strip(_PUNCTUATION)
-            if word in abbreviations:
-                hidden += abbreviations[word]
+            hidden += abbreviations.get(word, ())
             continue
-
-        is_capitalised = chunk.isascii() and chunk.istitle()  # no need to split `Retries,`
-        chunk_words = [chunk.strip(_PUNCTUATION)] if is_capitalised else split_alphanumeric(chunk)
-        for word in chunk_words:
+        for word in _split_chunk(chunk):
             hidden += abbreviations.get(word.lower(), ())
             hidden += split_camel_case(word)
     return " ".join(hidden)
+
+
+def _split_chunk(chunk: str) -> list[str]:
+    """Split a text without spaces into words, unless it's a capitalised one such as `Retries,`."""
+    is_capitalised = chunk.isascii() and chunk.istitle()
+    return [chunk.strip(_PUNCTUATION)] if is_capitalised else split_alphanumeric(chunk)
 
 
 def shorten_prompt(prompt: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> str:
@@ -626,13 +700,8 @@ def shorten_prompt(prompt: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) 
     """
     text = prompt
     if len(prompt) > head + tail:
-        beginning = prompt[:head]
-        end = prompt[-tail:]
-        # Without spaces, the prompt is cut anywhere.
-        whole_words, _, _ = beginning.rpartition(" ")
-        beginning = whole_words or beginning
-        _, _, whole_words = end.partition(" ")
-        end = whole_words or end
+        beginning = _drop_last_word(prompt[:head])
+        end = _drop_first_word(prompt[-tail:])
         text = f"{beginning}\n{end}"
 
     text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
@@ -640,7 +709,19 @@ def shorten_prompt(prompt: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) 
         return text
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
-    return unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", text)  # an accented letter can be one character or two
+
+
+def _drop_last_word(text: str) -> str:
+    """Drop the last word, which may be cut in two. A text without spaces stays unchanged."""
+    whole_words, _, _ = text.rpartition(" ")
+    return whole_words or text
+
+
+def _drop_first_word(text: str) -> str:
+    """Drop the first word, which may be cut in two. A text without spaces stays unchanged."""
+    _, _, whole_words = text.partition(" ")
+    return whole_words or text
 
 
 def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> Term | None:
@@ -664,36 +745,48 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
 
     Returns None for a stop word of the first language, a single letter or a very long word.
     """
-    language, *other_languages = languages
+    language = languages[0]
     folded = fold(word)
     word_stem = stem_word(folded, language)
+    is_stop_word = not word_stem
     is_letter = len(word) <= 1 and word.isalnum()
-    if not word_stem or is_letter or len(word) > MAX_WORD_CHARS:
+    if is_stop_word or is_letter or len(word) > MAX_WORD_CHARS:
         return None
 
-    is_short_prefix = folded in language.short or word_stem in language.short
-    is_prefix = is_short_prefix or len(word_stem) >= language.min_prefix
-    is_common = folded in language.common or language.irregular.get(folded) in language.common
-
-    # The word's stems in other languages and the stems of its long forms are found as well.
-    long_forms = list(language.abbreviations.get(folded, ()))
-    phrases: list[str] = []
-    for other_language in other_languages:
-        long_forms += other_language.abbreviations.get(folded, ())
-        phrases.append(stem_word(folded, other_language))
-        if folded in other_language.common:
-            is_common = True
-
-    for form in long_forms:
-        for any_language in languages:
-            phrases.append(" ".join(stem_text(form, any_language)))
-
-    phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]  # without duplicates
+    long_forms: list[str] = []
+    for any_language in languages:
+        long_forms += any_language.abbreviations.get(folded, ())
+    phrases = _list_other_phrases(folded, long_forms, languages)
+    is_prefix = _finds_longer_words(folded, word_stem, language)
     if is_prefix:  # the prefix finds these phrases anyway
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
-    elif word_stem in phrases:
-        phrases.remove(word_stem)
+    else:
+        phrases = [phrase for phrase in phrases if phrase != word_stem]
 
-    return Term(
-        word, [word_stem, *phrases], [word, *long_forms], prefix=is_prefix, common=is_common
-    )
+    phrases.insert(0, word_stem)
+    is_common = _is_common(folded, languages)
+    return Term(word, phrases, [word, *long_forms], prefix=is_prefix, common=is_common)
+
+
+def _list_other_phrases(
+    folded: str, long_forms: Sequence[str], languages: Sequence[Language]
+) -> list[str]:
+    """List a word's stems in all languages but the first, and the stems of its long forms."""
+    phrases = [stem_word(folded, language) for language in languages[1:]]
+    for form in long_forms:
+        phrases += [" ".join(stem_text(form, language)) for language in languages]
+    different_phrases = dict.fromkeys(phrases)
+    return [phrase for phrase in different_phrases if phrase]
+
+
+def _finds_longer_words(folded: str, word_stem: str, language: Language) -> bool:
+    """Whether a stem finds all words that start with it: it's long enough, or a listed short one."""
+    is_listed = folded in language.short or word_stem in language.short
+    return is_listed or len(word_stem) >= language.min_prefix
+
+
+def _is_common(folded: str, languages: Sequence[Language]) -> bool:
+    """Whether a word is common in any language, or an irregular form of a common one in the first."""
+    base = languages[0].irregular.get(folded)
+    has_common_base = base in languages[0].common
+    return has_common_base or any(folded in language.common for language in languages)

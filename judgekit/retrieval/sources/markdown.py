@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.sources.front_matter import FrontMatter
 
 NAME = "markdown"
 ENDINGS = (".md", ".markdown", ".mdx", ".rst", ".txt")
@@ -53,21 +54,29 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
     If the file can't be read, the entry has a `problem`, and the file's name as its title.
     """
-    name = strip_ending(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         if seems_retired(root, relative, profile.max_bytes):
             return None
+        name = strip_ending(relative)
         return Entry(relative, name, CATEGORY, problem=f"{error}; found by name only")
 
     header = read_front_matter(file.text)
+    if is_retired(header.fields):
+        return None
+    entry = _make_entry(relative, header)
+    entry.note = join_notes(file.note, header.problem)
+    entry.end_chars = file.end_chars
+    entry.lines_left_out = file.lines_left_out
+    return entry
+
+
+def _make_entry(relative: str, header: FrontMatter) -> Entry:
+    """Make a document's entry from its front matter and body."""
     fields = header.fields
     body = header.body
-    if is_retired(fields):
-        return None
-
-    title = join_to_line(fields.get("title", [])) or find_title(body) or name
+    title = join_to_line(fields.get("title", [])) or find_title(body) or strip_ending(relative)
     entry = Entry(
         relative,
         title,
@@ -76,14 +85,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         body=add_descriptions(fields, body),
         updated=read_update_time(fields),
     )
-
     entry.aliases = [*read_aliases(fields), *list_description_titles(fields)]
     entry.name = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)
-    entry.note = join_notes(file.note, header.problem)
+    # The added descriptions stand above the entry's body, but not in the file.
     entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
-    entry.end_chars = file.end_chars
-    entry.lines_left_out = file.lines_left_out
     return entry
 
 

@@ -22,19 +22,28 @@ _LAST_CHARACTER = 0x10FFFF
 def find_quote_end(line: str, quote: str, start: int) -> int:
     """Find the closing quote on this line; -1 if the text continues on the next line."""
     if quote == "'":
-        end = line.find("'", start)
-        # Two single quotes in a row are an escaped quote, and don't end the text.
-        while end >= 0 and line.startswith("'", end + 1):
-            end = line.find("'", end + 2)
-        return end
+        return _find_single_quote(line, start)
+    return _find_double_quote(line, start)
 
-    while True:
-        end = line.find('"', start)
-        search_end = end if end >= 0 else len(line)
-        backslash = line.find("\\", start, search_end)
+
+def _find_single_quote(line: str, start: int) -> int:
+    """Find the closing single quote. Two in a row are an escaped quote, and don't end the text."""
+    end = line.find("'", start)
+    while end >= 0 and line.startswith("'", end + 1):
+        end = line.find("'", end + 2)
+    return end
+
+
+def _find_double_quote(line: str, start: int) -> int:
+    """Find the closing double quote. A quote after a backslash is escaped, and doesn't end the text."""
+    quote = line.find('"', start)
+    while quote >= 0:
+        backslash = line.find("\\", start, quote)
         if backslash < 0:
-            return end
-        start = backslash + 2  # skip the escaped character, which may be a quote
+            return quote
+        start = backslash + 2  # after the escaped character
+        quote = line.find('"', start)
+    return -1
 
 
 def unquote(lines: Sequence[str], quote: str) -> str:
@@ -70,39 +79,47 @@ def _fold_escaped(lines: Sequence[str]) -> str:
     joined = [lines[0]]
     for line in lines[1:]:
         last_line = joined[-1].rstrip()
-        backslashes = len(last_line) - len(last_line.rstrip("\\"))
-        is_escaped = backslashes % 2 == 1  # two backslashes are a literal backslash
-        if is_escaped:
-            joined[-1] = last_line[:-1] + line.lstrip()
+        if _ends_with_escape(last_line):
+            without_backslash = last_line[:-1]
+            joined[-1] = without_backslash + line.lstrip()
         else:
             joined.append(line)
     return fold(joined)
+
+
+def _ends_with_escape(line: str) -> bool:
+    """Whether a line ends with a backslash of its own: two of them are a literal backslash."""
+    without_backslashes = line.rstrip("\\")
+    backslashes = len(line) - len(without_backslashes)
+    return backslashes % 2 == 1
 
 
 def _replace_escapes(text: str) -> str:
     """Replace the escapes in a text. Unknown escapes stay unchanged."""
     pieces: list[str] = []
     start = 0
-    while True:
-        backslash = text.find("\\", start)
-        if backslash < 0:
-            pieces.append(text[start:])
-            return "".join(pieces)
-
+    backslash = text.find("\\")
+    while backslash >= 0:
         pieces.append(text[start:backslash])
-        digits_start = backslash + 2
-        sign = text[backslash + 1 : digits_start]
-        digits_end = digits_start + _HEX_DIGITS.get(sign, 0)
-        digits = text[digits_start:digits_end]
-        char = None
-        if digits and digits_end <= len(text):  # a complete escape such as `\u00e9`
-            char = _read_code_point(digits)
-        if char is None:
-            pieces.append(_ESCAPES.get(sign, f"\\{sign}"))
-            start = digits_start
-        else:
-            pieces.append(char)
-            start = digits_end
+        char, start = _read_escape(text, backslash)
+        pieces.append(char)
+        backslash = text.find("\\", start)
+    pieces.append(text[start:])
+    return "".join(pieces)
+
+
+def _read_escape(text: str, backslash: int) -> tuple[str, int]:
+    """Return what the escape at this backslash stands for, and the position after it."""
+    digits_start = backslash + 2
+    sign = text[backslash + 1 : digits_start]
+    digits_end = digits_start + _HEX_DIGITS.get(sign, 0)
+    digits = text[digits_start:digits_end]
+    is_complete = digits_end <= len(text)
+    if digits and is_complete:  # such as `\u00e9`
+        char = _read_code_point(digits)
+        if char is not None:
+            return char, digits_end
+    return _ESCAPES.get(sign, f"\\{sign}"), digits_start
 
 
 def _read_code_point(digits: str) -> str | None:
@@ -115,7 +132,7 @@ def _read_code_point(digits: str) -> str | None:
 
 
 class _Level:
-    """An open bracket: a mapping or a list, the path of its values (None: left out), and the current key."""
+    """An open bracket: a mapping or a list, its values' path (None if they're skipped), the current key."""
 
     __slots__ = ("is_mapping", "key", "path")
 
@@ -125,10 +142,13 @@ class _Level:
         self.key: str | None = None
 
     def value_path(self) -> str | None:
-        """Return the next value's path; None for a skipped value, as in a list's pairs."""
+        """Return the next value's path, such as `metadata.tags`; None if the value is skipped.
+
+        Skipped are pairs in a list, as in `[a: 1]`, items without a key in a mapping, and what's in them.
+        """
+        has_key = self.key is not None
         if not self.is_mapping:
-            is_in_pair = self.key is not None
-            return None if is_in_pair else self.path
+            return None if has_key else self.path
         if self.path is None or self.key is None:
             return None
         is_outermost = self.path == ""
@@ -145,37 +165,43 @@ class FlowReader:
         self.fields: dict[str, list[str]] = {}
         self.is_done = False
         self.is_yaml = True
-        self._levels: list[_Level] = []
-        self._item: str | None = None
-        self._is_quoted = False
-        self._quote = ""  # of a text in quotes that goes on below
+        self._levels: list[_Level] = []  # the open brackets, outermost first
+        self._item: str | None = None  # the text read since the last bracket, comma or colon
+        self._is_quoted = False  # whether that text was in quotes
+        self._quote = ""  # the quote that's still open at the end of a line
         self._quoted_lines: list[str] = []
 
     def add_line(self, line: str) -> None:
         """Read one more line, until the first bracket is closed or something isn't YAML."""
         position = 0
-        if self._quote:
+        if self._quote:  # a quoted text continues from the line before
             position = self._add_quoted(line, 0)
         while position < len(line) and self.is_yaml:
             char = line[position]
+            if char == "#":  # the rest is a comment
+                return
             if char in _BLANKS:
                 position += 1
-            elif char == "#":
-                return
             elif self.is_done:  # there's more text after the last bracket
                 self.is_yaml = False
-            elif char in _INDICATORS:
-                self._add_indicator(char)
-                position += 1
-            elif char == ":" and self._ends_key(line, position):
-                self._end_key()
-                position += 1
-            elif char in "\"'" and self._item is None:
-                self._quote = char
-                self._quoted_lines = []
-                position = self._add_quoted(line, position + 1)
             else:
-                position = self._add_plain(line, position)
+                position = self._read_part(line, position)
+
+    def _read_part(self, line: str, position: int) -> int:
+        """Read a bracket, a comma, the end of a key, or a text. Returns the position after it."""
+        char = line[position]
+        if char in _INDICATORS:
+            self._add_indicator(char)
+            return position + 1
+        if char == ":" and self._ends_key(line, position):
+            self._end_key()
+            return position + 1
+        is_at_start = self._item is None
+        if is_at_start and char in "\"'":
+            self._quote = char
+            self._quoted_lines = []
+            return self._add_quoted(line, position + 1)
+        return self._add_plain(line, position)
 
     def _add_indicator(self, char: str) -> None:
         """Open or close a bracket, or end an item at a comma."""
@@ -196,18 +222,24 @@ class FlowReader:
     def _open_bracket(self, *, is_mapping: bool) -> None:
         """Open a bracket.
 
-        It isn't YAML if the bracket directly follows a text. Too deep nesting isn't read either.
+        A bracket right after a text isn't YAML. One that's nested too deep is treated in the same way.
         """
-        path: str | None = ""
-        if self._levels:
-            level = self._levels[-1]
-            path = level.value_path()
-            is_in_list = not level.is_mapping
-            if is_mapping and is_in_list:
-                path = None  # the values of several mappings in a list would get mixed up
-        if self._item is not None or len(self._levels) >= _MAX_DEPTH:
+        path = self._choose_path(is_mapping=is_mapping)
+        follows_text = self._item is not None
+        is_too_deep = len(self._levels) >= _MAX_DEPTH
+        if follows_text or is_too_deep:
             self.is_yaml = False
         self._levels.append(_Level(path, is_mapping=is_mapping))
+
+    def _choose_path(self, *, is_mapping: bool) -> str | None:
+        """Return the path for the values of a new bracket; None if they're skipped."""
+        if not self._levels:  # the outermost bracket
+            return ""
+        level = self._levels[-1]
+        is_in_list = not level.is_mapping
+        if is_mapping and is_in_list:  # the values of several mappings in a list would get mixed up
+            return None
+        return level.value_path()
 
     def _ends_key(self, line: str, position: int) -> bool:
         """Whether a colon ends a key: it's before a blank or bracket, or after a quoted key."""
@@ -226,16 +258,21 @@ class FlowReader:
         self._is_quoted = False
 
     def _end_item(self, level: _Level) -> None:
-        """Add the text read so far to its path's values, unless it's empty or null."""
+        """Add the text read so far to its path's values, unless it's empty, null or skipped."""
         path = level.value_path()
-        is_null = self._item in NULLS and not self._is_quoted
+        text = self._value_text()
         if path is not None:
-            values = self.fields.setdefault(path, [])
-            if self._item and not is_null:
-                values.append(self._item)
+            values = self.fields.setdefault(path, [])  # without a value, the field's list is empty
+            if text:
+                values.append(text)
         level.key = None
         self._item = None
         self._is_quoted = False
+
+    def _value_text(self) -> str:
+        """Return the text read so far; "" for none and for null. In quotes, `"null"` is a text."""
+        is_null = self._item in NULLS and not self._is_quoted
+        return "" if is_null else self._item or ""
 
     def _add_quoted(self, line: str, start: int) -> int:
         """Add a line of a quoted text, up to the closing quote. Returns the position after the quote.
@@ -253,29 +290,43 @@ class FlowReader:
         return end + 1
 
     def _add_plain(self, line: str, start: int) -> int:
-        """Add an unquoted text up to its end on this line. Returns the end's position."""
-        end = start + 1
-        while end < len(line):
-            if line[end] in _STOPS and self._ends_text(line, end):
-                break
-            end += 1
+        """Add an unquoted text up to its end on this line. Returns the end's position.
 
+        Such a text isn't YAML right after a quoted one, nor if its first line starts with a special sign.
+        """
+        end = self._find_text_end(line, start)
         text = line[start:end].strip()
+        has_special_sign = _starts_specially(text)
         is_first_line = self._item is None
-        has_special_sign = text[0] in "&*!%@`|>" or text[:2] in ("?", "? ", "-", "- ")
-        if self._is_quoted or (is_first_line and has_special_sign):
+        has_wrong_start = is_first_line and has_special_sign
+        if self._is_quoted or has_wrong_start:
             self.is_yaml = False
         self._item = text if is_first_line else f"{self._item} {text}"
         return end
 
-    def _ends_text(self, line: str, position: int) -> bool:
-        """Whether one of the `_STOPS` ends an unquoted text at this position.
+    def _find_text_end(self, line: str, start: int) -> int:
+        """Find the end of an unquoted text: a bracket, comma, key's colon or comment, or the line's end."""
+        for position in range(start + 1, len(line)):
+            if line[position] in _STOPS and self._ends_text(line, position):
+                return position
+        return len(line)
 
-        A colon or a `#` may be part of the text.
+    def _ends_text(self, line: str, position: int) -> bool:
+        """Whether the sign at this position, one of the `_STOPS`, ends an unquoted text.
+
+        A colon may be part of the text, as in `12:30`, and so may a `#`, as in `C#`.
         """
-        char = line[position]
-        if char == ":":
+        sign = line[position]
+        if sign == ":":
             return self._ends_key(line, position)
-        if char == "#":
+        if sign == "#":
             return line[position - 1] in _BLANKS
-        return True
+        return True  # a bracket or a comma
+
+
+def _starts_specially(text: str) -> bool:
+    """Whether a text starts with a sign that means something else in YAML, such as `&` or `- `."""
+    is_indicator = text[0] in "&*!%@`|>"
+    # `?` and `-` do only before a space or alone: `-1` is a text.
+    is_marker = text[:2] in ("?", "? ", "-", "- ")
+    return is_indicator or is_marker
