@@ -67,24 +67,34 @@ def list_typed_prompts(project: str, limit: int, wanted: Callable[[str], bool]) 
     """
     last_typed: dict[str, float] = {}  # the time of each text's latest occurrence
     for changed, path in _list_newest_files():
-        if len(last_typed) >= limit:
-            latest_times = sorted(last_typed.values())[-limit:]
-            if changed < latest_times[0]:
-                break  # everything in this file and the rest is older
-
+        if _has_enough_newer(last_typed.values(), limit, changed):
+            break  # everything in this file and the rest is older
         if not _was_held_in(project, path):
             continue
+        for text, moment in _list_typed_texts(path, changed):
+            if wanted(text):
+                last_typed[text] = max(last_typed.get(text, 0.0), moment)
 
-        for entry in _read_entries(path, _WHOLE_BYTES):
-            text = _read_typed_text(entry)
-            if text is None or not wanted(text):
-                continue
-            moment = _read_time(entry)
-            if moment is None:
-                moment = changed
-            last_typed[text] = max(last_typed.get(text, 0.0), moment)
+    newest_first = sorted(last_typed, key=last_typed.__getitem__, reverse=True)
+    return newest_first[:limit]
 
-    return sorted(last_typed, key=last_typed.__getitem__, reverse=True)[:limit]
+
+def _has_enough_newer(times: Collection[float], limit: int, changed: float) -> bool:
+    """Whether at least `limit` of the times are later than `changed`."""
+    if len(times) < limit:
+        return False
+    latest_times = sorted(times)[-limit:]
+    return changed < latest_times[0]
+
+
+def _list_typed_texts(path: str, changed: float) -> Iterator[tuple[str, float]]:
+    """Yield each text a person typed in a transcript, with its time. An unknown time counts as `changed`."""
+    for entry in _read_entries(path, _WHOLE_BYTES):
+        text = _read_typed_text(entry)
+        if text is None:
+            continue
+        moment = _read_time(entry)
+        yield text, changed if moment is None else moment
 
 
 def _list_newest_files() -> list[tuple[float, str]]:
@@ -158,7 +168,7 @@ def _read_time(entry: dict[str, Any]) -> float | None:
 
 
 def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
-    """Read the exchanges of the sessions whose id has one of `digests`, by digest.
+    """Read sessions' exchanges, given the digests of the sessions' ids. The result is by digest.
 
     Sessions without a transcript are omitted.
     """
@@ -168,12 +178,9 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
 
     for path in _list_transcripts():
         digest = environment.digest(_read_session_id(path))
-        if digest not in digests:
-            continue
-        if digest not in exchanges:
-            exchanges[digest] = []
-        exchanges[digest] += _read_exchanges(path)
-
+        if digest in digests:
+            # Several transcripts can have the same session's id.
+            exchanges.setdefault(digest, []).extend(_read_exchanges(path))
     return exchanges
 
 
@@ -206,27 +213,32 @@ def _read_exchanges(path: str) -> list[Exchange]:
 
 
 def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
-    """Yield each tool call in an entry as JSON: a list of its name and its arguments."""
+    """Yield each tool call in an answer as JSON: a list of its name and its arguments.
+
+    Other entries yield nothing, nor do those of a subagent.
+    """
     message = _get_message(entry)
-    is_answer = entry.get("type") in _ANSWERS and not entry.get("isSidechain")
-    if message is None or not is_answer:
+    is_answer = entry.get("type") in _ANSWERS
+    is_of_subagent = bool(entry.get("isSidechain"))
+    if message is None or not is_answer or is_of_subagent:
         return
+    for call in _list_calls(message):
+        yield json.dumps(_list_name_and_arguments(call), ensure_ascii=False)
 
-    calls = []
+
+def _list_calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the tool calls in any client's message."""
     # In Claude Code a call is a content block, in Codex it's the message itself.
-    for block in (message, *_list_objects(message.get("content"))):
-        if block.get("type") in _CALLS:
-            calls.append(block)
-    calls += _list_objects(message.get("toolCalls"))  # of Gemini
+    blocks = [message, *_list_objects(message.get("content"))]
+    calls = [block for block in blocks if block.get("type") in _CALLS]
+    calls_of_gemini = _list_objects(message.get("toolCalls"))
+    return calls + calls_of_gemini
 
-    for call in calls:
-        name_and_arguments = []
-        # The keys differ between clients.
-        for key in ("name", "input", "arguments", "args", "action"):
-            value = call.get(key)
-            if value is not None:
-                name_and_arguments.append(value)
-        yield json.dumps(name_and_arguments, ensure_ascii=False)
+
+def _list_name_and_arguments(call: dict[str, Any]) -> list[Any]:
+    """List a call's name and its arguments, whose keys differ between clients."""
+    values = [call.get(key) for key in ("name", "input", "arguments", "args", "action")]
+    return [value for value in values if value is not None]
 
 
 def _get_message(entry: dict[str, Any]) -> dict[str, Any] | None:
@@ -271,29 +283,43 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
     isn't an entry yields an empty entry. A file that isn't a client's transcript yields nothing.
     """
     try:
-        file = Path(path)
-        is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _list_homes())
-        # Links are refused, and reading from a pipe might never end.
-        is_regular = stat.S_ISREG(file.lstat().st_mode)
-        if not (path.endswith(".jsonl") and is_of_client and is_regular):
+        if not _is_transcript(path):
             return
-
-        with file.open("rb") as stream:
-            if from_end:
-                whole_size = stream.seek(0, os.SEEK_END)
-                stream.seek(max(0, whole_size - size))
-            lines = stream.read(size).split(b"\n")
+        lines = _read_lines(path, size, from_end=from_end)
     except (OSError, ValueError):
         return
 
     if from_end:
         lines.reverse()
     for line in lines:
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            entry = {}
-        yield entry if isinstance(entry, dict) else {}
+        yield _parse_entry(line)
+
+
+def _is_transcript(path: str) -> bool:
+    """Whether a path is a regular `.jsonl` file in a client's folder. Raises OSError if it's missing."""
+    file = Path(path)
+    is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _list_homes())
+    # Links are refused, and reading from a pipe might never end.
+    is_regular = stat.S_ISREG(file.lstat().st_mode)
+    return path.endswith(".jsonl") and is_of_client and is_regular
+
+
+def _read_lines(path: str, size: int, *, from_end: bool) -> list[bytes]:
+    """Return the lines in a file's first or last `size` bytes. A line at the cut may be incomplete."""
+    with Path(path).open("rb") as stream:
+        if from_end:
+            whole_size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, whole_size - size))
+        return stream.read(size).split(b"\n")
+
+
+def _parse_entry(line: bytes) -> dict[str, Any]:
+    """Parse a transcript's line; an empty entry if it isn't a JSON object."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
 
 
 def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
@@ -302,27 +328,25 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
     if message is None or entry.get("isSidechain") or entry.get("isMeta"):
         return None
 
-    if "payload" in entry:  # of Codex
-        role = message.get("role")
-    else:
-        role = entry.get("type")
-
+    is_of_codex = "payload" in entry
+    role = message.get("role") if is_of_codex else entry.get("type")
     if role == "gemini":
         role = "assistant"
     if role not in ("user", "assistant"):
         return None
 
-    # In Gemini's entries, the user typed only the displayed content.
-    content = message.get("displayContent", message.get("content"))
-    if isinstance(content, list):
-        block_texts = []
-        for block in _list_objects(content):
-            if block.get("type") in _TEXT_BLOCKS:
-                block_texts.append(str(block.get("text", "")))
-        content = " ".join(block_texts)
-
-    text = content.strip() if isinstance(content, str) else ""
+    text = _read_text(message)
     is_added_by_client = text.startswith("<")  # clients put tags around the text they add
     if not text or is_added_by_client:
         return None
     return role, text
+
+
+def _read_text(message: dict[str, Any]) -> str:
+    """Return a message's text, or its blocks of text joined by spaces; "" if there's none."""
+    # In Gemini's entries, the user typed only the displayed content.
+    content = message.get("displayContent", message.get("content"))
+    if isinstance(content, list):
+        blocks = [block for block in _list_objects(content) if block.get("type") in _TEXT_BLOCKS]
+        content = " ".join([str(block.get("text", "")) for block in blocks])
+    return content.strip() if isinstance(content, str) else ""

@@ -36,30 +36,36 @@ def find_git_folder(root: str) -> str:
 
 
 def find_main_worktree(root: str) -> str:
-    """Return the main working tree of the repository that the working tree at `root` belongs to.
+    """Return a repository's main working tree, given the `root` of any of its working trees.
 
     Returns `root` if it isn't linked, or if the main repository doesn't confirm the link: it may be forged.
     A bare repository has no main working tree: its own folder is returned.
     """
     git_folder = find_git_folder(root)
-    is_linked = git_folder and git_folder != os.path.join(root, _GIT_ENTRY)
+    is_linked = git_folder not in ("", os.path.join(root, _GIT_ENTRY))
     if not is_linked:
         return root
 
     common_line = _read_first_line(os.path.join(git_folder, "commondir"))
     common_folder = os.path.normpath(os.path.join(git_folder, common_line))
-    worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
-    is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
-    # The main repository confirms the link by naming the linked tree's `.git` in the file `gitdir`.
-    back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
-    if not back_line or not is_in_repository:
-        return root
-    back_path = os.path.realpath(os.path.join(git_folder, back_line))
-    if back_path != os.path.join(os.path.realpath(root), _GIT_ENTRY):
+    if not _is_link_confirmed(root, git_folder, common_folder):
         return root
 
     is_bare = os.path.basename(common_folder) != _GIT_ENTRY
     return common_folder if is_bare else os.path.dirname(common_folder)
+
+
+def _is_link_confirmed(root: str, git_folder: str, common_folder: str) -> bool:
+    """Whether a linked tree's `git_folder` is in the main repository's, and points back to `root`."""
+    worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
+    is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
+    back_line = _read_first_line(
+        os.path.join(git_folder, "gitdir")
+    )  # names the linked tree's `.git`
+    if not back_line or not is_in_repository:
+        return False
+    back_path = os.path.realpath(os.path.join(git_folder, back_line))
+    return back_path == os.path.join(os.path.realpath(root), _GIT_ENTRY)
 
 
 def map_to_main_worktree(folder: str) -> str | None:
@@ -68,7 +74,11 @@ def map_to_main_worktree(folder: str) -> str | None:
     Returns None if `folder` isn't in a linked working tree.
     """
     root = find_git_root(folder)
-    if root is None or not os.path.isfile(os.path.join(root, _GIT_ENTRY)):
+    if root is None:
+        return None
+    # In a linked working tree, `.git` is a file; in most main ones, it's a folder.
+    may_be_linked = os.path.isfile(os.path.join(root, _GIT_ENTRY))
+    if not may_be_linked:
         return None
     main_root = find_main_worktree(root)
     if main_root == root:  # not linked, or the link is unconfirmed
