@@ -144,7 +144,8 @@ def _build_parser() -> _Parser:
         "--root", action="append", default=[], help="A store or folder (repeatable)."
     )
     parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
-    # An installed judgekit has this option. Here, the search runs too, and says that there's no judge.
+    # An installed judgekit has this option. It's accepted here, too, so that the same command works, but the
+    # search then says that there's no judge.
     parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
     parser.add_argument("--no-judge", action="store_true", help=UNASKED)
     parser.add_argument(

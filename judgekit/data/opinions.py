@@ -143,7 +143,7 @@ class Opinions:
 
         If it can't be written, removes all of it.
         """
-        # The values that will be read back, which the seal must match.
+        # JSON changes some values, such as tuples, so seal those that a later run will read back.
         plain = json.loads(json.dumps(content))
         sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
         raw = json.dumps(sealed).encode() + b"\n"
@@ -154,5 +154,7 @@ class Opinions:
         except OSError as error:
             with suppress(OSError):
                 self._file.truncate(start)
-            raise write_error(str(self._out), str(Path(str(self._out)).parent), error) from None
+            path = str(self._out)
+            folder = str(Path(path).parent)
+            raise write_error(path, folder, error) from None
         return start, len(raw)

@@ -523,7 +523,7 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write the results table from the part file, unless it's up to date."""
+        """Write the results table from the part file, unless it's up to date: then it has the same mtime."""
         part_time = self._part.stat().st_mtime_ns
         if not is_changed:
             has_same_time = self._time_written() == part_time

@@ -300,7 +300,7 @@ class RankedCase(NamedTuple):
 def _read_opinion(turn: Turn) -> TierEvidence:
     """Read a tier's opinion, without its margin if no gate should be learned from it."""
     ends_judging = isinstance(turn.step, End) and turn.step.tier is not None
-    if ends_judging:  # even without a gate, so it needs none
+    if ends_judging:  # the rules end it here in any case, so a gate would change nothing
         return turn.evidence.without_margin()
     return turn.evidence
 

@@ -277,7 +277,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Hash the words of the questions to a kind of model, and the thresholds for its answers. Cached."""
+    """Hash the wording of the questions for a kind of model, and the thresholds for its answers. Cached."""
     key = (question, settings.loaded.sha256, settings.mode, kind)
     if key not in _hashes:
         _hashes[key] = _compute_words_hash(question, settings, kind)

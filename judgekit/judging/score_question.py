@@ -41,7 +41,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
     @classmethod
     def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
-        """Build the question about a document that consists of letters, to compute a hash of its words."""
+        """Build the question about a fixed document, so that a hash only depends on the question's words."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
         scores = dict.fromkeys(settings.loaded.rubric.questions, 1.0)

@@ -224,7 +224,7 @@ def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Ev
     records = list(records)
     all_verdicts = [record for record in records if isinstance(record, VerdictLine)]
     gate_verdicts = [verdict for verdict in all_verdicts if not verdict.of_task]
-    measured_by_content = _choose_measured(gate_verdicts, rubric)
+    measured_by_content = _choose_best_verdicts(gate_verdicts, rubric)
 
     # Assign labels by content, since people may have labelled another verdict on the same content.
     labels = _collect_labels(records, gate_verdicts)
@@ -244,7 +244,9 @@ def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Ev
     return Evidence(verdicts, word_by_id, _count_unjudged_files(records), overridden_ids)
 
 
-def _choose_measured(verdicts: Iterable[VerdictLine], rubric: str | None) -> dict[str, VerdictLine]:
+def _choose_best_verdicts(
+    verdicts: Iterable[VerdictLine], rubric: str | None
+) -> dict[str, VerdictLine]:
     """Choose the best verdict on each content. Reused verdicts and those under other rubrics don't count."""
     best_by_content: dict[str, VerdictLine] = {}
     for verdict in verdicts:

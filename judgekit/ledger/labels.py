@@ -329,7 +329,7 @@ def _collect_line(triage: Triage, line: Record) -> None:
     elif isinstance(line, Fault):
         triage.faults[line.problem] += 1
     elif isinstance(line, VerdictLine):
-        triage.verdicts.append(line)
+        triage.verdicts.append(line)  # oldest first
         _count_failures(triage.failures, line)
 
 

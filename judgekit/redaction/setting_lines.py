@@ -117,7 +117,7 @@ def _is_regex(quoted_value: re.Match[str]) -> bool:
 
 
 def _find_unquoted_value(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    """Yield the unquoted value in a line if it's a secret, without a comment after it."""
+    """Yield the unquoted value in a line if it's a secret. A comment after it isn't part of it."""
     value_start, value_end = match.span("value")
     comment = PATTERNS["comment"].search(text, value_start, value_end)
     if comment is not None:

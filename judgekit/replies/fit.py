@@ -608,13 +608,13 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     if _is_outer_continued(item):  # so the model hasn't broken off
         return True
 
-    # If an outer object also has one of the answer's keys, the outer object could be the answer, with `item`
-    # as a quotation in it.
+    # Both objects can have a key of the answer. If the outer one has its value, too, it could be the answer,
+    # with `item` as a quotation in it.
     model_keys = _list_keys(model)
     item_keys = [normalise_key(key) for key in _walk_keys(item)]
-    answer_keys = {key for key in item_keys if key in model_keys}
+    answer_keys_of_item = {key for key in item_keys if key in model_keys}
     while outer is not None:
-        if _has_complete_key(outer, answer_keys):
+        if _has_complete_key(outer, answer_keys_of_item):
             return True
         outer = outer.outer
     return False

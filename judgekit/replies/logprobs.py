@@ -57,6 +57,7 @@ def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dic
             continue
         mean = compute_expectation(reply.tokens[index], reply.logprobs[index], scores[name], points)
         if mean is not None:
+            # Tiny probabilities of other points shouldn't turn a score of 4 into 3.9998.
             expected[name] = _snap_to_score(mean, scores[name])
     return expected
 

@@ -44,7 +44,7 @@ def read_terms(path: Path) -> list[tuple[str, str]]:
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
         raise InputError(f"{path}: {expected}; found none in {path}")
-    return _check_terms(lines, str(path))
+    return _convert_terms(lines, str(path))
 
 
 def _read_text(path: Path) -> str:
@@ -84,7 +84,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
     """
     is_json = text.lstrip().startswith("{")
     lines = _parse_thesaurus(text, name) if is_json else _parse_lines(text, name)
-    return _check_terms(lines, name)
+    return _convert_terms(lines, name)
 
 
 def _parse_thesaurus(text: str, name: str) -> list[_Line]:
@@ -118,7 +118,7 @@ def _parse_lines(text: str, name: str) -> list[_Line]:
     return lines
 
 
-def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
+def _convert_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
     """Turn lines into pairs of term and dimension name, and check each.
 
     `name` is the file name for errors. Raises `InputError` for an invalid line, or for too many lines.
