@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.settings import Config, RetrievalConfig
     from judgekit.judging.settings import JudgeSettings
-    from judgekit.judging.verdict import Selection
+    from judgekit.judging.verdict import Decision, Selection
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 BODY_CHARS = 2_000
@@ -205,24 +205,37 @@ def search(
     ranked = _find_candidates(
         query, config, project_folder, roots, profiles, limit=limit, judge=judge
     )
-    if judge and (ranked.candidates or ranked.fallback):
+    # Without full-text search (`fallback`), even an empty result has to say that no model was asked.
+    has_choice = bool(ranked.candidates or ranked.fallback)
+    if judge and has_choice:
         choice = _choose_with_models(query, ranked, config, project_folder, profiles, search_mode)
     else:
         choice = _Choice([KeptHit(candidate, "bm25") for candidate in ranked.candidates])
 
-    results = []
-    for kept_hit in choice.kept_hits[:limit]:
-        position = ranked.candidates.index(kept_hit.hit)
-        results.append(_build_result(kept_hit, choice.probabilities.get(position)))
-    degradations = [ranked.degraded, choice.degraded]
     return SearchResult(
         query=encodable(query),
         mode=search_mode,
-        degraded="; ".join(filter(None, degradations)) or None,
-        results=results,
+        degraded=_join_problems(ranked, choice),
+        results=_build_results(choice, ranked, limit),
         duration_ms=round((time.perf_counter() - started) * 1000),
         notes=[*ranked.notes, *map(describe_empty, ranked.empty_roots), *choice.notes],
     )
+
+
+def _join_problems(ranked: RankedCandidates, choice: _Choice) -> str | None:
+    """Join the problems of the ranking and of the models' choice, or return None if there are none."""
+    problems = [ranked.degraded, choice.degraded]
+    return "; ".join(filter(None, problems)) or None
+
+
+def _build_results(choice: _Choice, ranked: RankedCandidates, limit: int) -> list[Result]:
+    """Build the results for the first `limit` hits of a choice."""
+    results = []
+    for kept_hit in choice.kept_hits[:limit]:
+        position = ranked.candidates.index(kept_hit.hit)
+        probability = choice.probabilities.get(position)
+        results.append(_build_result(kept_hit, probability))
+    return results
 
 
 def _build_result(kept: KeptHit, probability: float | None) -> Result:
@@ -247,9 +260,8 @@ def _find_candidates(
     limit: int,
     judge: bool,
 ) -> RankedCandidates:
-    """Find the best candidates for a query.
+    """Find the best candidates for a query: up to `limit`, or more if models will choose (`judge`).
 
-    There are up to `limit` candidates, or more if `judge`, which means that models will choose among them.
     Without `roots`, the configured folders are searched, or the configured program is called.
     """
     retrieval = config.retrieval
@@ -258,17 +270,19 @@ def _find_candidates(
         most_candidates = max(limit, ON_DEMAND_POOL, retrieval.pool)
 
     folders = [_resolve_root(root) for root in roots or ()]
+    # A root outside the project is only searched if the caller or the user names it.
+    trusted_folders = folders or configuration.user_roots() or ()
     options = {
         "project": project_folder,
         "limit": most_candidates,
-        "trusted": folders or configuration.user_roots() or (),
+        "trusted": trusted_folders,
         "profiles": profiles,
         "snippets": True,
         "scorer": retrieval.scorer,
     }
-    # Don't call the program if the caller names folders.
-    program = None if folders else retrieval.command
-    return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
+    if folders:  # the caller names them, so the program isn't called
+        return command.search(query, None, folders, retrieval.deadline, options)
+    return command.search(query, retrieval.command, retrieval.roots, retrieval.deadline, options)
 
 
 def _choose_with_models(
@@ -283,10 +297,13 @@ def _choose_with_models(
 
     The choice contains notes for the user, and the reason if no model was used.
     """
-    selection: Selection | str = NO_FULL_TEXT
-    if ranked.fallback is None:
+    selection: Selection | str
+    is_full_text_search = ranked.fallback is None
+    if is_full_text_search:
         candidates = _read_beginnings(query, ranked.candidates, config, profiles)
         selection = running.run(_ask_models(config, Path(project_folder), candidates, mode=mode))
+    else:
+        selection = NO_FULL_TEXT
 
     top_k = config.retrieval.fallback_top_k
     if isinstance(selection, str):  # the reason why no model was used
@@ -297,40 +314,51 @@ def _choose_with_models(
     probabilities: Mapping[int, float] = {}
     if selection.by_decisions:
         probabilities = probabilities_of(selection)
-    notes = []
-    if selection.stale:
-        notes.append(selection.stale)
-    if is_uncalibrated(selection):
-        names = ", ".join(dict.fromkeys(row.model for row in selection.rounds))
-        notes.append(f"kept by {names} {UNCALIBRATED}")
+    notes = _write_calibration_notes(selection)
     return _Choice(kept_hits, selection.degraded, probabilities, notes)
 
 
 def _read_beginnings(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Read the beginning of each candidate's text. Remove secrets if redaction is on."""
-    beginnings = []
-    for candidate in candidates:
-        if config.judge.redact:
-            # Read a bit more, so that the search doesn't only see half of a secret.
-            text = redaction.words(
-                api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles)
-            )
-        else:
-            text = api.read_body(candidate, BODY_CHARS, profiles)
-        beginnings.append(text[:BODY_CHARS])
-    return _add_texts(Query(query), candidates, beginnings)
+    """Read the beginning of each candidate's text, without secrets if redaction is on."""
+    beginnings = [_read_beginning(candidate, config, profiles) for candidate in candidates]
+    return _build_prompt_candidates(Query(query), candidates, beginnings)
+
+
+def _read_beginning(candidate: Candidate, config: Config, profiles: Profiles) -> str:
+    """Read the first `BODY_CHARS` characters of a text, without secrets if redaction is on."""
+    if not config.judge.redact:
+        return api.read_body(candidate, BODY_CHARS, profiles)[:BODY_CHARS]
+    # Half a secret isn't recognised, so read a bit more than is shown.
+    text = api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles)
+    return redaction.words(text)[:BODY_CHARS]
+
+
+def _write_calibration_notes(selection: Selection) -> list[str]:
+    """Write notes for the user if the models' calibration is out of date or missing."""
+    notes = []
+    if selection.stale:
+        notes.append(selection.stale)
+    if is_uncalibrated(selection):
+        names = ", ".join(dict.fromkeys(row.model for row in selection.rounds))
+        notes.append(f"kept by {names} {UNCALIBRATED}")
+    return notes
 
 
 def _resolve_root(root: str) -> str:
-    """Return the absolute path of a store's folder; raises `InputError` if it isn't a folder."""
+    """Return the absolute path of a store's folder, or `claude:auto` as it is.
+
+    Raises `InputError` if it isn't a folder.
+    """
     if root == api.AUTO_ROOT:  # the name of the client's own store
         return root
     path = Path(root)
     with suppress(RuntimeError):  # a user without a home folder
         path = path.expanduser()
-    if not root or not path.is_dir():
+    # An empty path would be the current folder.
+    is_folder = root != "" and path.is_dir()
+    if not is_folder:
         raise InputError(
             f"{visible(root)}: no such folder; name a store or a folder of Markdown files"
         )
@@ -346,22 +374,26 @@ def let_models_choose(
 ) -> HookChoice | str:
     """Let models choose among the hits (search results) for a prompt. If they can't, return the reason.
 
-    `parts` are the parts of the prompt that say most about it, and `payload` is the hook's event.
+    `parts` are the prompt's most telling parts, and `payload` is the hook's event.
     """
     config = configuration.load(Path(project))
-    retrieval = config.retrieval
-
-    # The models also see the last turns of the conversation, if the event names its transcript.
-    transcript_path = str(payload.get("transcript_path") or "")
-    turns = transcript.read_last_turns(transcript_path, retrieval.context_turns)
-    query = Query(_put_best_parts_first(prompt, parts, config), turns)
-    candidates = _add_texts(query, hits, _read_passages(prompt, hits, config, project))
-    selection = running.run(
-        _ask_models(config, Path(project), candidates, mode=retrieval.mode, hook=True)
-    )
-    if isinstance(selection, str):
+    query = _build_hook_query(prompt, parts, payload, config)
+    passages = _read_passages(prompt, hits, config, project)
+    candidates = _build_prompt_candidates(query, hits, passages)
+    mode = config.retrieval.mode
+    selection = running.run(_ask_models(config, Path(project), candidates, mode=mode, hook=True))
+    if isinstance(selection, str):  # the reason why they can't
         return selection
-    return choose_for_prompt(selection, hits, retrieval)
+    return choose_for_prompt(selection, hits, config.retrieval)
+
+
+def _build_hook_query(
+    prompt: str, parts: Sequence[str], payload: Mapping[str, object], config: Config
+) -> Query:
+    """Build the query from a prompt and the conversation's last turns, if the event names its transcript."""
+    transcript_path = str(payload.get("transcript_path") or "")
+    turns = transcript.read_last_turns(transcript_path, config.retrieval.context_turns)
+    return Query(_put_best_parts_first(prompt, parts, config), turns)
 
 
 def choose_for_prompt(
@@ -381,32 +413,37 @@ def choose_for_prompt(
         if decision.decision == "undetermined":
             undecided.append(hit)
             is_kept = position < retrieval.fallback_top_k
-        elif threshold is not None and position in probabilities:
-            is_kept = probabilities[position] >= threshold
         else:
-            is_kept = decision.decision == "kept"
+            is_kept = _is_kept(decision, probabilities.get(position), threshold)
         if is_kept:
             kept_positions.append(position)
 
-    # With a threshold, sort by probability. Hits without one come last.
-    if threshold is not None:
+    has_threshold = threshold is not None
+    if has_threshold:  # the most probable first; hits without a probability come last
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
-
     # Without a threshold, only a decision model's probabilities are meaningful.
-    are_meaningful = selection.by_decisions or threshold is not None
+    are_meaningful = selection.by_decisions or has_threshold
     return HookChoice(
         kept=[hits[position] for position in kept_positions],
         undecided=undecided,
         selection=selection,
         probabilities=probabilities if are_meaningful else {},
-        only_drops=is_uncalibrated(selection) and threshold is None,
+        # Nothing shows how far to believe such a model's yes, but it can still remove hits.
+        only_drops=is_uncalibrated(selection) and not has_threshold,
     )
+
+
+def _is_kept(decision: Decision, probability: float | None, threshold: float | None) -> bool:
+    """Whether a hit that was decided on is injected: by its probability if there's a threshold for it."""
+    if threshold is None or probability is None:
+        return decision.decision == "kept"
+    return probability >= threshold
 
 
 def _read_passages(
     prompt: str, hits: Sequence[Candidate], config: Config, project: str
 ) -> list[str]:
-    """Return each hit's best passage for the prompt, shortened to a snippet without secrets."""
+    """Return each hit's best passage for the prompt as a snippet, without secrets if redaction is on."""
     # If the project's profiles are invalid, use the bundled ones (None). The search has reported the problem.
     profiles = None
     with suppress(ConfigError):
@@ -414,10 +451,26 @@ def _read_passages(
     snippets = []
     for passage, body in api.list_passages(prompt, hits, profiles):
         if config.judge.redact:
-            snippets.append(_cut_snippet(passage, body))
+            snippets.append(_cut_redacted_snippet(passage, body))
         else:
             snippets.append(passage[:SNIPPET_CHARS])
     return snippets
+
+
+def _cut_redacted_snippet(passage: str, body: str) -> str:
+    """Shorten a passage to a snippet without secrets, which are looked for in the memory's `body`."""
+    beginning = passage[:SNIPPET_CHARS]
+    if not beginning:
+        return ""
+    redacted_body = redaction.redact(body[:WHOLE_CHARS])
+    if redacted_body.secrets:
+        # The passage may start or end inside a secret, where the secret can't be recognised. So use the start
+        # of the redacted memory instead.
+        text = redacted_body.text
+    else:
+        text = redaction.words(beginning)
+    on_one_line = " ".join(text.split())
+    return on_one_line[:SNIPPET_CHARS]
 
 
 def is_uncalibrated(selection: Selection) -> bool:
@@ -442,22 +495,6 @@ def model_of(selection: Selection) -> str:
     return names.pop()
 
 
-def _cut_snippet(passage: str, body: str) -> str:
-    """Shorten a passage of a memory to a snippet without secrets."""
-    beginning = passage[:SNIPPET_CHARS]
-    if not beginning:
-        return ""
-    redacted_body = redaction.redact(body[:WHOLE_CHARS])
-    if redacted_body.secrets:
-        # The passage may start or end inside a secret, where the secret can't be recognised. So use the start
-        # of the redacted memory instead.
-        text = redacted_body.text
-    else:
-        text = redaction.words(beginning)
-    on_one_line = " ".join(text.split())
-    return on_one_line[:SNIPPET_CHARS]
-
-
 def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
     """Return a long prompt with its best `parts` in front, because models only see the start.
 
@@ -466,39 +503,44 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
-    shown_prompt = prompt
-    shown_parts = parts
-    if config.judge.redact:
-        beginning = prompt[:WHOLE_CHARS]
-        shown_prompt = redaction.redact(beginning).text
-        if config.judge.redact == "refuse" and shown_prompt != beginning:
-            return prompt
-        shown_parts = [redaction.redact(part).text for part in parts]
+    if not config.judge.redact:
+        return _prepend_parts(parts, prompt)
 
-    shown_prompt = " ".join(shown_prompt.split())
+    beginning = prompt[:WHOLE_CHARS]
+    redacted_beginning = redaction.redact(beginning).text
+    has_secret = redacted_beginning != beginning
+    if has_secret and config.judge.redact == "refuse":
+        return prompt
+    redacted_parts = [redaction.redact(part).text for part in parts]
+    return _prepend_parts(redacted_parts, redacted_beginning)
+
+
+def _prepend_parts(parts: Sequence[str], prompt: str) -> str:
+    """Put those of the `parts` that occur in a prompt in front of it, and the prompt on one line."""
+    one_line_prompt = " ".join(prompt.split())
     # A part can start or end inside a secret, so that half of the secret isn't recognised. Drop such a part:
     # it doesn't appear in the redacted prompt.
-    safe_parts = [part for part in shown_parts if part in shown_prompt]
-    return "\n".join([*safe_parts, shown_prompt])
+    safe_parts = [part for part in parts if part in one_line_prompt]
+    return "\n".join([*safe_parts, one_line_prompt])
 
 
 def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) -> list[KeptHit]:
-    """Choose candidates without a model: all, or in strict mode only the `top_k` of which BM25 is sure."""
+    """Choose candidates without a model: all, or in strict mode up to `top_k` that BM25 is sure of."""
     chosen_candidates = candidates
     if mode == "strict":
-        sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
-        chosen_candidates = sure[:top_k]
+        sure_hits = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
+        chosen_candidates = sure_hits[:top_k]
     return [KeptHit(hit, "bm25") for hit in chosen_candidates]
 
 
 def choose_results(
     selection: Selection, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> list[KeptHit]:
-    """Choose the candidates to return, each with the tier that kept it, or "bm25" if it's undecided."""
-    # Keep undecided candidates. In strict mode, keep only those among the first `top_k` that BM25 has rated.
-    kept_if_undecided = candidates
-    if mode == "strict":
-        kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]
+    """Choose the candidates that models kept, and some that they left undecided.
+
+    Each comes with the tier that kept it, or "bm25" if it's undecided.
+    """
+    kept_if_undecided = _list_kept_if_undecided(candidates, mode, top_k)
     kept_hits = []
     for candidate, decision in zip(candidates, selection.decisions, strict=True):
         if decision.decision == "kept":
@@ -508,6 +550,15 @@ def choose_results(
     return kept_hits
 
 
+def _list_kept_if_undecided(
+    candidates: Sequence[Candidate], mode: ModeName, top_k: int
+) -> Sequence[Candidate]:
+    """List the candidates to keep without a decision: all, or in strict mode the first that have a rating."""
+    if mode != "strict":
+        return candidates
+    return [hit for hit in candidates[:top_k] if hit.rated]
+
+
 async def _ask_models(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
@@ -515,11 +566,9 @@ async def _ask_models(
 
     For a `hook`, only the tiers in `retrieval.tiers` are used, within the deadline in `retrieval`.
     """
-    # For a hook, each model only answers once, because a person is waiting.
     retrieval = config.retrieval
     if hook:
-        asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
-        config = config.model_copy(update={"judge": asks_once})
+        config = _let_models_answer_once(config)
     loaded = loader.load_configured_rubric("retrieval", retrieval.rubric, project)
 
     async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -528,43 +577,64 @@ async def _ask_models(
         settings = service.judge_settings(config, loaded, project, request, tiers=tiers)
         if not settings.models_by_tier:
             return settings.no_model_reason
-
-        # The time for preparations, such as imports, counts for the deadline.
         if hook:
-            deadline = min(retrieval.deadline, HOOK_SECONDS)
-            seconds_left = deadline - await _prepare_all(settings, deadline)
+            seconds_left = await _prepare_for_hook(settings, retrieval.deadline)
             if seconds_left <= 0:
                 return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
-            if settings.deciding_tiers:
-                seconds_left = min(seconds_left, DECISION_SECONDS)
             settings = replace(settings, timeout=seconds_left, call_timeout=retrieval.timeout)
 
         judge = CandidateJudge(gateway, settings, service.reply_cache(request))
         return await judge.select(subject.query, subject.candidates)
 
 
-async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
+def _let_models_answer_once(config: Config) -> Config:
+    """Change a configuration so that each model only answers once, because a person is waiting."""
+    judge = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
+    return config.model_copy(update={"judge": judge})
+
+
+async def _prepare_for_hook(settings: JudgeSettings, configured_deadline: float) -> float:
+    """Prepare the models' calls, and return the seconds left for the calls, or 0 or less if none are.
+
+    The time for preparations, such as imports, counts for the deadline.
+    """
+    deadline = min(configured_deadline, HOOK_SECONDS)
+    seconds_left = deadline - await _import_packages(settings, deadline)
+    if settings.deciding_tiers:
+        return min(seconds_left, DECISION_SECONDS)
+    return seconds_left
+
+
+async def _import_packages(settings: JudgeSettings, timeout: float) -> float:
     """Import the packages that the models' calls need, for up to `timeout` seconds.
 
-    Returns the seconds it took, which then don't count towards the timeout of a call.
+    Returns the seconds it took. A call's own timeout then doesn't have to include them.
     """
     started = time.monotonic()
+    models = [model for models in settings.models_by_tier.values() for model in models]
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
-            for models in settings.models_by_tier.values():
-                for model in models:
-                    await prepare(model)
+            for model in models:
+                await prepare(model)
     return time.monotonic() - started
 
 
-def _add_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Build the candidates from hits and their texts, with unique ids."""
-    # Hits from different stores can have the same id, so append their positions.
-    ids = [candidate.id for candidate in candidates]
+def _build_prompt_candidates(
+    query: Query, candidates: Sequence[Candidate], texts: Sequence[str]
+) -> Candidates:
+    """Build the candidates that models see, from hits and their texts."""
     prompt_candidates = []
-    for position, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):
-        unique_id = candidate.id
-        if ids.count(candidate.id) > 1:
-            unique_id = f"{candidate.id}~{position}"
+    unique_ids = _make_ids_unique(candidates)
+    for candidate, unique_id, text in zip(candidates, unique_ids, texts, strict=True):
         prompt_candidates.append(PromptCandidate.of(candidate, unique_id, text))
     return Candidates(query, tuple(prompt_candidates))
+
+
+def _make_ids_unique(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the candidates' ids. If hits from different stores share an id, append their positions."""
+    ids = [candidate.id for candidate in candidates]
+    unique_ids = []
+    for position, candidate_id in enumerate(ids):
+        is_shared = ids.count(candidate_id) > 1
+        unique_ids.append(f"{candidate_id}~{position}" if is_shared else candidate_id)
+    return unique_ids
