@@ -239,14 +239,14 @@ def _ask_about(
 
 
 def _show_pair(trial: PromptTrial, hit: Candidate, place: str) -> None:
-    """Show a prompt and a memory with its best passage, and ask if it's relevant.
+    """Show a prompt, a memory with its best passage, and the question whether it's relevant.
 
     `place` is the pair's place in the list: `3 of 9`.
     """
     from judgekit.retrieval import search
 
-    passages = search.list_passages(trial.prompt, [hit])
-    ((best_passage, _full_text),) = passages
+    (passage_and_text,) = search.list_passages(trial.prompt, [hit])
+    best_passage, _ = passage_and_text
     prompt = short_line(trial.prompt, _MAX_TEXT_CHARS)
     title = short_line(hit.title, _MAX_TEXT_CHARS)
     path = short_line(hit.path, _MAX_TEXT_CHARS)

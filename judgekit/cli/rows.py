@@ -445,7 +445,10 @@ def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
 
 
 def _make_promised_run(job: _Job) -> PromisedRun | None:
-    """Build the run for `--agree`, which keeps a promised rate of agreement with `deep`; None without it."""
+    """Build the run for `--agree`. Returns None without this option.
+
+    The option promises how many of the verdicts agree with those of `deep`.
+    """
     promised_rows = job.promised
     if promised_rows is None:
         return None

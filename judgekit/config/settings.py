@@ -815,7 +815,8 @@ def _keep_author_families(judge: Layer, user: Layer) -> None:
 
     project_families = judge["author_family"] or ""
     joined = _join_families(user_families, project_families)
-    judge["author_family"] = joined or user_families  # there's nothing to join if all are "none"
+    # If all families are "none", which means human authors, there's nothing to join.
+    judge["author_family"] = joined or user_families
 
 
 def _join_families(user_families: str, project_families: str) -> str:

@@ -571,9 +571,8 @@ def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[
     first = _read_turns(fields.read(row, "a"), column_of_a)
     second = _read_turns(fields.read(row, "b"), column_of_b)
     shared, rest_of_first, rest_of_second = conversation.split_shared(first, second)
-    prompt = conversation.rendered(shared)
-    if len(shared) == 1:  # a single message is rendered without its speaker
-        prompt = shared[0].content
+    is_single_message = len(shared) == 1  # it needs no speaker
+    prompt = shared[0].content if is_single_message else conversation.rendered(shared)
     texts = [
         (column_of_a, conversation.words_of(rest_of_first)),
         (column_of_b, conversation.words_of(rest_of_second)),

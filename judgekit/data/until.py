@@ -122,4 +122,6 @@ def _open_draws(job: UntilJob) -> Draws:
     key = require_key("--until draws its rows")
     if job.out is None:
         return Draws(key, new_nonce())
-    return Draws(key, keep_nonce(job.out + ENDING, key, is_fresh=job.is_fresh))
+    nonce_file = job.out + ENDING
+    nonce = keep_nonce(nonce_file, key, is_fresh=job.is_fresh)
+    return Draws(key, nonce)

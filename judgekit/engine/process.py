@@ -106,7 +106,10 @@ def become_engine(
 
 
 def _listen_privately(address: EngineAddress, token: str, *, unix: bool) -> socket.socket:
-    """Listen at `address`, by a file that only this user can access. Raises `OSError` if that fails."""
+    """Listen at `address`. Only this user can access the socket, or the file with the port and token.
+
+    Raises `OSError` if that fails.
+    """
     previous_umask = os.umask(0o077)
     try:
         return _listen_on_socket(address) if unix else _listen_on_port(address, token)

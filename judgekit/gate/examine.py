@@ -260,7 +260,7 @@ class _Examination:
             yield path, blob
 
     def _note_missing_history(self, reason: str) -> None:
-        """Add a note that files are only compared with the remote's newest state, for `reason`."""
+        """Note that history is missing, for `reason`, so files are only compared with the newest state."""
         # Without a push there's no remote ref: the comparison is with a base commit.
         compared_with = escaped(self.update.remote_ref) or "the base"
         effect = f"files that differ from {compared_with} are judged, whoever changed them"

@@ -342,7 +342,10 @@ def _take_paths(status: str, parent_count: int, fields: Iterator[str]) -> tuple[
 
 
 def _list_paths_with_blob(blob: str, old_files: Iterable[tuple[str, str, str]]) -> list[str]:
-    """List the paths of the regular files with this content. `old_files` are (mode, blob, path) by parent."""
+    """List the paths of the regular files with this content.
+
+    `old_files` has a (mode, blob, path) for each of a commit's parents.
+    """
     paths = []
     for old_mode, old_blob, old_path in old_files:
         was_file = old_mode.startswith(FILE)

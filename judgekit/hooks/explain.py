@@ -494,7 +494,7 @@ def _describe_answer(ranked: RankedCandidates, shown: context.Shown) -> dict[str
 
 
 def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
-    """Build the log's objects for memories. The confidence is None if a program didn't give one."""
+    """Build the log's objects for memories. The confidence is None if the search program gave none."""
     memories = []
     for hit in hits:
         confidence = round(hit.confidence, 3) if hit.rated else None

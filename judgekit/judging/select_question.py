@@ -285,9 +285,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         for call_value in sample:
             if call_value is None:
                 continue
-            threshold = call_value.threshold
-            for candidate, yes in call_value.yes.items():
-                yes_by_candidate[candidate] |= yes
+            threshold = call_value.threshold  # the same for all calls
+            for candidate, yes_by_criterion in call_value.yes.items():
+                yes_by_candidate[candidate] |= yes_by_criterion
 
         marks = {}
         for candidate, candidate_yes in yes_by_candidate.items():

@@ -100,8 +100,9 @@ def _scan_answer(text: str, model: type[Model]) -> Model:
 
     Raises `InvalidReply` if the object doesn't fit the model.
     """
+    first_object = scan(text)[0]
     try:
-        return fit.fit(scan(text)[0], model)
+        return fit.fit(first_object, model)
     except fit.Misfit as misfit:
         raise InvalidReply(str(misfit)) from None
 

@@ -298,9 +298,9 @@ def _find_category(folder: str, profile: Profile) -> str | None:
 
 
 def _is_surely_active(raw: bytes) -> bool:
-    """Whether a damaged record, in any encoding, can't be retired.
+    """Whether it's certain that a damaged record is active, in whichever encoding.
 
-    That's the case if it has no `record_status`, or only "active" ones.
+    It is if the record has no `record_status`, or only "active" ones.
     """
     without_zeros = raw.replace(b"\0", b"")  # the upper halves of ASCII characters in UTF-16
     _, *texts_after = without_zeros.split(b"record_status")
