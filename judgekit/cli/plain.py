@@ -199,9 +199,8 @@ def _is_outside(root: str, project: str) -> bool:
 
 def _resolve_folder(root: str) -> str:
     """Return a folder's real path; "" if it doesn't exist. `claude:auto` is returned unchanged."""
-    if (
-        root == "claude:auto"
-    ):  # stands for the folder where Claude Code keeps the project's memories
+    # `claude:auto` stands for the folder where Claude Code keeps the project's memories.
+    if root == "claude:auto":
         return root
     if not root:  # `Path` would take it for the current folder
         return ""

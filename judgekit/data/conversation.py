@@ -117,9 +117,8 @@ class _Reader:
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED}; {position} is {kind(message)}")
         message = _unwrap_langchain(message)
-        if _is_api_item(
-            message
-        ):  # such as a call, which has no role, because the assistant made it
+        # Such an item, for example a call, has no role, because the assistant made it.
+        if _is_api_item(message):
             yield from self._read_blocks([message], ASSISTANT, position)
             return
 
@@ -501,9 +500,8 @@ def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
 
     Raises `NotUnderstoodError` for a call that isn't an object.
     """
-    calls = message.get("tool_calls") or [
-        message.get("function_call")
-    ]  # the older form has one call
+    # In the older form, there's a single call.
+    calls = message.get("tool_calls") or [message.get("function_call")]
     if not isinstance(calls, list):
         calls = [calls]
     return [_wrap_call(call, position) for call in calls if call is not None]

@@ -490,9 +490,8 @@ class RayRun:
                     dropped_rows[name] = []
         for file_number, row in superseded_lines[["file", "row"]].tolist():
             dropped_rows.setdefault(numbered_names[file_number], []).append(row)
-        unsealed_lines = self._lines[
-            ~self._lines["sealed"]
-        ]  # these are trusted, or we wouldn't be here
+        # Lines without a seal are trusted, or we wouldn't be here.
+        unsealed_lines = self._lines[~self._lines["sealed"]]
         for file_number in set(unsealed_lines["file"].tolist()):
             dropped_rows.setdefault(numbered_names[file_number], [])
 

@@ -108,10 +108,9 @@ def read_document(
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
 
+    # How far the scores are above the threshold for an acceptance, or below it if negative.
     leaning = None
-    if (
-        decides
-    ):  # how far the scores are above the threshold for an acceptance, or below it if negative
+    if decides:
         leaning = measure_margin(rubric, opinion.scores, mode, signed=True)
     gives_reasons = True
     if decides:  # a decision model's only reasons are its findings

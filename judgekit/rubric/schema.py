@@ -85,8 +85,8 @@ class Prompt(Strict):
     @property
     def sha256(self) -> str:
         """SHA-256 of the prompt templates, before anything is filled in."""
-        # Keep the hashes of older scoring prompts, which had no fields for examples: leave out the fields that
-        # have their default value.
+        # Older scoring prompts had no fields for examples. To keep their hashes, leave out fields that have
+        # their default value.
         is_score_prompt = isinstance(self, ScorePrompt)
         templates = self.model_dump(exclude_defaults=is_score_prompt)
         text = json.dumps(templates, sort_keys=True)
