@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     # Of a watched place: whether it's a folder, its stamp, and whether that's sure.
     Watched: TypeAlias = tuple[bool, index_file.Stamp | None, bool]
 
+# What's known about a file of the store that isn't in the index: it's not a folder, and has surely no stamp.
+_UNKNOWN_FILE: Watched = (False, None, True)
+
 BATCH_FILES = 256  # files that are read in one transaction: some 50 ms
 _MAKING = ".making"
 # Seconds after which an unfinished file must belong to a process that was killed.
@@ -45,7 +48,6 @@ _CLEAR_LEAD_IN_LONG = 3
 _CLEAR_RATIO = 1.5  # as many stop words
 _CODE_SIGN_SHARE = 0.015  # of the characters of code are signs, and hardly any of prose
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$@_%&^~"))
-_BODY_COLUMN = 2  # the place of the body among the columns of the table `text`
 # If more of a text's characters are Han, kana, Thai or Hangul, the rest is names and code.
 _RUN_SHARE = 0.15
 
@@ -94,7 +96,7 @@ def build_in_memory(root: str, profiles: Profiles) -> Index:
     try:
         create(index.connection, root, profiles)
         index.load(read_facts(index.connection))
-        refresh(index, None, (), limit=index_file.MAX_MEMORY_FILES)
+        refresh(index, watched_paths=None, file_numbers=(), limit=index_file.MAX_MEMORY_FILES)
     except BaseException:
         index.connection.close()
         raise
@@ -108,29 +110,38 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     """
     folder = environment.INDEXES.make(environment.file_name_for(root))
     newest = index_file.find_index_file(root)
-    if newest is not None and path != newest:  # another process has already replaced it
+    is_already_replaced = newest is not None and newest != path
+    if is_already_replaced:
         return
 
-    generation = 0
-    if newest is not None:
-        *_, newest_generation, _ = newest.split(".")  # `v6.1.sqlite`
-        generation = int(newest_generation) + 1
+    generation = 0 if newest is None else _read_generation(newest) + 1
+    _make_index_file(folder, f"v{VERSION}.{generation}.sqlite", root, profiles)
+    for older in range(generation):
+        _unlink(f"{folder}/v{VERSION}.{older}.sqlite")
+    _remove_leftovers(folder)
 
-    # Build the file under a temporary name, so that nobody opens it half-made.
+
+def _read_generation(path: str) -> int:
+    """Return the last number in an index file's name, such as 1 in `v6.1.sqlite`."""
+    *_, generation, _ = path.split(".")
+    return int(generation)
+
+
+def _make_index_file(folder: str, name: str, root: str, profiles: Profiles) -> None:
+    """Make an empty index file, unless another process is quicker.
+
+    It's built under a temporary name, so that nobody opens it half-made.
+    """
     temporary = f"{folder}/{os.getpid()}{_MAKING}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         _create_tables(temporary, root, profiles)
-        os.link(temporary, f"{folder}/v{VERSION}.{generation}.sqlite")
+        os.link(temporary, f"{folder}/{name}")
     except FileExistsError:  # another process was quicker, with the same result
         pass
     finally:
         _unlink(temporary)
-
-    for older in range(generation):
-        _unlink(f"{folder}/v{VERSION}.{older}.sqlite")
-    _remove_leftovers(folder)
 
 
 def _create_tables(path: str, root: str, profiles: Profiles) -> None:
@@ -182,53 +193,68 @@ class Plan:
         self.kind = scan.detect_kind(index.root, index.profiles)
         self.anew = self.kind != known_kind
         self.watched: dict[str, Watched] = {}
-        self.gone: dict[str, None] = {}
+        self.gone: dict[str, None] = {}  # a dict, to keep the order
         self.new: dict[str, str] = {}  # the folder of each
         self.stamps: dict[str, index_file.Stamp] = {}
         self.changed: list[int] = []
         self.lost: list[int] = []
         self.notes: dict[str, list[str]] = {}
-        self._known: dict[str, Watched] = {}
+        self._known = self._read_known()
+        self._compare(index, watched_paths)
+
+    def _read_known(self) -> dict[str, Watched]:
+        """Read the paths that the index watches."""
+        known: dict[str, Watched] = {}
         rows = self._read_rows("SELECT path, folder, x, y, z, sure FROM watch")
         for path, is_folder, x, y, z, sure in rows:
             is_missing = x is None
             stamp = None if is_missing else (x, y, z)
-            self._known[path] = (bool(is_folder), stamp, bool(sure))
+            known[path] = (bool(is_folder), stamp, bool(sure))
+        return known
 
+    def _compare(self, index: Index, watched_paths: Collection[str] | None) -> None:
+        """Note all differences between the store and its index."""
         changed_names = self._compare_own_files(index.root)
         store = scan.Store(index.root, self.kind, index.profiles)
-        if not self.anew:
+        if not self.anew:  # the files in the index count towards the store's limit
             ((file_count,),) = self._read_rows("SELECT count(*) FROM file")
             store.room -= file_count
 
         # These files decide which folders and files belong to the store.
-        has_other_rules = not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed_names)
-        is_whole = self.anew or watched_paths is None or has_other_rules
-        pending = [""]
-        if watched_paths is not None and not is_whole:
-            pending = [path for path in watched_paths if self._may_be_folder(path)]
-            pending.sort(reverse=True)
-
-        subfolders_by_folder = self._compare_folders(store, pending, is_whole=is_whole)
-
+        has_other_rules = scan.IGNORE in changed_names or claude_memory.INDEX in changed_names
+        if self.anew or watched_paths is None or has_other_rules:
+            subfolders_by_folder = self._compare_folders(store, [""], is_whole=True)
+        else:
+            folders = self._list_watched_folders(watched_paths)
+            subfolders_by_folder = self._compare_folders(store, folders, is_whole=False)
         self._note_gone_folders(subfolders_by_folder)
-        if self.new or self.lost:  # then the text of a list, without links to entries, may differ
-            for name in store.source.LISTS:
-                for (number,) in self._read_rows(_OF_NAME, name, f"%/{name}"):
-                    self.changed.append(number)
+        if self.new or self.lost:
+            self._mark_lists(store)
+
+    def _list_watched_folders(self, watched_paths: Collection[str]) -> list[str]:
+        """List the paths that may be folders, parents last, since they're compared from the list's end."""
+        folders = [path for path in watched_paths if self._may_be_folder(path)]
+        return sorted(folders, reverse=True)
+
+    def _mark_lists(self, store: scan.Store) -> None:
+        """Mark the files that list entries: links to entries aren't part of their text, so it may differ."""
+        for name in store.source.LISTS:
+            for (number,) in self._read_rows(_OF_NAME, name, f"%/{name}"):
+                self.changed.append(number)
 
     def _note_gone_folders(self, subfolders_by_folder: Mapping[str, Collection[str]]) -> None:
         """Note the known folders that disappeared, including their subfolders, and the files in them.
 
         `subfolders_by_folder` maps each listed folder to its subfolders.
         """
-        for path, (is_folder, _, _) in sorted(self._known.items()):
+        known_folders = [path for path, (is_folder, _, _) in self._known.items() if is_folder]
+        for path in sorted(known_folders):  # parents come before their subfolders
             is_root = path == ""
-            if is_root or not is_folder:
+            if is_root:
                 continue
-            # Parents come before their subfolders, so a parent in `gone` is known by now.
             parent, _, _ = path.rpartition("/")
-            if parent in self.gone or self._is_missing(path, subfolders_by_folder):
+            is_parent_gone = parent in self.gone
+            if is_parent_gone or self._is_missing(path, subfolders_by_folder):
                 self.gone[path] = None
         for path in self.gone:
             for number, *_ in self._read_rows(_IN_FOLDER, path):
@@ -241,28 +267,21 @@ class Plan:
         """
         changed_names = []
         for name in scan.OWN:
-            read_at = index_file.clock()
-            stamp = index_file.read_stamp(f"{root}/{name}")
-            is_folder = False
-            stamp_is_sure = True
-            if stamp is not None:
-                _, changed_at, _ = stamp
-                stamp_is_sure = is_sure(changed_at, read_at)
-
-            unknown_file = (is_folder, None, True)
-            _, known_stamp, was_sure = self._known.get(name, unknown_file)
-
+            stamp, stamp_is_sure = _read_own_stamp(f"{root}/{name}")
+            _, known_stamp, was_sure = self._known.get(name, _UNKNOWN_FILE)
+            is_other_stamp = stamp != known_stamp
             # The stored stamp is also updated if only its certainty differs.
-            watched = (is_folder, stamp, stamp_is_sure)
-            if watched != (is_folder, known_stamp, was_sure):
-                self.watched[name] = watched
-            if stamp != known_stamp or not was_sure:
+            if is_other_stamp or stamp_is_sure != was_sure:
+                self.watched[name] = (False, stamp, stamp_is_sure)
+            if is_other_stamp or not was_sure:
                 changed_names.append(name)
-                # Some of these files are entries as well.
-                for (number,) in self._read_rows("SELECT number FROM file WHERE path = ?", name):
-                    self.changed.append(number)
-
+                self._mark_own_entry(name)
         return changed_names
+
+    def _mark_own_entry(self, name: str) -> None:
+        """Mark one of the store's own files as changed, if it's an entry as well."""
+        for (number,) in self._read_rows("SELECT number FROM file WHERE path = ?", name):
+            self.changed.append(number)
 
     def _may_be_folder(self, watched_path: str) -> bool:
         """Whether a watched path is a folder or unknown. An unknown path may be a new folder."""
@@ -274,23 +293,26 @@ class Plan:
     ) -> dict[str, Collection[str]]:
         """Compare the `pending` folders, and any subfolders that need listing, with the index.
 
-        Returns the subfolders of each listed folder. The store's root has the path "".
+        Returns the subfolders of each listed folder. The store's root has the path "". `pending` has parents
+        last, and is empty at the end.
         """
         subfolders_by_folder: dict[str, Collection[str]] = {}
         while pending:
-            folder = pending.pop()  # parents come before their subfolders
+            folder = pending.pop()
             is_root = folder == ""
-            if folder in subfolders_by_folder:
+            is_listed = folder in subfolders_by_folder
+            if is_listed:
                 continue
             if not is_root and self._is_missing(folder, subfolders_by_folder):
                 continue
 
             listing = store.list(folder)
             subfolders_by_folder[folder] = listing.folders
-            if listing.stamp is None and not is_root:
-                self.gone[folder] = None
-            else:
+            was_found = listing.stamp is not None
+            if was_found or is_root:
                 pending += self._compare_folder(folder, listing, is_whole=is_whole)
+            else:
+                self.gone[folder] = None
         return subfolders_by_folder
 
     @staticmethod
@@ -317,37 +339,56 @@ class Plan:
         `is_whole` means that all subfolders are listed, not only new ones.
         """
         known_folder = self._known.get(folder)
-        stamp = listing.stamp
-        stamp_is_sure = True
-        if stamp is not None:
-            ctime, mtime, _ = stamp
-            stamp_is_sure = is_sure(ctime, listing.read_at) and is_sure(mtime, listing.read_at)
-
-        watched = (True, stamp, stamp_is_sure)
+        watched = (True, listing.stamp, _has_sure_stamp(listing))
         if watched != known_folder:
             self.watched[folder] = watched
+        self._compare_files(folder, listing)
+        self.notes[folder] = listing.problems
 
+        # If another folder was moved to this path, its subfolders differ as well.
+        if is_whole or not _is_same_folder(known_folder, listing.stamp):
+            return listing.folders
+        return [subfolder for subfolder in listing.folders if subfolder not in self._known]
+
+    def _compare_files(self, folder: str, listing: scan.Listing) -> None:
+        """Note a folder's lost, changed and new files."""
         unknown_files = dict(listing.files)
         for number, path, size, mtime, inode, read in self._read_rows(_IN_FOLDER, folder):
             file_stamp = unknown_files.pop(path, None)
+            is_same_stamp = file_stamp == (size, mtime, inode)
             if file_stamp is None:
                 self.lost.append(number)
-            elif file_stamp != (size, mtime, inode) or not is_sure(mtime, read):
+            elif not is_same_stamp or not is_sure(mtime, read):
                 self.changed.append(number)
 
         self.new.update(dict.fromkeys(unknown_files, folder))
         self.stamps.update(unknown_files)
-        self.notes[folder] = listing.problems
 
-        # If another folder was moved to this path, its subfolders differ as well.
-        is_same_folder = False
-        if known_folder is not None:
-            _, known_stamp, _ = known_folder
-            is_same_folder = _read_inode(known_stamp) == _read_inode(stamp)
 
-        if is_whole or not is_same_folder:
-            return listing.folders
-        return [subfolder for subfolder in listing.folders if subfolder not in self._known]
+def _read_own_stamp(path: str) -> tuple[index_file.Stamp | None, bool]:
+    """Return a file's stamp, None if it's missing, and whether a later change would alter it."""
+    read_at = index_file.clock()
+    stamp = index_file.read_stamp(path)
+    if stamp is None:
+        return None, True
+    _, changed_at, _ = stamp
+    return stamp, is_sure(changed_at, read_at)
+
+
+def _has_sure_stamp(listing: scan.Listing) -> bool:
+    """Whether a later change would alter a folder's stamp. A missing folder's is sure."""
+    if listing.stamp is None:
+        return True
+    ctime, mtime, _ = listing.stamp
+    return is_sure(ctime, listing.read_at) and is_sure(mtime, listing.read_at)
+
+
+def _is_same_folder(known_folder: Watched | None, stamp: index_file.Stamp | None) -> bool:
+    """Whether a folder's stamp has the inode that the index knows for its path."""
+    if known_folder is None:
+        return False
+    _, known_stamp, _ = known_folder
+    return _read_inode(known_stamp) == _read_inode(stamp)
 
 
 def _read_inode(folder_stamp: index_file.Stamp | None) -> int:
@@ -366,29 +407,37 @@ class ReadFile:
     def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read = index_file.clock()
         self.stamp = index_file.read_stamp(f"{root}/{place}")
-        entry, problem = scan.read_file(root, place, profile)
         self.texts = None
         self.sections: list[SectionRow] = []
         self.language = ""
+        entry, problem = scan.read_file(root, place, profile)
         if entry is None:
-            entry = Entry("", "", "")
+            entry = Entry("", "", "")  # for a row without values
         else:
             self.language = detect_language(entry, profile)
             languages = choose_reading_languages(self.language, profile)
             self.texts, self.sections = cut_texts(entry, *languages)
 
-        fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
-        updated = entry.updated
-        if not updated and self.stamp:
-            _, changed_at, _ = self.stamp
-            updated = changed_at / 1e9  # in seconds
-
-        clean_problem = None if problem is None else _clean(problem)
-        self.row = (clean_problem, *map(_clean, fields), updated)
+        self.row = self._make_row(entry, problem)
         self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
-
+        # The digest shows whether a later reading has the same result.
         content = repr((self.row, self.texts, self.note, self.language, self.sections))
         self.digest = zlib.crc32(content.encode("utf-8", "surrogatepass"))
+
+    def _make_row(self, entry: Entry, problem: str | None) -> tuple[str | float | None, ...]:
+        """Make an entry's row: the problem, its fields and the time of its last change, in seconds.
+
+        An entry that doesn't give this time has the file's.
+        """
+        updated = entry.updated
+        if not updated and self.stamp:
+            _, changed_ns, _ = self.stamp
+            updated = changed_ns / 1e9
+
+        clean_problem = None if problem is None else _clean(problem)
+        tags = ",".join(entry.tags)
+        fields = (entry.id, entry.title, entry.category, tags, entry.status)
+        return (clean_problem, *map(_clean, fields), updated)
 
 
 def detect_language(entry: Entry, profile: Profile) -> str:
@@ -399,33 +448,43 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     short or code.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE_CHARS]}"
-    if scripts.measure_run_share(text) > _RUN_SHARE:
+    if scripts.measure_run_share(text) > _RUN_SHARE:  # it's in Korean, or a script without spaces
         return ""
 
-    folded = fold(text)
-    words = split_words(folded)
-    main_language = profile.language.name
-    is_short = len(words) < _SHORT_WORDS
+    words = split_words(fold(text))
     counts = profile.languages.count_stop_words(words)
+    other_language = _find_clear_leader(words, counts, profile)
+    if other_language:
+        return other_language
+
+    main_language = profile.language.name
+    if counts.get(main_language, 0) >= _STOP_SHARE * len(words):
+        return main_language
+    is_short = len(words) < _SHORT_WORDS
+    if text.isascii() and (is_short or _is_code(text)):
+        return main_language
+    return ""
+
+
+def _find_clear_leader(words: list[str], counts: Mapping[str, int], profile: Profile) -> str:
+    """Name a language that clearly has more stop words than the profile's own; "" if there's none.
+
+    It has to lead in different stop words and, with repetitions, in the `counts` of all stop words.
+    """
+    main_language = profile.language.name
     # Each word counts once here, since code repeats words such as `min`.
     different_counts = profile.languages.count_stop_words(set(words))
     likeliest = max(different_counts, key=different_counts.__getitem__, default=main_language)
     lead = different_counts.get(likeliest, 0) - different_counts.get(main_language, 0)
+    is_short = len(words) < _SHORT_WORDS
     least_lead = _CLEAR_LEAD if is_short else _CLEAR_LEAD_IN_LONG
-    main_count = counts.get(main_language, 0)
-    least_count = _STOP_SHARE * len(words)
+    if lead < least_lead:
+        return ""
 
-    # Another language has to lead in different stop words, and in all stop words.
-    if lead >= least_lead:
-        best_count = counts[likeliest]
-        if best_count >= _CLEAR_RATIO * main_count and best_count >= least_count:
-            return likeliest
-
-    if main_count >= least_count:
-        return main_language
-    if text.isascii() and (is_short or _is_code(text)):
-        return main_language
-    return ""
+    count = counts[likeliest]
+    has_clear_ratio = count >= _CLEAR_RATIO * counts.get(main_language, 0)
+    has_enough = count >= _STOP_SHARE * len(words)
+    return likeliest if has_clear_ratio and has_enough else ""
 
 
 def _is_code(text: str) -> bool:
@@ -461,31 +520,44 @@ def cut_texts(
     Abbreviations are written out in the store's `main_language`.
     """
     titles = " ".join([entry.title, *entry.aliases])
-    # Words of a file name count as tags. A one-word name (`net`) is vague, so it goes to the last column,
-    # where words count less. Names aren't added to the title or body: these two are compared to find copies,
-    # and copies of a text have different names.
-    tags = list(entry.tags)
-    names = list(entry.name)
-    if len(names) > 1:
-        tags += names
-        names = []
-    columns = [titles, " ".join(tags), entry.body]
-    hidden = collect_hidden_words("\n".join(columns), main_language or language)
-    columns.append(" ".join([hidden, *names]))
+    tags, vague_names = _collect_tags(entry)
+    hidden = collect_hidden_words(f"{titles}\n{tags}\n{entry.body}", main_language or language)
+    hidden_and_names = " ".join([hidden, *vague_names])
 
-    rows: list[SectionRow] = []
-    body = None
+    body, rows = _stem_body(entry, language)
+    columns = [
+        _stem_column(titles, language),
+        _stem_column(tags, language),
+        body,
+        _stem_column(hidden_and_names, language),
+    ]
+    return columns, rows
+
+
+def _collect_tags(entry: Entry) -> tuple[str, list[str]]:
+    """Return an entry's tags with the words of its file name. A vague name is returned apart.
+
+    Names aren't added to the title or body: these two are compared to find copies, and copies of a text have
+    different names.
+    """
+    # A one-word name (`net`) is vague, so it goes to the last column, where words count less.
+    is_vague = len(entry.name) <= 1
+    if is_vague:
+        return " ".join(entry.tags), list(entry.name)
+    return " ".join([*entry.tags, *entry.name]), []
+
+
+def _stem_body(entry: Entry, language: Language) -> tuple[str, list[SectionRow]]:
+    """Return an entry's body in stems, and the rows of its sections, if it has any."""
     entry_sections = sections.cut_sections(entry.body)
     if entry_sections:
-        body, rows = _cut_body(entry, entry_sections, language)
+        return _cut_body(entry, entry_sections, language)
+    return _stem_column(entry.body, language), []
 
-    stemmed_columns = []
-    for number, column in enumerate(columns):
-        if number == _BODY_COLUMN and body is not None:  # stemmed already
-            stemmed_columns.append(body)
-        else:
-            stemmed_columns.append(_clean(" ".join(stem_text(column, language))))
-    return stemmed_columns, rows
+
+def _stem_column(text: str, language: Language) -> str:
+    """Return a text's stems, separated by spaces."""
+    return _clean(" ".join(stem_text(text, language)))
 
 
 def _cut_body(
@@ -500,39 +572,47 @@ def _cut_body(
     bounds = {0, len(entry.body)}
     for section in cut_sections:
         bounds.update((section.start, section.end))
+    stemmed_body, positions, stem_counts = _stem_pieces(entry.body, sorted(bounds), language)
+
+    rows: list[SectionRow] = []
+    previous_heading = None
+    for number, section in enumerate(cut_sections):
+        line = _find_line(entry, section)
+        start = positions[section.start]
+        end = positions[section.end]
+        stem_count = stem_counts[section.end] - stem_counts[section.start]
+        heading = None
+        heading_stems = None
+        if section.heading != previous_heading:
+            heading = _clean(section.heading)
+            heading_stems = _stem_column(section.heading, language)
+        rows.append((number, line, start, end, stem_count, heading, heading_stems))
+        previous_heading = section.heading
+    return stemmed_body, rows
+
+
+def _stem_pieces(
+    body: str, bounds: Sequence[int], language: Language
+) -> tuple[str, dict[int, int], dict[int, int]]:
+    """Stem the pieces of a body between the `bounds`.
+
+    Returns the stemmed body and, by bound, its position there and the number of stems before it.
+    """
     pieces: list[str] = []
-    stems_length = 0
-    word_count = 0
-    position_in_stems = {0: 0}  # by the position in the body
-    words_before = {0: 0}  # the number of stems before each position in the body
-    for start, end in pairwise(sorted(bounds)):
-        piece_stems = stem_text(entry.body[start:end], language)
+    position = 0
+    stem_count = 0
+    positions = {0: 0}
+    stem_counts = {0: 0}
+    for start, end in pairwise(bounds):
+        piece_stems = stem_text(body[start:end], language)
         if piece_stems:
             piece = _clean(" ".join(piece_stems))
             pieces.append(piece)
-            stems_length += len(piece) + 1  # with the space after it
-            word_count += len(piece_stems)
-
-        position_in_stems[end] = stems_length
-        words_before[end] = word_count
-
-    rows: list[SectionRow] = []
-    last_heading = None
-    for number, section in enumerate(cut_sections):
-        line = _find_line(entry, section)
-        words = words_before[section.end] - words_before[section.start]
-        heading = None
-        titles = None
-        if section.heading != last_heading:
-            last_heading = section.heading
-            heading = _clean(section.heading)
-            titles = _clean(" ".join(stem_text(section.heading, language)))
-
-        start = position_in_stems[section.start]
-        end = position_in_stems[section.end]
-        rows.append((number, line, start, end, words, heading, titles))
-
-    return " ".join(pieces), rows
+            position += len(piece) + 1  # with the space after it
+            stem_count += len(piece_stems)
+        positions[end] = position
+        stem_counts[end] = stem_count
+    return " ".join(pieces), positions, stem_counts
 
 
 def _find_line(entry: Entry, section: sections.Section) -> int:
@@ -540,14 +620,20 @@ def _find_line(entry: Entry, section: sections.Section) -> int:
     if entry.lines_above is None:
         return 0
     line = max(entry.lines_above + section.lines_above + 1, 1)
-    # The middle of a very long file is skipped, which leaves a gap before its end.
-    has_gap = entry.end_chars > 0
-    gap_place = len(entry.body) - entry.end_chars
-    if not has_gap or section.start < gap_place:
+    if not _is_after_gap(entry, section):
         return line
     if entry.lines_left_out is None:  # the skipped lines weren't counted
         return 0
     return line + entry.lines_left_out
+
+
+def _is_after_gap(entry: Entry, section: sections.Section) -> bool:
+    """Whether a section is in the end of a very long file, whose middle was skipped."""
+    has_gap = entry.end_chars > 0
+    gap_place = (
+        len(entry.body) - entry.end_chars
+    )  # the last `end_chars` characters come after the gap
+    return has_gap and section.start >= gap_place
 
 
 def _clean(text: str) -> str:
@@ -562,41 +648,53 @@ class IndexWriter:
         self.execute = connection.execute
         self.executemany = connection.executemany
         self.about = read_facts(connection)
-        self._changes: dict[str, int] = {}  # in the number of entries, by stem
+        # By stem: how many more entries have it now than the table `term` says, or fewer if negative.
+        self._changes: dict[str, int] = {}
         self._languages = index_file.read_counts(self.about["languages"])
 
     def carry_out(self, plan: Plan) -> None:
         """Apply a plan: drop what's gone, update the watched paths, and mark the files to read as pending."""
         if plan.anew:
-            for table in ("file", "text", "section", "term", "watch", "note"):
-                self.execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
-            self.about |= {"kind": plan.kind, "size": 0}
-            self._languages.clear()
+            self._empty_tables(plan.kind)
+        self._remove_gone(plan)
+        self._update_watched(plan)
+        self._replace_notes(plan)
+        self._mark_pending(plan)
 
-        # Remove what's gone.
+    def _empty_tables(self, kind: str) -> None:
+        """Remove all rows, to build the index anew for a store of this kind."""
+        for table in ("file", "text", "section", "term", "watch", "note"):
+            self.execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
+        self.about |= {"kind": kind, "size": 0}
+        self._languages.clear()
+
+    def _remove_gone(self, plan: Plan) -> None:
+        """Drop the lost files, and stop watching the paths that are gone."""
         for number in plan.lost:
             self.drop(number)
         gone_rows = [(path,) for path in plan.gone]
         self.executemany("DELETE FROM watch WHERE path = ?", gone_rows)
         self.executemany("DELETE FROM note WHERE place = ?", gone_rows)
 
-        # Update the watched paths and their notes.
+    def _update_watched(self, plan: Plan) -> None:
+        """Write the stamps of the watched paths. A known path keeps its number."""
         for path, (is_folder, stamp, sure) in plan.watched.items():
             row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
-            (number_or_none,) = row or (None,)  # for None, SQLite chooses a new number
-            x, y, z = stamp or (None, None, None)
-            self.execute(_ADD_WATCH, (number_or_none, path, is_folder, x, y, z, sure))
+            number = row[0] if row else None  # for None, SQLite chooses a new number
+            stamp_columns = stamp or (None, None, None)
+            self.execute(_ADD_WATCH, (number, path, is_folder, *stamp_columns, sure))
 
+    def _replace_notes(self, plan: Plan) -> None:
+        """Replace the notes on each place in a plan."""
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             note_rows = [(place, _clean(text)) for text in notes]
             self.executemany("INSERT INTO note VALUES (?, ?)", note_rows)
 
-        # Mark the files to read.
-        folder_numbers = dict(
-            self.execute("SELECT path, number FROM watch WHERE folder").fetchall()
-        )
-        # A new file's row is pending by default.
+    def _mark_pending(self, plan: Plan) -> None:
+        """Mark the changed files as pending, and add the new ones, which are pending by default."""
+        folders = self.execute("SELECT path, number FROM watch WHERE folder").fetchall()
+        folder_numbers = dict(folders)
         new_rows = [(path, folder_numbers[folder]) for path, folder in plan.new.items()]
         self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new_rows)
         changed_rows = [(number,) for number in plan.changed]
@@ -611,7 +709,7 @@ class IndexWriter:
     def put(self, number: int, file: ReadFile) -> bool:
         """Write the result of reading a file, or drop the file if it's gone.
 
-        Returns False if at most the file's stamp changed.
+        Returns whether anything but the file's stamp changed.
         """
         if file.stamp is None:
             self.drop(number)
@@ -622,21 +720,29 @@ class IndexWriter:
             return False
 
         (digest,) = row
-        if digest == file.digest:
-            self.execute(_TOUCH_FILE, (*file.stamp, file.read, number))
+        stamp_columns = (*file.stamp, file.read)
+        if digest == file.digest:  # the same content
+            self.execute(_TOUCH_FILE, (*stamp_columns, number))
             return False
 
+        self._replace_entry(number, file, stamp_columns)
+        return True
+
+    def _replace_entry(self, number: int, file: ReadFile, stamp_columns: tuple[int, ...]) -> None:
+        """Replace a file's row, note and entry."""
         self._drop_text(number)
         self.execute(_DROP_NOTE, (number,))
         if file.note is not None:
             self.execute(_ADD_NOTE, (file.note, number))
-        is_live = file.texts is not None
+
+        is_live = (
+            file.texts is not None
+        )  # a file that isn't searched, such as a retired one, has no texts
         section_count = len(file.sections)
-        values = (*file.stamp, file.read, is_live, file.digest, *file.row)
-        self.execute(_SET_FILE, (*values, file.language, section_count, number))
+        values = (*stamp_columns, is_live, file.digest, *file.row, file.language, section_count)
+        self.execute(_SET_FILE, (*values, number))
         if file.texts is not None:
             self.add_text(number, file.texts, file.language, file.sections)
-        return True
 
     def add_text(
         self, number: int, columns: Sequence[str], language: str, rows: Sequence[SectionRow] = ()
@@ -663,28 +769,41 @@ class IndexWriter:
         self.about["size"] += change
         if language:
             self._languages[language] = self._languages.get(language, 0) + change
-        words: list[str] = []
+        stems: list[str] = []
         for column in columns:
-            words += column.split()
-        self._changes[TOTAL] = self._changes.get(TOTAL, 0) + change * len(words)
-        for word in set(words):
-            self._changes[word] = self._changes.get(word, 0) + change
+            stems += column.split()
+        self._changes[TOTAL] = self._changes.get(TOTAL, 0) + change * len(stems)
+        # The total counts repetitions; for a stem, only the entries that have it are counted.
+        for stem in set(stems):
+            self._changes[stem] = self._changes.get(stem, 0) + change
 
     def finish(self) -> None:
         """Write the counts of stems and languages, and the other facts that the index keeps about itself."""
+        self._write_stem_counts()
+        self._update_facts()
+        self.executemany(_SET_ABOUT, self.about.items())
+
+    def _write_stem_counts(self) -> None:
+        """Write the changed counts of stems. A count that reaches zero has no row."""
         changes = [(term, change) for term, change in self._changes.items() if change]
         self.executemany(_COUNT, changes)
-        # A count that reaches zero has no row.
         rarer_terms = [(term,) for term, change in changes if change < 0]
         self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", rarer_terms)
+
+    def _update_facts(self) -> None:
+        """Bring the facts that the index keeps about itself up to date."""
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
-        counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
         self.about |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
+        counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
         self.about["languages"] = " ".join(counts)
-        if not pending and self.about["kind"]:
+
+        is_listed = bool(
+            self.about["kind"]
+        )  # an index has no kind until its store's files are listed
+        is_whole = is_listed and not pending
+        if is_whole:
             self.about["was_whole"] = 1
-        self.executemany(_SET_ABOUT, self.about.items())
 
 
 class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
@@ -693,18 +812,11 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 @contextmanager
 def transaction(index: Index) -> Iterator[IndexWriter]:
-    """Provide a writer for an index, and commit its changes at the end, or none after an error.
+    """Provide a writer for an index, and commit its changes at the end. After an error, nothing is changed.
 
     Raises `_Passed` if another process has been writing for too long.
     """
-    try:
-        index.connection.execute("BEGIN IMMEDIATE")
-    except sqlite.OperationalError as error:
-        if index_file.has_error_code(error, index_file.BUSY):
-            index.connection.execute("PRAGMA busy_timeout = 0")  # wait only once per query
-            raise _Passed from None
-        raise
-
+    _begin(index)
     try:
         writer = IndexWriter(index.connection)
         yield writer
@@ -714,8 +826,19 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
         if index.connection.in_transaction:
             index.connection.execute("ROLLBACK")
         raise
-
     index.load(writer.about)
+
+
+def _begin(index: Index) -> None:
+    """Begin a transaction. Raises `_Passed` if another process has been writing for too long."""
+    try:
+        index.connection.execute("BEGIN IMMEDIATE")
+    except sqlite.OperationalError as error:
+        if not index_file.has_error_code(error, index_file.BUSY):
+            raise
+        # SQLite has waited for the lock. Once per query is enough, so the next attempt won't wait.
+        index.connection.execute("PRAGMA busy_timeout = 0")
+        raise _Passed from None
 
 
 def refresh(
@@ -741,11 +864,16 @@ def refresh(
             if patience is not None and seconds > patience:
                 break
 
-    if not index.kind:  # another process is still listing the files, and nothing is known yet
-        index.load(
-            read_facts(index.connection) | {"kind": scan.detect_kind(index.root, index.profiles)}
-        )
-        index.trouble = f"{index.root}: another process is building the index; not searched"
+    if not index.kind:
+        _load_unlisted(index)
+
+
+def _load_unlisted(index: Index) -> None:
+    """Load an index about which nothing is known yet: another process is still listing the files."""
+    facts = read_facts(index.connection)
+    facts["kind"] = scan.detect_kind(index.root, index.profiles)
+    index.load(facts)
+    index.trouble = f"{index.root}: another process is building the index; not searched"
 
 
 def _carry_out_changes(
@@ -772,18 +900,25 @@ def _carry_out_changes(
             plan = Plan(index, writer.about["kind"], watched_paths)
             plan.changed += changed_numbers
 
-        def changed_at(path: str) -> int:
-            _, mtime, _ = plan.stamps[path]
-            return mtime
-
-        # Read the newest files first: they're the likeliest to matter.
-        newest_first = sorted(plan.new, key=changed_at, reverse=True)
-        index.left_out = 0
-        if most_files is not None:
-            index.left_out = max(0, len(newest_first) - most_files)
-        plan.new = {path: plan.new[path] for path in newest_first[:most_files]}
+        index.left_out = _limit_new_files(plan, most_files)
         writer.carry_out(plan)
         _read_batch(index, writer)
+
+
+def _limit_new_files(plan: Plan, most_files: int | None) -> int:
+    """Sort a plan's new files and keep at most `most_files`. Returns how many are left out.
+
+    The newest files come first, since they're the likeliest to matter.
+    """
+
+    def changed_at(path: str) -> int:
+        _, mtime, _ = plan.stamps[path]
+        return mtime
+
+    newest_first = sorted(plan.new, key=changed_at, reverse=True)
+    kept_paths = newest_first[:most_files]
+    plan.new = {path: plan.new[path] for path in kept_paths}
+    return len(newest_first) - len(kept_paths)
 
 
 def _read_data_version(index: Index) -> int:
@@ -798,32 +933,36 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
     `stale_files` has each file's number and path. The paths of files that differ are added to
     `index.outdated`. If another process is writing, nothing is written.
     """
-    files = {}
-    query = "SELECT digest FROM file WHERE number = ?"
-    for number, file_path in stale_files:
-        (digest,) = index.connection.execute(query, (number,)).fetchone() or (None,)
-        file = ReadFile(index.root, file_path, index.profile)
-        if file.stamp is None or file.digest != digest:
-            index.outdated.add(file_path)
-            files[number] = file
+    files_to_write = {}
+    for number, path in stale_files:
+        known_digest = _read_digest(index, number)
+        file = ReadFile(index.root, path, index.profile)
+        if file.stamp is None or file.digest != known_digest:
+            index.outdated.add(path)
+            files_to_write[number] = file
             continue
         # The content is the same, but a stamp that has become sure is worth writing.
         _, changed_at, _ = file.stamp
         if is_sure(changed_at, file.read):
-            files[number] = file
+            files_to_write[number] = file
 
-    if not files:
+    if not files_to_write:
         return False
-
     try:
         with transaction(index) as writer:
-            changed = [writer.put(number, file) for number, file in files.items()]
+            changed = [writer.put(number, file) for number, file in files_to_write.items()]
     except (_Passed, sqlite.OperationalError) as error:
         if index_file.is_damage(error):
             raise
         return False
-
     return any(changed)
+
+
+def _read_digest(index: Index, number: int) -> int | None:
+    """Return the digest of a file's content in the index; None if the file has been dropped from it."""
+    query = "SELECT digest FROM file WHERE number = ?"
+    (digest,) = index.connection.execute(query, (number,)).fetchone() or (None,)
+    return digest
 
 
 def _read_batch(index: Index, writer: IndexWriter) -> None:
