@@ -402,9 +402,8 @@ def _describe_wrong_value(likely_errors: Sequence[_LocatedError]) -> str:
     text = expected + _describe_actual(error)
 
     context = error.get("ctx", {})
-    actual_word = context.get(
-        "tag", error["input"]
-    )  # the tag is the word that tells an object's type
+    # The tag is the word that tells an object's type.
+    actual_word = context.get("tag", error["input"])
     similar_word = _find_similar(actual_word, _QUOTED.findall(expected))
     if similar_word:
         text += f"; did you mean {similar_word}?"

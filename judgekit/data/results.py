@@ -607,9 +607,8 @@ class _File(Results):
         # The results file may have been written with or without complete verdicts.
         try:
             with tempfile.TemporaryDirectory() as folder:
-                table = (
-                    Path(folder) / f"table{self._path.suffix}"
-                )  # the writer depends on the suffix
+                # The writer depends on the suffix.
+                table = Path(folder) / f"table{self._path.suffix}"
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
                         writer, self._part, table, OURS, self._schema, left_out=left_out

@@ -249,9 +249,8 @@ def _require_rows_file(path: str) -> None:
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
-    mode = (
-        Path(file_of(path)).stat().st_mode
-    )  # unlike `is_file`, this raises an error if there's no file
+    # Unlike `is_file`, this raises an error if there's no file.
+    mode = Path(file_of(path)).stat().st_mode
     is_regular = stat.S_ISREG(mode)
     if not is_regular:
         raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")

@@ -67,9 +67,8 @@ class UntilRun:
         # The results file gets the order of these calls to `keep`, so use the order of the input.
         for row in self._job.rows:
             verdict = self._work.keep(row)  # None if the row has none yet
-            position = self._position_by_id.get(
-                id_key(row.row_id)
-            )  # None for rows beyond the limit
+            # None for rows beyond the limit.
+            position = self._position_by_id.get(id_key(row.row_id))
             if verdict is not None and position is not None:
                 self._finished.add(position)
                 self.answer.note(position, verdict)

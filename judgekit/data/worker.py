@@ -310,9 +310,8 @@ class Worker:
         key = seals.state_key()
         records: dict[str, Record | None] = {}
         for row in self._job.folder.rows(name):
-            is_trusted = key is None or seals.are_cells_valid(
-                row, key
-            )  # without a key, no row is sealed
+            # Without a key, no row is sealed.
+            is_trusted = key is None or seals.are_cells_valid(row, key)
             if is_trusted:
                 judged = row["judged"]
                 records[id_key(row["id"])] = json.loads(judged) if judged else None

@@ -165,9 +165,8 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         """Compare the judge's decision about each candidate with the label, which lists the ids to keep."""
         label = case.right(self.mode)
         assert isinstance(label, list)  # noqa: S101 - labels of a rubric's cases are lists of ids to keep
-        reservations = (
-            record.degraded or ""
-        )  # reasons to trust the decisions less, such as a failed model
+        # Reasons to trust the decisions less, such as a failed model.
+        reservations = record.degraded or ""
         for decision in record.decisions:
             name = f"{case.id}/{decision.id}"
             expected = "kept" if decision.id in label else "dropped"

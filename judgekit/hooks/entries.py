@@ -185,9 +185,8 @@ def _build_entries(hook: dict[str, Any], client: Client) -> list[HookEntry]:
     new_entries: list[HookEntry] = []
     for event, tools in client.events.items():
         seconds = TIMEOUTS.get(event, TIMEOUT)
-        timed_hook = hook | {
-            "timeout": seconds * client.time_units_per_second
-        }  # in the client's unit
+        # In the client's unit.
+        timed_hook = hook | {"timeout": seconds * client.time_units_per_second}
         new_entries.append((event, tools, timed_hook))
     return new_entries
 

@@ -469,9 +469,8 @@ def _is_cost_known(verdict: VerdictLine) -> bool:
         return True
     if verdict.cost_usd is None:
         return False
-    return (
-        verdict.cost_complete is not False
-    )  # it's None in lines by older versions, which didn't say
+    # It's None in lines by older versions, which didn't say.
+    return verdict.cost_complete is not False
 
 
 def make_share_kpi(name: KpiName, hits: int, total: int) -> Kpi:

@@ -345,9 +345,8 @@ def _measure_gap_to(bar: float, measured: Rate) -> float:
 
     seems_below_bar = measured.estimate < bar
     if seems_below_bar:
-        highest_allowed = (
-            2 * bar
-        )  # an estimate below the bar counts, even if the interval goes up to this
+        # An estimate below the bar counts, even if the interval goes up to this.
+        highest_allowed = 2 * bar
         return interval.high - highest_allowed
     # To be above the bar, the whole interval must be.
     return bar - interval.low

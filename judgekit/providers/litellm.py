@@ -933,9 +933,8 @@ def _build_sampling_arguments(request: Request, style: CallStyle) -> dict[str, A
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if style.temperature:  # litellm drops it for models that are known to refuse it
         is_repeated = request.sample > 0
-        arguments["temperature"] = (
-            1 if is_repeated else 0
-        )  # replies to a repeated question should differ
+        # Replies to a repeated question should differ.
+        arguments["temperature"] = 1 if is_repeated else 0
     return arguments
 
 
@@ -1215,9 +1214,8 @@ def _list_alternatives(
         if is_likely and math.isfinite(alternative.logprob):
             logprobs[alternative.token] = float(alternative.logprob)
     if math.isfinite(token.logprob):
-        logprobs[token.token] = float(
-            token.logprob
-        )  # the token itself counts even if it's unlikely
+        # The token itself counts even if it's unlikely.
+        logprobs[token.token] = float(token.logprob)
     return logprobs
 
 

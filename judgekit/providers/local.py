@@ -165,9 +165,8 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     model = find_model(name)
     models_folder = folder()
     target = models_folder / f"{model.name}.gguf"
-    lock = (
-        models_folder / f".{model.name}.lock"
-    )  # lets only one process at a time download the model
+    # Lets only one process at a time download the model.
+    lock = models_folder / f".{model.name}.lock"
 
     def report_wait() -> None:
         progress(f"{model.name}: another process is downloading it; waiting")
@@ -335,9 +334,8 @@ class LocalServer:
         self.model = model_path.stem
         self.api_key = secrets.token_urlsafe(24)
         self.base_url = ""  # until the server is ready
-        self._has_reported = (
-            threading.Event()
-        )  # set when the server has sent its address, or has ended
+        # Set when the server has sent its address, or has ended.
+        self._has_reported = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -437,9 +435,8 @@ def _find_reason_in_log() -> str:
     log = _log_path().read_bytes().decode(errors="replace")
     lines = [line for line in lines_of(log) if line.strip()]
     for line in lines:
-        _, error_mark, message = line.partition(
-            " E "
-        )  # an error's line has this before its message
+        # An error's line has this before its message.
+        _, error_mark, message = line.partition(" E ")
         is_error = error_mark != ""
         if is_error:
             return message

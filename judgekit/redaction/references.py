@@ -30,9 +30,8 @@ def is_reference(value: str) -> bool:
     if has_only_symbols or _is_type_or_state(text):
         return True
 
-    is_template_or_path = bool(
-        PATTERNS["reference"].fullmatch(text)
-    )  # such as `${NAME}` or `~/key`
+    # Such as `${NAME}` or `~/key`.
+    is_template_or_path = bool(PATTERNS["reference"].fullmatch(text))
     is_placeholder = bool(PATTERNS["stand_in"].fullmatch(text))  # such as `your-password`
     if is_template_or_path or is_placeholder:
         return True

@@ -188,9 +188,8 @@ def _find_contradiction(
     contradicting keys inside the last one.
     """
     fields_by_key = _map_decisive_fields(answer)
-    surroundings = _split_at_objects(
-        raw, objects
-    )  # the texts before, between and after the objects
+    # The texts before, between and after the objects.
+    surroundings = _split_at_objects(raw, objects)
 
     last_object = objects[0]
     end = find_exact_end(raw, last_object.start)

@@ -36,6 +36,7 @@ _NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
 _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_CHARS}
 _MAX_TAGS = 20
 _MAX_TAG_CHARS = 40
+# In the names of variables.
 _SECRET_WORDS = (
     "PASS",
     "TOKEN",
@@ -44,7 +45,7 @@ _SECRET_WORDS = (
     "AUTH",
     "URL",
     "PROXY",
-)  # in the names of variables
+)
 _MAX_MESSAGE_CHARS = 200  # characters of the program's message
 _MIN_SECRET_CHARS = 6  # characters of a secret in them
 _MAX_SCORE = 1e15  # of a score

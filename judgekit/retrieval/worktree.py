@@ -59,9 +59,8 @@ def _is_link_confirmed(root: str, git_folder: str, common_folder: str) -> bool:
     """Whether a linked tree's `git_folder` is in the main repository's, and points back to `root`."""
     worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
     is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
-    back_line = _read_first_line(
-        os.path.join(git_folder, "gitdir")
-    )  # names the linked tree's `.git`
+    # Names the linked tree's `.git`.
+    back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
     if not back_line or not is_in_repository:
         return False
     back_path = os.path.realpath(os.path.join(git_folder, back_line))

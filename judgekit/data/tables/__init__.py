@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 _EXACT = 2**53  # up to this, every whole number is a floating-point number, too
 _LONG = 2**63  # a whole number within these bounds fits into 64 bits
+# Even if all are null.
 _FIXED_KINDS = {
     "average": "float",
     "cost_usd": "float",
     "duration_ms": "int",
-}  # even if all are null
+}
 
 
 @contextmanager
