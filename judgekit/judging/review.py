@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.judging.documents import Document
+    from judgekit.judging.jury import Opinion
     from judgekit.judging.question import ModelTurn
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.settings import JudgeSettings
@@ -49,21 +50,22 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 async def judge_at_depth(
     choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared document at the depth that `choose` returns for it, such as "quick"."""
+    """Judge a prepared document at a depth, such as "quick". `choose` returns the depth for a document."""
     judge.note_refusal_and_cuts(state)
     if state.refused:  # the verdict has no depth
         return await judge.run(state)
 
     # Use a thread, because this may query servers for their models.
     document = state.subject
-    find_models = partial(with_depth, judge, choose(document), document)
-    judge, depth = await running.run_in_thread(find_models)
+    wanted_depth = choose(document)
+    fit_judge = partial(with_depth, judge, wanted_depth, document)
+    fitted_judge, depth = await running.run_in_thread(fit_judge)
 
     # At the depth "peers", models also check each other's findings.
     if depth.depth == "peers":
-        verdict = await _judge_with_review(judge, state)
+        verdict = await _judge_with_review(fitted_judge, state)
     else:
-        verdict = await judge.run(state)
+        verdict = await fitted_judge.run(state)
     return verdict.model_copy(update={"depth": depth})
 
 
@@ -77,35 +79,39 @@ def with_depth(
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
         return judge, depth
-
-    models_by_tier: dict[TierName, tuple[Endpoint, ...]]
     if depth.depth == "quick":
-        models_by_tier = {"quick": settings.models_by_tier["quick"]}
-    else:
-        models = _choose_panel(settings, subject)
-        if len(models) < 2:  # noqa: PLR2004 - one model finds, another checks
-            rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
-            return judge, Depth(depth="tiers", rule=rule)
-        models_by_tier = {"deep": models}
+        quick_models = settings.models_by_tier["quick"]
+        return _limit_models(judge, depth, {"quick": quick_models}), depth
 
-    # A calibration (`finality`) is only valid for the depth "tiers".
-    warning = settings.calibration_warning
-    finality = settings.finality
-    if finality is not None:
+    peers = _choose_panel(settings, subject)
+    has_peers = len(peers) > 1  # one model finds, another checks
+    if not has_peers:
+        rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
+        return judge, Depth(depth="tiers", rule=rule)
+    return _limit_models(judge, depth, {"deep": peers}), depth
+
+
+def _limit_models(
+    judge: DocumentJudge, depth: Depth, models_by_tier: dict[TierName, tuple[Endpoint, ...]]
+) -> DocumentJudge:
+    """Return a judge with only these models, and without a calibration, which only holds for "tiers"."""
+    warning = judge.settings.calibration_warning
+    calibration = judge.settings.finality
+    if calibration is not None:
         misfit = f"it holds for the tiers, not for {depth.depth}"
-        warning = f"calibration {finality.id} not used: {misfit}"
-    judge_at_depth = judge.with_settings(
+        warning = f"calibration {calibration.id} not used: {misfit}"
+    return judge.with_settings(
         models_by_tier=models_by_tier, finality=None, calibration_warning=warning
     )
-    return judge_at_depth, depth
 
 
 def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
     """Pick a reviewing model from each family, except for families that wrote the subject."""
     models_by_tier = panel.fill_in_families(settings.models_by_tier)
-    # Only a mixed panel can have models of other providers.
-    find_others = settings.others if settings.is_mixed else tuple
-    return panel.pick_model_per_family(models_by_tier, find_others, subject.author_families)
+    author_families = subject.author_families
+    if settings.is_mixed:  # only a mixed panel can have models of other providers
+        return panel.pick_model_per_family(models_by_tier, settings.others, author_families)
+    return panel.pick_model_per_family(models_by_tier, author_families=author_families)
 
 
 @dataclass
@@ -127,29 +133,25 @@ class _RaisedFinding:
 
     def record(self) -> ReviewedFinding:
         """Build the record of the finding's review. Its field `held` is whether the finding is upheld."""
-        confirmed_by = []
-        refuted_by = []
-        quotes = {}
-        for family, check in self.checks.items():
-            quotes[family] = check.quote
-            if check.holds:
-                confirmed_by.append(family)
-            else:
-                refuted_by.append(family)
-
-        # If two families raised the finding with the same quote, they confirm each other.
-        was_raised_twice = self.finding.quote != "" and len(self.by) > 1
-        is_supported = bool(confirmed_by) or was_raised_twice
+        confirming_families = [family for family, check in self.checks.items() if check.holds]
+        refuting_families = [family for family, check in self.checks.items() if not check.holds]
+        quotes = {family: check.quote for family, check in self.checks.items()}
+        is_supported = bool(confirming_families) or self._was_raised_twice()
         return ReviewedFinding(
             **self.finding.model_dump(),
-            raised_by=[*self.by],
-            confirmed_by=confirmed_by,
-            refuted_by=refuted_by,
+            raised_by=list(self.by),
+            confirmed_by=confirming_families,
+            refuted_by=refuting_families,
             evidence=quotes,
             held=is_supported and not self.dropped,
             checked=self.checked,
             dropped=self.dropped,
         )
+
+    def _was_raised_twice(self) -> bool:
+        """Whether several families raised the finding with a quote, so that they confirm each other."""
+        has_quote = self.finding.quote != ""  # it's the same one, or they'd be different findings
+        return has_quote and len(self.by) > 1
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
@@ -157,21 +159,16 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
     first_verdict = await judge.run(state)
     text = _normalise("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
-    families = {endpoint.family for _, endpoint, _ in state.voices}
-    if len(families) == 1 or not raised:  # there's no other family, or nothing to check
+    families = {endpoint.family for _tier, endpoint, _opinion in state.voices}
+    has_one_family = len(families) == 1
+    if has_one_family or not raised:  # nobody could check, or there's nothing to check
         return first_verdict
 
     # Shuffle the findings, so that their order doesn't reveal which model raised them.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
     await _check_findings(raised, text, judge, state)
     review = [finding.record() for finding in raised]
-    if any(finding.checked or finding.dropped for finding in review):
-        verdict = await _score_again(judge, state, review)
-    else:
-        # Nothing was checked. Build the verdict anew from the tiers' opinions, without further calls.
-        verdict = await judge.run(state)
-        verdict = with_reservation(verdict, _NOT_CHECKED)
-
+    verdict = await _judge_after_review(judge, state, review)
     findings = _list_findings_to_report(review)
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
     if judge.settings.redact:
@@ -179,40 +176,67 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
     return verdict
 
 
-def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
-    """List the findings that were upheld or never checked, without the details of their reviews."""
-    findings = []
-    for finding in review:
-        is_unchecked = not (finding.checked or finding.dropped)
-        if finding.held or is_unchecked:
-            fields = finding.model_dump(include=set(Finding.model_fields))
-            findings.append(Finding.model_validate(fields))
-    return findings
-
-
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
     """Collect the unique findings of all model families.
 
     Findings with a wrong quote are marked as dropped, as are those beyond the first `MAX_REVIEWED`.
     """
+    findings = _merge_findings(state)
+    for number, raised in enumerate(findings, 1):
+        raised.dropped = _find_reason_to_drop(number, raised.finding, text)
+    return findings
+
+
+def _merge_findings(state: JudgingState[Document]) -> list[_RaisedFinding]:
+    """List each finding once, with all the families that raised it."""
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
-    for _, endpoint, opinion in state.voices:
+    for _tier, endpoint, opinion in state.voices:
         for finding in opinion.findings:
             key = (finding.dimension, _normalise(finding.issue), _normalise(finding.quote))
-            if key not in findings_by_key:
-                findings_by_key[key] = _RaisedFinding(finding)
-            raised_by = findings_by_key[key].by  # an ordered set
-            raised_by[endpoint.family] = None
+            raised = findings_by_key.setdefault(key, _RaisedFinding(finding))
+            raised.by[endpoint.family] = None  # a dictionary is used as an ordered set
+    return list(findings_by_key.values())
 
-    # Set `dropped` to the reason why a finding won't be reviewed.
-    findings = list(findings_by_key.values())
-    for number, raised in enumerate(findings, 1):
-        quote = raised.finding.quote
-        if quote and not is_quoted(quote, text):
-            raised.dropped = f"its quote is not in the text, or shorter than {MIN_QUOTE} characters"
-        elif number > MAX_REVIEWED:
-            raised.dropped = f"only {MAX_REVIEWED} findings are reviewed"
-    return findings
+
+def _find_reason_to_drop(number: int, finding: Finding, text: str) -> str:
+    """Return the reason why the finding with this number isn't reviewed, or "" if it is."""
+    has_wrong_quote = finding.quote != "" and not is_quoted(finding.quote, text)
+    if has_wrong_quote:
+        return f"its quote is not in the text, or shorter than {MIN_QUOTE} characters"
+    if number > MAX_REVIEWED:
+        return f"only {MAX_REVIEWED} findings are reviewed"
+    return ""
+
+
+async def _judge_after_review(
+    judge: DocumentJudge, state: JudgingState[Document], review: Sequence[ReviewedFinding]
+) -> Verdict:
+    """Score the document again if the review brought anything. If not, the first scores stand."""
+    has_result = any(finding.checked or finding.dropped for finding in review)
+    if has_result:
+        return await _score_again(judge, state, review)
+    # The rounds now include the review's cost. Build the verdict anew from the same opinions, without calls.
+    verdict = await judge.run(state)
+    return with_reservation(verdict, _NOT_CHECKED)
+
+
+def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
+    """List the findings that were upheld or never checked, without the details of their reviews."""
+    return [_remove_review(finding) for finding in review if _is_to_report(finding)]
+
+
+def _is_to_report(finding: ReviewedFinding) -> bool:
+    """Whether a finding was upheld, or neither checked nor dropped."""
+    if finding.held:
+        return True
+    was_reviewed = finding.checked or finding.dropped != ""
+    return not was_reviewed
+
+
+def _remove_review(finding: ReviewedFinding) -> Finding:
+    """Return a finding without the details of its review."""
+    finding_fields = set(Finding.model_fields)
+    return Finding.model_validate(finding.model_dump(include=finding_fields))
 
 
 async def _check_findings(
@@ -221,9 +245,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Let each model check the findings of other families, and add the checks to the findings in `raised`.
+    """Let each model check the findings of other families, and add its checks to those in `raised`.
 
-    The rounds in `state` are replaced by rounds that include the time and cost of the checks.
+    Also replaces the rounds in `state`, so that they include the time and cost of the checks.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -232,8 +256,11 @@ async def _check_findings(
     for turn, review in zip(turns, reviews, strict=True):
         if review.value:
             _add_checks(raised, turn.endpoint.family, review.value.checks, text)
-        turns_with_reviews.append(_add_cost(turn, review))
-    state.rounds = [*judge.question("deep", state).rounds(1, turns_with_reviews)]
+        turns_with_reviews.append(_add_review(turn, review))
+
+    question = judge.question("deep", state)
+    rounds = question.rounds(1, turns_with_reviews)  # numbered from 1
+    state.rounds = list(rounds)
 
 
 def _add_checks(
@@ -244,27 +271,31 @@ def _add_checks(
     A check only counts if it quotes the text. If the family both confirms and refutes a finding, neither
     check counts.
     """
-    # Find the first confirmation and the first refutation of each finding, by the finding's number.
     findings = _number_findings_for(family, raised)
-    confirmations: dict[int, CheckReply] = {}
-    refutations: dict[int, CheckReply] = {}
+    checks_by_number: dict[int, list[CheckReply]] = {}
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
-            checks_by_number = confirmations if check.holds else refutations
-            checks_by_number.setdefault(check.finding, check)
-    if not confirmations and not refutations:
+            checks_by_number.setdefault(check.finding, []).append(check)
+    if (
+        not checks_by_number
+    ):  # without a single check that counts, the family hasn't really answered
         return
 
     for number, finding in findings.items():
         finding.checked = True
-        confirmation = confirmations.get(number)
-        refutation = refutations.get(number)
-        contradicts_itself = confirmation and refutation
-        if contradicts_itself:
-            continue
-        family_check = confirmation or refutation
+        family_check = _choose_check(checks_by_number.get(number, []))
         if family_check:
             finding.checks[family] = family_check
+
+
+def _choose_check(checks: Sequence[CheckReply]) -> CheckReply | None:
+    """Return the first of a family's checks of a finding, or None if they contradict each other."""
+    is_confirmed = any(check.holds for check in checks)
+    is_refuted = any(not check.holds for check in checks)
+    contradicts_itself = is_confirmed and is_refuted
+    if contradicts_itself or not checks:
+        return None
+    return checks[0]
 
 
 def _number_findings_for(
@@ -285,9 +316,11 @@ def _normalise(text: str) -> str:
     """Normalise case, blanks and lookalike letters, so that inexact quotes are found."""
     plain_text = text
     if not text.isascii():
+        # Combining marks and invisible characters become NUL.
         plain_text = fold_to_ascii(text).replace("\0", "")
     words = plain_text.casefold().split()
-    return " ".join(words).strip("\"' ")
+    one_line = " ".join(words)
+    return one_line.strip("\"' ")
 
 
 async def _ask_for_checks(
@@ -302,16 +335,14 @@ async def _ask_for_checks(
     failure.
     """
     endpoint = turn.endpoint
-    document = state.subject
-    limits = judge.rubric.tiers.deep
-
-    findings = {}  # the findings' texts by number
-    for number, raised_finding in _number_findings_for(endpoint.family, raised).items():
-        findings[number] = _write_finding(raised_finding.finding)
-    can_check = kind_of(endpoint).gives_reasons and turn.answer.value
-    if not findings or not can_check:
+    findings = _write_findings_for(endpoint.family, raised)
+    has_answered = bool(turn.answer.value)
+    can_check = kind_of(endpoint).gives_reasons and has_answered
+    if not (findings and can_check):
         return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
 
+    document = state.subject
+    limits = judge.rubric.tiers.deep
     request = Request(
         messages=(),  # `run_round` fills them in
         call_key=CallKey(document.sha256, judge.rubric.ref, "deep", "review"),
@@ -326,24 +357,16 @@ async def _ask_for_checks(
         make_messages=partial(prompt.review_messages, judge.rubric, files, document.task, findings),
         characters=document.size,
         form=ReviewReply,
-        make_value=lambda form, _: form,
+        make_value=lambda form, _reply: form,  # the filled-in form already is the value
     )
 
 
-def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Add the time and cost of a model's review, and its failure if it failed, to the model's turn."""
-    first_answer = turn.answer
-    failure = first_answer.failure
-    if review.failure:
-        message = f"its review: {review.failure.message}"
-        failure = review.failure.model_copy(update={"message": message})
-    answer = replace(
-        first_answer,
-        usage=review.usage.plus(first_answer.usage),
-        latency_ms=review.latency_ms + first_answer.latency_ms,
-        failure=failure,
-    )
-    return replace(turn, answer=answer)
+def _write_findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, str]:
+    """Write the findings that a family should check, by number."""
+    findings = {}
+    for number, raised_finding in _number_findings_for(family, raised).items():
+        findings[number] = _write_finding(raised_finding.finding)
+    return findings
 
 
 def _write_finding(finding: Finding) -> str:
@@ -355,6 +378,22 @@ def _write_finding(finding: Finding) -> str:
     return redact.words(text)
 
 
+def _add_review(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
+    """Add the time and cost of a model's review to its turn. If the review failed, also add the failure."""
+    first_answer = turn.answer
+    failure = first_answer.failure
+    if review.failure:
+        failure_message = f"its review: {review.failure.message}"
+        failure = review.failure.model_copy(update={"message": failure_message})
+    answer = replace(
+        first_answer,
+        usage=review.usage.plus(first_answer.usage),
+        latency_ms=review.latency_ms + first_answer.latency_ms,
+        failure=failure,
+    )
+    return replace(turn, answer=answer)
+
+
 async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
@@ -362,6 +401,31 @@ async def _score_again(
 
     The new opinions replace those in `state`, unless too few models answer.
     """
+    # The tiebreaker's limits leave room for the findings. The instructions are those of a first reading.
+    question = ScoreQuestion(
+        judge.settings,
+        state.subject,
+        tier="tiebreaker",
+        instructions_tier="deep",
+        findings=_write_reviewed_findings(review),
+    )
+    models = tuple(endpoint for _tier, endpoint, _opinion in state.voices)
+    calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
+    turns = await gather_limited(calls, state.session)
+    state.rounds += question.rounds(len(state.rounds) + 1, turns)
+
+    answers = [(turn.endpoint, turn.answer.value) for turn in turns]
+    opinion = question.combine(answers)
+    if not opinion:
+        return await judge.run(state)  # asks no model, because the deep tier already has an opinion
+    _replace_opinions(state, opinion, answers)
+    # Its only tier already has an opinion, so this judge asks no model.
+    final_judge = judge.with_settings(models_by_tier={"tiebreaker": models})
+    return await final_judge.run(state)
+
+
+def _write_reviewed_findings(review: Iterable[ReviewedFinding]) -> tuple[list[str], list[str]]:
+    """Write the upheld findings and the unchecked ones, without those that were dropped or refuted."""
     upheld = []
     unchecked = []
     for finding in review:
@@ -371,29 +435,17 @@ async def _score_again(
             upheld.append(_write_finding(finding))
         elif not finding.checked:
             unchecked.append(_write_finding(finding))
+    return upheld, unchecked
 
-    # The tiebreaker's limits leave room for other opinions, but it's another first reading.
-    question = ScoreQuestion(
-        judge.settings,
-        state.subject,
-        tier="tiebreaker",
-        instructions_tier="deep",
-        findings=(upheld, unchecked),
-    )
-    models = tuple(endpoint for _, endpoint, _ in state.voices)
-    calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
-    turns = await gather_limited(calls, state.session)
-    state.rounds += question.rounds(len(state.rounds) + 1, turns)
-    voices = [(turn.endpoint, turn.answer.value) for turn in turns]
-    opinion = question.combine(voices)
-    if not opinion:
-        return await judge.run(state)  # asks no model, because the deep tier already has an opinion
 
+def _replace_opinions(
+    state: JudgingState[Document],
+    opinion: Opinion,
+    answers: Sequence[tuple[Endpoint, Opinion | None]],
+) -> None:
+    """Replace all opinions in `state` by the models' new ones and the `opinion` they form together."""
     state.opinions = {"tiebreaker": opinion}
     state.voices = []
-    for endpoint, voice in voices:
-        if voice:
-            state.voices.append(("tiebreaker", endpoint, voice))
-    # Its only tier already has an opinion, so this judge asks no model.
-    final_judge = judge.with_settings(models_by_tier={"tiebreaker": models})
-    return await final_judge.run(state)
+    for endpoint, model_opinion in answers:
+        if model_opinion:
+            state.voices.append(("tiebreaker", endpoint, model_opinion))
