@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from judgekit.errors import (
@@ -90,9 +90,7 @@ class Session:
         """
         started = time.monotonic()
         call_name = _name_call(endpoint, request)
-        reply = None
-        if self.cache is not None:
-            reply = await self._use_cache(partial(self.cache.find, endpoint, request), self.cache)
+        reply = await self._find_stored_reply(endpoint, request)
         if reply is None:
             self._check_limit()
             try:
@@ -102,12 +100,16 @@ class Session:
                 _LOG.info("%s: %s after %.1f s: %s", call_name, error.kind, seconds, error)
                 raise
 
-        usage = reply.usage
-        source = "kept reply" if usage == KEPT else "replied"
         seconds = time.monotonic() - started
-        tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-        _LOG.info("%s: %s in %.1f s, %s", call_name, source, seconds, tokens)
+        _log_reply(call_name, reply.usage, seconds)
         return reply
+
+    async def _find_stored_reply(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return the stored reply to a request, or None if there's none or no cache is used."""
+        if self.cache is None:
+            return None
+        find_reply = partial(self.cache.find, endpoint, request)
+        return await self._use_cache(find_reply, self.cache)
 
     async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Call a model, and add the cost to this session, even if the call fails."""
@@ -125,13 +127,17 @@ class Session:
         limit = self.max_cost_usd
         if limit is None:
             return
-        if self.spent_usd >= limit * (1 - INEXACT):
-            spent = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
-            raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
+        # A sum of inexact numbers can be slightly too small, so the limit is reached just below it.
+        is_spent = self.spent_usd >= limit * (1 - INEXACT)
+        if is_spent:
+            problem = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
+            raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
         if self.unpriced:
-            unknown = "the cost of a call is unknown"
-            ends = f"so the limit of {limit:g} US dollars ends the judging"
-            raise GatewayError(FailureKind.BUDGET, f"{unknown}, {ends}", usage=Usage())
+            problem = (
+                "the cost of a call is unknown, "
+                f"so the limit of {limit:g} US dollars ends the judging"
+            )
+            raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
 
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         """Store a readable reply for later sessions, unless it's from an earlier one."""
@@ -165,6 +171,13 @@ def _name_call(endpoint: Endpoint, request: Request) -> str:
     key = request.call_key
     rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
     return f"{key.tier} {endpoint.model} ({rubric_and_part})"
+
+
+def _log_reply(call_name: str, usage: Usage, seconds: float) -> None:
+    """Log a reply's source, duration and tokens."""
+    source = "kept reply" if usage == KEPT else "replied"
+    tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+    _LOG.info("%s: %s in %.1f s, %s", call_name, source, seconds, tokens)
 
 
 def ms_since(started: float) -> int:
@@ -274,16 +287,27 @@ def merge_answers(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Merge the answers to multiple calls into one answer, with the given `value` and the total usage.
+    """Merge the answers to multiple calls into one, with the given `value`, total usage and last model.
 
     If `value` is None, the answer contains the first failure. With `keep_failure`, it always does. `started`
     is the monotonic time of the first call.
     """
-    usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
+    total_usage = Usage()
+    for answer in answers:
+        total_usage = total_usage.plus(answer.usage)
     failure = None
     if value is None or keep_failure:
-        failure = next((answer.failure for answer in answers if answer.failure), None)
-    return Answer(value, failure, usage, ms_since(started), answers[-1].model)
+        failure = _find_first_failure(answers)
+    last_answer = answers[-1]
+    return Answer(value, failure, total_usage, ms_since(started), last_answer.model)
+
+
+def _find_first_failure(answers: Sequence[Answer[Any]]) -> Failure | None:
+    """Return the first failure among the answers, or None."""
+    for answer in answers:
+        if answer.failure:
+            return answer.failure
+    return None
 
 
 async def gather_limited(
@@ -294,17 +318,22 @@ async def gather_limited(
 ) -> list[Value]:
     """Run calls concurrently, as many at once as the provider allows, and return the results in order.
 
-    `calls_in_one` is the number of calls to the provider that each of `calls` makes at once.
+    Each of `calls` may itself make several calls to the provider at once: `calls_in_one`.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
     # With a cost limit, run the calls one by one, because each has to know the cost of the earlier ones.
-    is_limited = session.max_cost_usd is not None
-    if is_limited or limit == 1 or len(calls) == 1:
+    has_cost_limit = session.max_cost_usd is not None
+    if has_cost_limit or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]
 
-    most_at_once = len(calls) or 1
+    most_at_once = len(calls)  # the provider has no limit
     if limit:
         most_at_once = max(1, limit // calls_in_one)
+    return await _gather_at_most(most_at_once, calls)
+
+
+async def _gather_at_most(most_at_once: int, calls: Sequence[Call[Value]]) -> list[Value]:
+    """Run calls concurrently, up to `most_at_once`, and return the results in order."""
     free_slots = asyncio.Semaphore(most_at_once)
 
     async def wait_and_call(call: Call[Value]) -> Value:
