@@ -29,7 +29,7 @@ _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _FILE_SUFFIXES = ("", "-wal", "-shm")  # SQLite has two more files next to the main one
 # For one statement at a time. It's reentrant, because garbage collection can close another store meanwhile.
-_turn = PerProcess(threading.RLock)
+_lock = PerProcess(threading.RLock)
 # The parent process's connections, which a forked child must not even close
 _inherited: list[sqlite3.Connection] = []
 
@@ -111,36 +111,59 @@ class ReplyFile:
         """
         # Only one thread at a time uses the connection. That thread can wait `_WAIT` seconds for other
         # processes, so wait longer than that.
-        turn = _turn.get()
+        lock = _lock.get()
         started = time.monotonic()
-        if not turn.acquire(timeout=2 * _WAIT):
+        if not lock.acquire(timeout=2 * _WAIT):
             return None
+        try:
+            return self._fetch_row(statement, values)
+        finally:
+            lock.release()
+            self._note_wait(started)
+
+    def _fetch_row(self, statement: str, values: tuple[str | float, ...]) -> tuple[Any, ...] | None:
+        """Execute a statement and return its first row. After an error, repair the file and return None."""
         row: tuple[Any, ...] | None = None
         try:
-            # A forked process can't use its parent's connection, so open a new one after a fork.
-            if self._opened is None or self._opened_by != os.getpid():
-                self._opened = self._open()
-                self._opened_by = os.getpid()
-            row = self._opened.execute(statement, values).fetchone()
+            row = self._connect().execute(statement, values).fetchone()
         except sqlite3.Error as error:
             self._repair(error, statement, values)
-        except OSError:
+        except OSError:  # the file or its folder can't be used, so there's nothing to repair
             pass
-        finally:
-            turn.release()
-            if self._is_trimmed and time.monotonic() - started > _SLOW_SECONDS:
-                self._has_waited = True
         return row
+
+    def _note_wait(self, started: float) -> None:
+        """Note that later statements may have to wait if the one that began at `started` was slow."""
+        if (
+            not self._is_trimmed
+        ):  # the first statement is slow anyway, because it removes old replies
+            return
+        if time.monotonic() - started > _SLOW_SECONDS:
+            self._has_waited = True
+
+    def _connect(self) -> sqlite3.Connection:
+        """Return this process's connection, and open it first if there's none.
+
+        Raises `OSError` or `sqlite3.Error`.
+        """
+        # A forked process can't use its parent's connection, so open a new one after a fork.
+        is_inherited = self._opened_by != os.getpid()
+        if self._opened is None or is_inherited:
+            self._opened = self._open()
+            self._opened_by = os.getpid()
+        return self._opened
 
     def _repair(
         self, error: sqlite3.Error, statement: str, values: tuple[str | float, ...]
     ) -> None:
         """Make room in a full file and repeat the statement, or remove a damaged file."""
         code = _read_error_code(error)
-        if code == sqlite3.SQLITE_FULL and self._opened is not None:
+        is_full = code == sqlite3.SQLITE_FULL
+        if is_full and self._opened is not None:
             with suppress(sqlite3.Error):
-                self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                # The statement must be a write, which returns no row.
+                kept_bytes = MAX_BYTES // 4  # the newest replies
+                self._opened.execute(_MAKE_ROOM, (kept_bytes,))
+                # Only a write needs room, and it returns no row. So there's no result to return.
                 self._opened.execute(statement, values)
         elif code in _DAMAGED:
             self._remove_damaged()
@@ -159,16 +182,7 @@ class ReplyFile:
             check_same_thread=False,  # several threads use it, one at a time
         )
         try:
-            for pragma in (
-                "journal_mode = WAL",
-                "synchronous = NORMAL",  # replies don't wait for the disk; a power cut may lose the last ones
-                "journal_size_limit = 1000000",
-            ):
-                connection.execute(f"PRAGMA {pragma}")
-            (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-            most_pages = max(16, MAX_BYTES // page_bytes)
-            connection.execute(f"PRAGMA max_page_count = {most_pages}")
-            connection.execute(_CREATE)
+            _prepare_database(connection)
         except sqlite3.Error:
             connection.close()
             raise
@@ -177,30 +191,57 @@ class ReplyFile:
 
     def _remove_damaged(self) -> None:
         """Close the connection, and remove the file and its companions if the file is damaged."""
+        self._disconnect()
+        lock_path = self._path.with_suffix(".lock")
+        # Hold the lock, so that only one process checks the file.
+        with suppress(OSError), locks.file_lock(lock_path, timeout=_WAIT):
+            # Check again, because another process may have replaced the file meanwhile.
+            if self._is_file_damaged():
+                for file in self._list_files():
+                    file.unlink(missing_ok=True)
+
+    def _disconnect(self) -> None:
+        """Close the connection if there's one."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
             self._opened = None
 
-        # Hold the lock, so that only one process checks the file.
-        with suppress(OSError), locks.file_lock(self._path.with_suffix(".lock"), timeout=_WAIT):
-            # Check again, because another process may have replaced the file meanwhile.
-            try:
-                with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
-                    is_damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
-            except sqlite3.Error as error:
-                is_damaged = _read_error_code(error) in _DAMAGED
-            if is_damaged:
-                for file in self._list_files():
-                    file.unlink(missing_ok=True)
+    def _is_file_damaged(self) -> bool:
+        """Whether SQLite finds damage in the file."""
+        try:
+            with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
+                first_row = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            return _read_error_code(error) in _DAMAGED
+        return bool(first_row != ("ok",))
+
+
+def _prepare_database(connection: sqlite3.Connection) -> None:
+    """Set a connection's options, and create the table if it's missing. Raises `sqlite3.Error`."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Replies don't wait for the disk; a power cut may lose the last ones.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_size_limit = 1000000")
+    _limit_file_size(connection)
+    connection.execute(_CREATE)
+
+
+def _limit_file_size(connection: sqlite3.Connection) -> None:
+    """Limit the file to `MAX_BYTES`, which SQLite counts in pages, but to no fewer than 16 pages."""
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    most_pages = max(16, MAX_BYTES // page_bytes)
+    connection.execute(f"PRAGMA max_page_count = {most_pages}")
 
 
 def _close(connection: sqlite3.Connection, opened_by: int) -> None:
     """Close a connection, unless this process is a fork and has inherited it."""
-    if opened_by != os.getpid():
+    is_inherited = opened_by != os.getpid()
+    if is_inherited:
         _inherited.append(connection)  # keeps it from being closed by the garbage collector
         return
-    with _turn.get():
+    lock = _lock.get()
+    with lock:
         connection.close()
 
 
