@@ -906,7 +906,7 @@ def _carry_out_changes(
 
 
 def _limit_new_files(plan: Plan, most_files: int | None) -> int:
-    """Sort a plan's new files and keep at most `most_files`. Returns how many are left out.
+    """Sort a plan's new files and keep at most `most_files`. Returns the number of those left out.
 
     The newest files come first, since they're the likeliest to matter.
     """

@@ -109,7 +109,7 @@ def _replace_escapes(text: str) -> str:
 
 
 def _read_escape(text: str, backslash: int) -> tuple[str, int]:
-    """Return what the escape at this backslash stands for, and the position after it."""
+    """Return the text that the escape at this backslash stands for, and the position after it."""
     digits_start = backslash + 2
     sign = text[backslash + 1 : digits_start]
     digits_end = digits_start + _HEX_DIGITS.get(sign, 0)
