@@ -176,25 +176,32 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Find the status at the start of a text, or a later one, as in `Accepted -> Deprecated`, or ""."""
-    text = _strip_marks(_drop_struck(value))
+    """Find the status at the start of a text, or "".
+
+    If there's none, a later one is found, as in `Accepted -> Deprecated`.
+    """
+    text = _cut_to_first_word(_drop_struck(value))
     status = _find_in_value(text)
     if status:
         return status
 
     for sign in _BEFORE_LATER_STATUS:
         _, _, after_sign = text.partition(sign)
-        later_text = _strip_marks(after_sign)
-        if not later_text:
-            continue
-        # A template's list of all statuses (`proposed, accepted, rejected`) gives no status.
-        may_be_list = sign in (",", ";")
-        if may_be_list and not _explains(later_text):
-            continue
-        status = _find_in_value(later_text)
+        status = _find_later_status(sign, _cut_to_first_word(after_sign))
         if status:
             return status
     return ""
+
+
+def _find_later_status(sign: str, later_text: str) -> str:
+    """Find the status at the start of the text after a sign such as `->`, or ""."""
+    if not later_text:
+        return ""
+    # A template's list of all statuses (`proposed, accepted, rejected`) gives no status.
+    may_be_list = sign in (",", ";")
+    if may_be_list and not _explains(later_text):
+        return ""
+    return _find_in_value(later_text)
 
 
 def _drop_struck(text: str) -> str:
@@ -209,8 +216,11 @@ def _drop_struck(text: str) -> str:
     return text
 
 
-def _strip_marks(text: str) -> str:
-    """Return a text in lower case, starting at its first letter, without marks and emoji around it."""
+def _cut_to_first_word(text: str) -> str:
+    """Cut a text to start at its first word, in lower case: `**Deprecated**` becomes `deprecated`.
+
+    Marks and emoji before the word are dropped, but not the bracket of a link.
+    """
     text = text.strip(_AROUND).lower()
     if text.startswith(":"):  # `:x: Deprecated`, or `:status: deprecated` in reST
         _, _, text = text[1:].partition(":")
@@ -228,30 +238,38 @@ def _explains(text: str) -> bool:
 
 def _find_in_value(text: str) -> str:
     """Return the status at the start of a text; "" if the text is a sentence about something else."""
-    word = text
-    for position, char in enumerate(text):
-        if char in _WORD_ENDS:
-            word = text[:position]
-            break
+    word = _cut_first_word(text)
     status = _STATUSES.get(word, "")
-    if status and _ends_or_explains(text[len(word) :].lstrip("*_~")):
+    if status and _confirms_status(text[len(word) :].lstrip("*_~")):
         return status
 
     # Chinese and Japanese put no space after a word, so compare the beginning only.
-    for word in _UNSPACED:
-        if text.startswith(word):
-            return _STATUSES[word]
+    for unspaced_word in _UNSPACED:
+        if text.startswith(unspaced_word):
+            return _STATUSES[unspaced_word]
     return ""
 
 
-def _ends_or_explains(text_after: str) -> bool:
-    """Whether nothing follows a status, or only a successor, a date or a reason.
+def _cut_first_word(text: str) -> str:
+    """Return a text up to the first blank or sign that ends a word."""
+    for position, char in enumerate(text):
+        if char in _WORD_ENDS:
+            return text[:position]
+    return text
 
-    Any other text means that the word was the start of a sentence.
+
+def _confirms_status(text_after: str) -> bool:
+    """Whether the text after a word confirms that the word is a status, as in `superseded by ADR-9`.
+
+    A sign, a successor, a date, a reason or no text does. Any other text means that the word starts a
+    sentence.
     """
-    has_sign_after = text_after != "" and not text_after[0].isspace()  # a comma, a bracket
+    has_sign_after = text_after != "" and not text_after[0].isspace()
+    if has_sign_after:  # a comma, a bracket
+        return True
+
     words = text_after.strip(_WORD_ENDS).split()
-    if has_sign_after or not words:
+    if not words:
         return True
     first_word = words[0]
     is_number_or_link = not first_word[0].isalpha()
@@ -263,79 +281,96 @@ def _list_status_lines(body: str) -> list[str]:
 
     They're in the Status section, or above the second heading.
     """
-    lines = lines_of(body)[:_MAX_LINES]
+    lines = [*lines_of(body)[:_MAX_LINES], ""]  # so that each line has one below it
     values: list[str] = []
-    is_fenced = False
+    is_in_code = False
     is_in_status_section = False
     heading_count = 0
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines[:-1]):
         text = line.strip()
         if text.startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-        if is_fenced or not text:
+            is_in_code = not is_in_code
+        if is_in_code or not text:
             continue
 
-        line_below = lines[number + 1].strip() if number + 1 < len(lines) else ""
+        line_below = lines[number + 1].strip()
         if _is_heading(text, line_below):
             is_in_status_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             heading_count += 1
             continue
 
         is_at_top = heading_count <= 1  # the first heading is the title
-        if not is_in_status_section and not is_at_top:
+        may_have_status = is_in_status_section or is_at_top
+        if not may_have_status:
             continue
 
-        if text[0] == "|":  # a table
+        if text[0] == "|":
             values += _find_in_row(_split_cells(text))
             if _is_rule(line_below):
-                values += _find_in_column(lines[number:])
+                values += _find_statuses_in_column(lines[number:])
         elif is_in_status_section:
-            if not _is_underline(text):
-                values.append(text)
+            values += [] if _is_underline(text) else [text]
         else:
-            values += _find_in_line(text)
+            values += _find_statement(text)
 
     return values
 
 
-def _find_in_line(text: str) -> list[str]:
+def _find_statement(text: str) -> list[str]:
     """Find the text in a line that may start with a status, and return it in a list, or [].
 
     It's the text after `Status:`, or the text of a quote, a box or a line in bold.
     """
+    values = _find_in_pair(text)
+    if values:
+        return values
+
+    emphasised_text = _find_emphasis(text)
+    if emphasised_text is None:
+        return []
+    statement = _skip_introduction(emphasised_text)
+    return [] if _rejects_option(statement) else [statement]
+
+
+def _find_in_pair(text: str) -> list[str]:
+    """Find the status in a line such as `Status: accepted`. Returns it in a list, or []."""
     line = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":")  # a wide Chinese colon
     name, colon, value = line.partition(":")
-    if colon:
-        values = _find_in_row([name, value])
-        if values:
-            return values
+    return _find_in_row([name, value]) if colon else []
 
+
+def _find_emphasis(text: str) -> str | None:
+    """Return the text of a box, a quote or a line in bold; None for any other line."""
     if text.startswith((":::", "!!!")):  # a box, as in `:::warning Superseded`
-        _, _, text = text.lstrip(":! ").partition(" ")
-    elif text[0] == ">":
-        text = text.lstrip("> ")
-        if text.startswith("[!"):  # the type of a box, as in `[!WARNING]`
-            _, _, text = text.partition("]")
-    elif not text.startswith(("**", "__", "~~")):
-        return []
+        _, _, box_text = text.lstrip(":! ").partition(" ")
+        return box_text
+    if text[0] == ">":
+        quote = text.lstrip("> ")
+        if quote.startswith("[!"):  # the type of a box, as in `[!WARNING]`
+            _, _, quote = quote.partition("]")
+        return quote
+    return text if text.startswith(("**", "__", "~~")) else None
 
-    # Skip an introduction such as "This ADR has been".
+
+def _skip_introduction(text: str) -> str:
+    """Skip an introduction such as "This ADR has been"."""
     words = text.strip(_AROUND).split()
     while words and words[0].strip(_WORD_ENDS).lower() in _OPENING:
         words = words[1:]
-    statement = " ".join(words)
+    return " ".join(words)
 
-    # `**Rejected**: Jenkins` names an option, not the decision.
-    is_rejected = len(words) > 1 and _find_in_statement(statement) == REJECTED
-    if is_rejected and not _explains(statement):
-        return []
-    return [statement]
+
+def _rejects_option(statement: str) -> bool:
+    """Whether a text such as `**Rejected**: Jenkins` rejects an option, not the decision."""
+    has_more_words = " " in statement
+    is_rejected = has_more_words and _find_in_statement(statement) == REJECTED
+    return is_rejected and not _explains(statement)
 
 
 def _find_in_row(cells: list[str]) -> list[str]:
-    """Return the status that a table row gives, in a list, or an empty list.
+    """Find the status in a table row such as `| Status | accepted |`. Returns it in a list, or [].
 
-    A row that starts with a cell `Status` gives its second cell, and `Replaced by` gives "superseded".
+    A row `Replaced by` gives "superseded" if its value names a successor.
     """
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
@@ -348,27 +383,34 @@ def _find_in_row(cells: list[str]) -> list[str]:
     return []
 
 
-def _find_in_column(lines: list[str]) -> list[str]:
+def _find_statuses_in_column(lines: list[str]) -> list[str]:
     """Find the cells below `Status` in a table whose header row is the first of `lines`.
 
     The table must have a single row, or be a history with dates. Other tables list other decisions.
     """
     column_names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
-    rows: list[list[str]] = []
-    for line in lines[2:]:  # skip the header row and the rule below it
-        if not line.lstrip().startswith("|"):
-            break
-        rows.append(_split_cells(line))
-
+    rows = _read_rows(lines[2:])  # below the header row and its rule
+    has_one_row = len(rows) == 1
     is_history = column_names[0] in _DAY_NAMES
-    if len(rows) != 1 and not is_history:
+    is_of_one_decision = has_one_row or is_history
+    if not is_of_one_decision:
         return []
 
     values: list[str] = []
     for column, name in enumerate(column_names):
         if name in _STATUS_NAMES:
-            values += [row[column] for row in rows if column < len(row)]
+            values += [row[column] for row in rows if column < len(row)]  # a row may be too short
     return values
+
+
+def _read_rows(lines: list[str]) -> list[list[str]]:
+    """Split table rows into cells, up to the first line that isn't a row."""
+    rows: list[list[str]] = []
+    for line in lines:
+        if not line.lstrip().startswith("|"):
+            break
+        rows.append(_split_cells(line))
+    return rows
 
 
 def _split_cells(line: str) -> list[str]:

@@ -30,6 +30,7 @@ _MAX_DEPTH = 12  # of nested mappings and lists
 # Characters that can't begin a plain value: tags, anchors, aliases, and signs reserved by YAML.
 _RESERVED = frozenset("&*!%@`,]}|>")
 _NO_KEYS = _RESERVED | frozenset("[{#?")
+_BLOCK_INDENTS = ("", *"123456789")  # that the first line of a block may give
 
 
 class FrontMatter:
@@ -63,21 +64,27 @@ def read_front_matter(text: str) -> FrontMatter:
         return first_header
 
     text_below = first_header.body.lstrip("\r\n \t")
-    if not text_below.startswith(_YAML):
+    may_have_second = text_below.startswith(_YAML)
+    if not may_have_second:
         return first_header
 
     second_header = _read_header(text_below)
-    # A horizontal rule (`---`) in the text looks like the start of a second header.
-    is_header = second_header.fields and second_header.problem is None
-    has_sentences = any(" " in key for key in second_header.fields)
-    if not is_header or has_sentences:
+    if not _is_real_header(second_header):
         return first_header
 
     # Count the lines above the body, so that its line numbers are those in the file.
-    blank_between = first_header.body[: len(first_header.body) - len(text_below)]
-    lines_above = first_header.lines_above + blank_between.count("\n") + second_header.lines_above
+    blank_chars = len(first_header.body) - len(text_below)
+    blank_lines = first_header.body.count("\n", 0, blank_chars)
+    lines_above = first_header.lines_above + blank_lines + second_header.lines_above
     fields = {**first_header.fields, **second_header.fields}
     return FrontMatter(fields, second_header.body, first_header.problem, lines_above)
+
+
+def _is_real_header(header: FrontMatter) -> bool:
+    """Whether a second header isn't just text below a horizontal rule (`---`), which looks the same."""
+    has_sentences = any(" " in key for key in header.fields)
+    is_readable = len(header.fields) > 0 and header.problem is None
+    return is_readable and not has_sentences
 
 
 def _read_header(text: str) -> FrontMatter:
@@ -96,24 +103,7 @@ def _read_header(text: str) -> FrontMatter:
     lines, body = header
     if fence == _TOML:
         return _read_toml(lines, body, text)
-
-    lines_above = len(lines) + 2  # including the fences
-    reader = _YamlReader(lines)
-    reader.read()
-    problem = None
-    if reader.problem_line:
-        line = reader.problem_line + 1  # the fence is the file's first line
-        problem = f"line {line} of its front matter is not YAML; searched as it is written"
-
-    if _is_prose(reader):
-        # Report the problem only if the lines were meant as a header.
-        is_meant_as_header = not KNOWN_KEYS.isdisjoint(reader.fields)
-        return FrontMatter({}, text, problem if is_meant_as_header else None)
-
-    if reader.unread:  # lines that aren't YAML are moved to the start of the body
-        body = "\n".join([*reader.unread, body])
-        lines_above -= len(reader.unread)
-    return FrontMatter(reader.fields, body, problem, lines_above)
+    return _read_yaml(lines, body, text)
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
@@ -121,24 +111,22 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 
     Returns None if there's no header, or if it's too long.
     """
-    start = text.find("\n") + 1  # the second line's
+    start = text.find("\n") + 1  # of the second line; 0 if there's none
     is_fence_alone = text[:start].rstrip() == fence
-    if not start or not is_fence_alone:
+    if start == 0 or not is_fence_alone:
         return None
 
     end_fences = _ENDS[fence]
+    chars_to_read = min(len(text), _MAX_CHARS)
     lines: list[str] = []
-    while start < len(text) and start < _MAX_CHARS and len(lines) <= _MAX_LINES:
+    while start < chars_to_read and len(lines) <= _MAX_LINES:
         end = text.find("\n", start)
         if end < 0:
             end = len(text)
         line = text[start:end].rstrip()
         if line in end_fences:
             body = text[end + 1 :]
-            # Convert other line endings.
-            if "\r" in body:
-                return lines, "\n".join(lines_of(body))
-            return lines, body.removesuffix("\n")
+            return lines, _convert_line_endings(body)
 
         lines.append(line)
         start = end + 1
@@ -146,22 +134,61 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
     return None
 
 
+def _convert_line_endings(body: str) -> str:
+    r"""Convert all line endings to `\n`, and drop the last one."""
+    if "\r" in body:
+        return "\n".join(lines_of(body))
+    return body.removesuffix("\n")
+
+
 def _describe_too_long(text: str, fence: str) -> str | None:
     """Describe a header that's too long to read; None without such a header."""
     has_many_lines = text.count("\n", 0, _MAX_CHARS) > _MAX_LINES
     is_long = has_many_lines or len(text) > _MAX_CHARS
-    # It's a header only if its first line has a known key, and its end has a fence.
-    _, _, below_fence = text.partition("\n")
-    first_line, _, _ = below_fence.partition("\n")
-    key_end = ":" if fence == _YAML else "="
-    key, _, _ = first_line.partition(key_end)
-    begins_as_header = key.strip().lower() in KNOWN_KEYS
+    if not is_long:
+        return None
+
     has_end = f"\n{fence}" in text[len(fence) :]
-    if not is_long or not begins_as_header or not has_end:
+    is_header = has_end and _begins_with_known_key(text, fence)
+    if not is_header:
         return None
 
     limits = f"{_MAX_LINES:,} lines or {_MAX_CHARS:,} characters"
     return f"its front matter has more than {limits}; searched as it is written"
+
+
+def _begins_with_known_key(text: str, fence: str) -> bool:
+    """Whether the line below the first fence starts with a known key."""
+    _, _, below_fence = text.partition("\n")
+    first_line, _, _ = below_fence.partition("\n")
+    key_end = ":" if fence == _YAML else "="
+    key, _, _ = first_line.partition(key_end)
+    return key.strip().lower() in KNOWN_KEYS
+
+
+def _read_yaml(lines: list[str], body: str, text: str) -> FrontMatter:
+    """Read a YAML header from `lines`. If they're prose, the entire `text` is the body."""
+    reader = _YamlReader(lines)
+    reader.read()
+    problem = _describe_problem_line(reader.problem_line)
+    if _is_prose(reader):
+        # Report the problem only if the lines were meant as a header.
+        is_meant_as_header = not KNOWN_KEYS.isdisjoint(reader.fields)
+        return FrontMatter({}, text, problem if is_meant_as_header else None)
+
+    lines_above = len(lines) + 2  # including the fences
+    if reader.unread:  # lines that aren't YAML are moved to the start of the body
+        body = "\n".join([*reader.unread, body])
+        lines_above -= len(reader.unread)
+    return FrontMatter(reader.fields, body, problem, lines_above)
+
+
+def _describe_problem_line(problem_line: int) -> str | None:
+    """Describe the header's first line that isn't YAML; None if its number is 0, as all lines are."""
+    if problem_line == 0:
+        return None
+    line = problem_line + 1  # the fence is the file's first line
+    return f"line {line} of its front matter is not YAML; searched as it is written"
 
 
 def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
@@ -225,13 +252,14 @@ class _YamlReader:
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.fields: dict[str, list[str]] = {}
-        self.keys: list[str] = []  # the page's own, as they're written
+        self.keys: list[str] = []  # those of the top level, as they're written
         self.unread: list[str] = []
-        self.problem_line = 0  # the first that isn't YAML; the first of all is 1
+        self.problem_line = 0  # the number of the first line that isn't YAML, from 1; 0 for none
         self.begins_with_key = False
-        self.entries = 0
+        self.entries = 0  # pairs of the top level
         self._line_index = 0  # of the next line to read
-        self._lines_ahead = 4 * len(lines)  # read for values that may turn out to have no end
+        # How many lines may still be read ahead, in search of a closing quote or bracket.
+        self._lines_ahead = 4 * len(lines)
 
     def read(self) -> None:
         """Read all lines. They're either one mapping in braces, or pairs indented as the first one is."""
@@ -290,11 +318,7 @@ class _YamlReader:
 
         With `prefix` None, the pairs aren't stored, because a mapping in a list has no path.
         """
-        while True:
-            next_indent = self._skip_to_indent()
-            if next_indent < indent:
-                return
-
+        while (next_indent := self._skip_to_indent()) >= indent:
             # A line that's indented more than its siblings isn't a pair.
             pair = None
             if next_indent == indent:
@@ -305,12 +329,10 @@ class _YamlReader:
 
             key, value = pair
             self._line_index += 1
-
-            # Only top-level pairs count as the header's entries.
-            if depth == 0:
+            if depth == 0:  # only the top level's pairs are the header's own
                 self.entries += 1
-            if prefix == "":
                 self.keys.append(key)
+
             path = None if prefix is None else (prefix + key).lower()
             values = self._read_value(value, indent, path, depth)
             if path is not None:
@@ -322,56 +344,63 @@ class _YamlReader:
         Returns all items of a list, one string for a plain value, and nothing for null or a mapping. A
         mapping's values go to `fields`.
         """
-        first_char = text[:1]
-        if first_char in ("", "#"):
+        is_blank = text == "" or text[0] == "#"
+        if is_blank:
             return self._read_below(indent, path, depth)
 
         # Fast path for most values: a few words on one line.
-        if (
-            first_char.isalnum()
-            and self._value_ends_here()
-            and _is_plain(text)
-            and " #" not in text
-        ):
+        if self._is_plain_line(text):
             return [] if text in NULLS else [text]
 
-        # This stays None if the first character is misleading.
-        values: list[str] | None = None
-        if first_char in "|>":
-            values = self._read_block(text, indent)
-        elif first_char in "\"'":
-            values = self._read_closed_quotes(text)
-        elif first_char in "[{":
-            values = self._read_flow_value(text, path)
-
+        values = self._read_marked_value(text, indent, path)
         if values is None:
             values = self._read_plain(text, indent)
         return values
 
-    def _value_ends_here(self) -> bool:
-        """Whether the next line can't continue the current value, because it's neither blank nor indented."""
-        if self._line_index >= len(self.lines):
+    def _is_plain_line(self, text: str) -> bool:
+        """Whether a value is plain text without a comment, and the next line can't continue it."""
+        has_next_line = self._line_index < len(self.lines)
+        if not has_next_line or not text[0].isalnum():
             return False
-        first_char = self.lines[self._line_index][:1]
-        return first_char != "" and not first_char.isspace()
+        char_below = self.lines[self._line_index][:1]
+        ends_here = char_below != "" and not char_below.isspace()  # neither blank nor indented
+        return ends_here and " #" not in text and _is_plain(text)
+
+    def _read_marked_value(self, text: str, indent: int, path: str | None) -> list[str] | None:
+        """Read a value that starts with the sign of a block, a quote or a bracket.
+
+        Returns None if it starts with none of these, or if the sign is misleading.
+        """
+        sign = text[0]
+        if sign in "|>":
+            return self._read_block(text, indent)
+        if sign in "\"'":
+            return self._read_closed_quotes(text)
+        if sign in "[{":
+            return self._read_flow_value(text, path)
+        return None
 
     def _read_below(self, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read a value that starts on the next line: a list, a mapping or text. Returns [] for none."""
+        """Read a value that starts below its key or dash, which has this `indent`.
+
+        Returns a list's items or a text. Returns [] for no value, and for a mapping, whose values go to
+        `fields`.
+        """
         indent_below = self._skip_to_indent()
         if indent_below < indent:
             return []
 
         text = self.lines[self._line_index].strip()
-        is_item = text[:2] in ("- ", "-")
-        is_deeper = indent_below > indent
-        if not is_deeper and not is_item:  # the next key
-            return []
-        if depth >= _MAX_DEPTH:
+        is_item = _is_item(text)
+        is_next_key = indent_below == indent and not is_item  # items may have their key's indent
+        if is_next_key or depth >= _MAX_DEPTH:
             return []
 
         if is_item:
             return self._read_list(indent_below, depth + 1)
-        if _split_pair(text) is not None:
+
+        is_mapping = _split_pair(text) is not None
+        if is_mapping:
             prefix = None if path is None else f"{path}."
             self._read_mapping(indent_below, prefix, depth + 1)
             return []
@@ -380,30 +409,32 @@ class _YamlReader:
         return self._read_value(text, indent, path, depth + 1)
 
     def _read_list(self, indent: int, depth: int) -> list[str]:
-        """Read the list items at one indent. Mappings among them are skipped."""
+        """Read the list items at one indent, with those of inner lists. Mappings among them are skipped."""
         values: list[str] = []
         while self._skip_to_indent() == indent:
             line = self.lines[self._line_index].strip()
-            if line[:2] not in ("- ", "-"):
+            if not _is_item(line):
                 break
 
             text = line[1:].lstrip()
-            text_indent = indent + len(line) - len(text)
-            is_list = text[:2] in ("- ", "-")
-            is_nested = is_list or _split_pair(text) is not None
+            is_nested = _is_item(text) or _split_pair(text) is not None
             if is_nested and depth < _MAX_DEPTH:
-                # Blank out the dash, so that the rest is read like a line on its own.
-                self.lines[self._line_index] = " " * text_indent + text
-                if is_list:
-                    values += self._read_list(text_indent, depth + 1)
-                else:
-                    self._read_mapping(text_indent, prefix=None, depth=depth + 1)
-                continue
-
-            self._line_index += 1
-            values += self._read_value(text, indent, None, depth)
+                dash_width = len(line) - len(text)
+                values += self._read_nested_item(text, indent + dash_width, depth + 1)
+            else:
+                self._line_index += 1
+                values += self._read_value(text, indent, None, depth)
 
         return values
+
+    def _read_nested_item(self, text: str, text_indent: int, depth: int) -> list[str]:
+        """Read a list or a mapping that starts on the line of its dash. Returns the list's items."""
+        # Blank out the dash, so that the rest is read like a line on its own.
+        self.lines[self._line_index] = " " * text_indent + text
+        if _is_item(text):
+            return self._read_list(text_indent, depth)
+        self._read_mapping(text_indent, prefix=None, depth=depth)
+        return []
 
     def _read_plain(self, text: str, indent: int) -> list[str]:
         """Read a value without quotes, including the lines below that are indented more than its key.
@@ -413,11 +444,13 @@ class _YamlReader:
         first_line = self._line_index
         value = _strip_comment(text)
         is_yaml = _is_plain(value) and text[0] not in "|>\"'[{"
-        parts = [value if is_yaml else text]
-        ends_with_comment = is_yaml and value != text
-        if not ends_with_comment and not self._add_lines_below(parts, indent):
-            is_yaml = False
-        if not is_yaml:
+        has_comment = value != text
+        if is_yaml and has_comment:  # a comment ends the value, so no line below continues it
+            return [] if value in NULLS else [value]
+
+        parts = [text]
+        is_yaml_below = self._add_lines_below(parts, indent)
+        if not is_yaml or not is_yaml_below:
             self._note_problem(first_line)
         whole_text = " ".join(parts)
         return [] if whole_text in NULLS else [whole_text]
@@ -428,16 +461,20 @@ class _YamlReader:
         while self._line_index < len(self.lines):
             line = self.lines[self._line_index]
             text = line.lstrip()
+            if not text:
+                self._line_index += 1
+                continue
+
+            is_comment = text[0] == "#"
             is_deeper = len(line) - len(text) > indent
-            if text and (not is_deeper or text[0] == "#"):
+            if is_comment or not is_deeper:
                 break
 
             self._line_index += 1
-            if text:
-                parts.append(text)
-                # A key can't be inside a value.
-                if ": " in text or text[-1] == ":":
-                    is_yaml = False
+            parts.append(text)
+            has_key = ": " in text or text[-1] == ":"
+            if has_key:  # a key can't be inside a value
+                is_yaml = False
 
         return is_yaml
 
@@ -449,11 +486,21 @@ class _YamlReader:
         """
         signs = _strip_comment(text)[1:]
         digit = signs.strip("+-")  # the indent, or "" if it isn't given
-        has_several = len(signs) - len(digit) > 1 or len(digit) > 1
-        if has_several or digit not in "123456789":
+        sign_count = len(signs) - len(digit)
+        if sign_count > 1 or digit not in _BLOCK_INDENTS:
             return None
 
-        margin = indent + int(digit) if digit else None  # None: use the first line's indent
+        margin = indent + int(digit) if digit else None
+        lines = self._read_block_lines(indent, margin)
+        is_folded = text[0] == ">"
+        value = fold(lines).strip() if is_folded else "\n".join(lines).strip("\n")
+        return [value] if value else []
+
+    def _read_block_lines(self, indent: int, margin: int | None) -> list[str]:
+        """Read the lines that are indented more than `indent`, and cut the margin off them.
+
+        Without a margin, the first line's indent is used.
+        """
         lines: list[str] = []
         while self._line_index < len(self.lines):
             line = self.lines[self._line_index]
@@ -466,11 +513,7 @@ class _YamlReader:
             lines.append(line[margin:])
             self._line_index += 1
 
-        if text[0] == ">":
-            value = fold(lines).strip()
-        else:
-            value = "\n".join(lines).strip("\n")
-        return [value] if value else []
+        return lines
 
     def _read_closed_quotes(self, text: str) -> list[str] | None:
         """Read a value in quotes, which may continue on the lines below.
@@ -479,72 +522,90 @@ class _YamlReader:
         quote, or if anything but a comment follows it.
         """
         quote = text[0]
-        line = text[1:]
-        parts: list[str] = []
-        end = find_quote_end(line, quote, 0)
-        next_line = self._line_index
+        lines = self._read_ahead_to_quote(quote, text[1:])
+        if lines is None:
+            return None
 
-        while end < 0:
-            if not self._may_read_ahead(next_line):
-                return None
-            parts.append(line)
-            line = self.lines[next_line]
-            next_line += 1
-            end = find_quote_end(line, quote, 0)
-
-        after_quote = line[end + 1 :].lstrip()
+        *lines_above, last_line = lines
+        end = find_quote_end(last_line, quote, 0)
+        after_quote = last_line[end + 1 :].lstrip()
         if after_quote and after_quote[0] != "#":
             return None
 
-        parts.append(line[:end])
-        self._line_index = next_line
-        value = unquote(parts, quote)
+        self._line_index += len(lines_above)  # the first line was counted with its key or dash
+        value = unquote([*lines_above, last_line[:end]], quote)
         return [value] if value else []
 
-    def _read_flow_value(self, text: str, path: str | None) -> list[str] | None:
-        """Return the items of a list in brackets; None if it isn't YAML.
+    def _read_ahead_to_quote(self, quote: str, first_line: str) -> list[str] | None:
+        """Return the lines up to the one with the closing quote; None if there's none.
 
-        For a mapping in braces, returns an empty list and stores the values in `fields`.
+        `_line_index` doesn't move yet, as the quotes may turn out to be plain text.
         """
-        fields = self._read_closed_flow(text)
-        if fields is None:
+        lines = [first_line]
+        next_line = self._line_index
+        while find_quote_end(lines[-1], quote, 0) < 0:
+            if not self._use_line_ahead(next_line):
+                return None
+            lines.append(self.lines[next_line])
+            next_line += 1
+        return lines
+
+    def _read_flow_value(self, text: str, path: str | None) -> list[str] | None:
+        """Read a list in brackets or a mapping in braces. Returns the list's items; None if it isn't YAML.
+
+        For a mapping, returns an empty list and stores the values in `fields`, unless it has no path.
+        """
+        values_by_key = self._read_closed_flow(text)
+        if values_by_key is None:
             return None
-        if text[0] == "[":
-            return fields.get("", [])
+
+        is_list = text[0] == "["
+        if is_list:
+            return values_by_key.get("", [])  # a list's items have no key
         if path is not None:
-            for key, values in fields.items():
-                self.fields[f"{path}.{key}".lower()] = values
+            for key, values in values_by_key.items():
+                full_path = f"{path}.{key}".lower()
+                self.fields[full_path] = values
         return []
 
     def _read_closed_flow(self, text: str) -> dict[str, list[str]] | None:
-        """Read until the first bracket is closed. Returns None if that fails or the text isn't YAML.
+        """Read a list in brackets or a mapping in braces to its end. Returns a mapping's values by path.
 
-        Otherwise returns a mapping's values by path. A list's values have the path "".
+        A list's values have the path "". Returns None if the end isn't found or the text isn't YAML.
         """
         reader = FlowReader()
         reader.add_line(text)
         next_line = self._line_index
-        while not reader.is_done and reader.is_yaml and self._may_read_ahead(next_line):
+        while reader.is_yaml and not reader.is_done:
+            if not self._use_line_ahead(next_line):
+                return None
             reader.add_line(self.lines[next_line])
             next_line += 1
-        if not reader.is_done or not reader.is_yaml:
+
+        if not reader.is_yaml:
             return None
         self._line_index = next_line
         return reader.fields
 
-    def _may_read_ahead(self, line: int) -> bool:
-        """Whether the search for a closing quote or bracket may read this line. Each call uses the budget.
+    def _use_line_ahead(self, line: int) -> bool:
+        """Use one line of the budget for reading ahead. Returns whether `line` exists and may be read.
 
-        Without a budget, many unclosed quotes would take quadratic time.
+        The search for a closing quote or bracket reads ahead. Without a budget, many unclosed quotes would
+        take quadratic time.
         """
         self._lines_ahead -= 1
-        return line < len(self.lines) and self._lines_ahead > 0
+        has_line = line < len(self.lines)
+        return has_line and self._lines_ahead > 0
+
+
+def _is_item(text: str) -> bool:
+    """Whether a line, without blanks around it, starts with the dash of a list item."""
+    return text[:2] in ("- ", "-")
 
 
 def _split_pair(text: str) -> tuple[str, str] | None:
     """Split a line into its key and the text after the colon; None if it isn't a pair."""
-    first_char = text[:1]
-    if first_char in ("'", '"'):
+    if text[:1] in ("'", '"'):
         return _split_quoted_pair(text)
 
     # The key ends at a colon followed by a blank or the end of the line.
@@ -553,24 +614,34 @@ def _split_pair(text: str) -> tuple[str, str] | None:
         colon = text.find(":\t")
     if colon < 0 and text.endswith(":"):
         colon = len(text) - 1
-    if colon <= 0 or first_char in _NO_KEYS:
+    has_key = colon > 0
+    if not has_key:
         return None
 
     is_item = text.startswith("- ")
+    begins_with_sign = text[0] in _NO_KEYS
     is_in_comment = " #" in text[:colon]
-    if is_item or is_in_comment:
+    if is_item or begins_with_sign or is_in_comment:
         return None
-    return text[:colon].rstrip(), text[colon + 1 :].strip()
+    key = text[:colon].rstrip()
+    value = text[colon + 1 :].strip()
+    return key, value
 
 
 def _split_quoted_pair(text: str) -> tuple[str, str] | None:
     """Split a line that starts with a quoted key; None if no colon follows the quotes."""
     quote = text[0]
     end = find_quote_end(text, quote, 1)
-    after_key = text[end + 1 :].lstrip()
-    if end < 0 or after_key[:2] not in (":", ": ", ":\t"):
+    if end < 0:
         return None
-    return unquote([text[1:end]], quote), after_key[1:].strip()
+
+    after_key = text[end + 1 :].lstrip()
+    has_colon = after_key[:2] in (":", ": ", ":\t")
+    if not has_colon:
+        return None
+    key = unquote([text[1:end]], quote)
+    value = after_key[1:].strip()
+    return key, value
 
 
 def _strip_comment(text: str) -> str:
