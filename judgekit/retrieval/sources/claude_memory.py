@@ -45,31 +45,25 @@ _MAX_DEPTH = 4  # nested folders that are searched for it
 _MAX_SHOWN = 3  # entries to name if files are missing
 # Checking whether a larger record is retired would take too long.
 MAX_RECORD_BYTES = 10_000_000
+_NO_MORE = object()  # the end of a list that may contain None
 
 
 def is_store(root: str, profile: Profile) -> bool:
     """Whether a folder is a claude-memory store: it has settings, a record, or an index of memories."""
     if os.path.isfile(os.path.join(root, MEMORY_CONFIG)):
         return True
+    if _has_category_records(root, profile):
+        return True
+    if auto_memory.is_store(root, profile):  # the other kind of store, with its own index
+        return False
+    return _lists_memories(root)
 
+
+def _has_category_records(root: str, profile: Profile) -> bool:
+    """Whether any category's usual folder has a record. Folders outside the store don't count."""
     for category in profile.categories.values():
         folder = category["folder"]
         if folder and resolve_inside(root, folder) and _has_records(os.path.join(root, folder)):
-            return True
-
-    if auto_memory.is_store(root, profile):  # the other kind of store, with its own index
-        return False
-    if not os.path.isfile(os.path.join(root, INDEX)):  # reading from a device might never end
-        return False
-
-    try:
-        head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD_BYTES)
-    except Unreadable:
-        return False
-
-    for line in lines_of(decode_leniently(head)):
-        is_of_memory = line.startswith("- [") and "] " in line and " -> " in line
-        if is_of_memory:
             return True
     return False
 
@@ -85,6 +79,23 @@ def _has_records(folder: str) -> bool:
     return False
 
 
+def _lists_memories(root: str) -> bool:
+    """Whether index.md begins with a list of memories. Only its first 4,000 bytes are read."""
+    is_file = os.path.isfile(os.path.join(root, INDEX))
+    if not is_file:  # a device or a pipe; reading from it might never end
+        return False
+    try:
+        head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD_BYTES)
+    except Unreadable:
+        return False
+    return any(_is_memory_link(line) for line in lines_of(decode_leniently(head)))
+
+
+def _is_memory_link(line: str) -> bool:
+    """Whether a line links to a memory, as in `- [type] Title -> folder/name.json`."""
+    return line.startswith("- [") and "] " in line and " -> " in line
+
+
 def listed(root: str, profile: Profile) -> Listed:
     """Collect the folders that only index.md names, and the problems found in index.md.
 
@@ -94,54 +105,78 @@ def listed(root: str, profile: Profile) -> Listed:
     if not os.path.isfile(os.path.join(root, INDEX)):
         return listing
 
+    lines = _read_index(root, listing)
+    if not lines:
+        return listing
+
+    names_by_folder = _list_usual_folders(root, profile)
+    missing_paths: list[str] = []
+    for line in lines:
+        path = _find_linked_path(root, line)
+        if path is None:
+            continue
+        if _has_file(root, path, names_by_folder):
+            _add_linked_file(listing, path)
+        else:
+            missing_paths.append(path)
+
+    if missing_paths:
+        _add_moved_records(listing, root, missing_paths)
+    return listing
+
+
+def _read_index(root: str, listing: Listed) -> list[str]:
+    """Read the first lines of index.md; none if it can't be read. Adds the problems to `listing`."""
     try:
         raw, is_longer = read_bytes(root, INDEX, _MAX_INDEX_BYTES)
     except Unreadable as error:
         listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
-        return listing
+        return []
 
     lines = lines_of(decode_leniently(raw))
     if is_longer or len(lines) > _MAX_LISTED_LINES:
         listing.problems.append(f"{INDEX}: only its first {_MAX_LISTED_LINES:,} lines are read")
+    return lines[:_MAX_LISTED_LINES]
 
-    # List the usual folders once, so that most links need no access to the disk.
+
+def _list_usual_folders(root: str, profile: Profile) -> dict[str, frozenset[str]]:
+    """List the names in each category's usual folder once, so that most links need no access to the disk."""
     names_by_folder = {}
     for category in profile.categories.values():
         folder = category["folder"]
         if folder:
             names_by_folder[folder] = _list_names(os.path.join(root, folder))
+    return names_by_folder
 
-    # Check each link in the list.
-    missing_paths: list[str] = []
-    for line in lines[:_MAX_LISTED_LINES]:
-        path = _find_link(root, line)
-        if path is None:
-            continue
 
-        folder, _, name = path.rpartition("/")
-        if folder in names_by_folder:
-            exists = name in names_by_folder[folder]
-        else:
-            is_inside = resolve_inside(root, path) is not None
-            exists = is_inside and os.path.isfile(os.path.join(root, path))
+def _has_file(root: str, path: str, names_by_folder: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a store has the file at `path`. A path that leads outside the store doesn't count."""
+    folder, _, name = path.rpartition("/")
+    if folder in names_by_folder:
+        return name in names_by_folder[folder]
+    is_inside = resolve_inside(root, path) is not None
+    return is_inside and os.path.isfile(os.path.join(root, path))
 
-        if not exists:
-            missing_paths.append(path)
-        elif folder and path.lower().endswith(ENDINGS):
-            listing.folders.add(folder)
-        else:
-            problem = f"named in {INDEX}, and no record in a folder; not searched"
-            listing.problems.append(f"{path}: {problem}")
 
-    # A moved record is found by its name.
-    if missing_paths:
-        path_by_name = _find_elsewhere(root, set(map(_cut_file_name, missing_paths)))
-        for path in path_by_name.values():
-            folder, _, _ = path.rpartition("/")
-            listing.folders.add(folder)
-        listing.problems.append(_describe_missing(missing_paths, path_by_name))
+def _add_linked_file(listing: Listed, path: str) -> None:
+    """Add the folder of a linked record, or a problem if the file isn't a record in a folder."""
+    folder, _, _ = path.rpartition("/")
+    is_record = path.lower().endswith(ENDINGS)
+    if folder and is_record:
+        listing.folders.add(folder)
+    else:
+        problem = f"named in {INDEX}, and no record in a folder; not searched"
+        listing.problems.append(f"{path}: {problem}")
 
-    return listing
+
+def _add_moved_records(listing: Listed, root: str, missing_paths: list[str]) -> None:
+    """Find moved records by their names. Adds their folders, and a problem about all missing files."""
+    missing_names = {_cut_file_name(path) for path in missing_paths}
+    path_by_name = _find_elsewhere(root, missing_names)
+    for path in path_by_name.values():
+        folder, _, _ = path.rpartition("/")
+        listing.folders.add(folder)
+    listing.problems.append(_describe_missing(missing_paths, path_by_name))
 
 
 def _cut_file_name(path: str) -> str:
@@ -153,28 +188,28 @@ def _cut_file_name(path: str) -> str:
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
     """Look for records with these names in any folder of the store. Returns the paths found, by name.
 
-    A wrong path in index.md mustn't hide a memory. Only the first 10,000 names in the store are looked at.
+    A wrong path in index.md mustn't hide a memory. After 10,000 names, no more folders are looked at.
     """
-    paths: dict[str, str] = {}
+    path_by_name: dict[str, str] = {}
     folders = [""]
-    entries_left = _MAX_NAMES
-    while folders and entries_left > 0:
+    names_left = _MAX_NAMES
+    while folders and names_left > 0:
         folder = folders.pop(0)
-        for name in sorted(_list_names(os.path.join(root, folder))):
-            entries_left -= 1
+        names_in_folder = sorted(_list_names(os.path.join(root, folder)))
+        names_left -= len(names_in_folder)
+        for name in names_in_folder:
             path = f"{folder}/{name}" if folder else name
             if name.startswith(".") or os.path.islink(os.path.join(root, path)):
                 continue
 
             is_wanted_record = name in names and name.lower().endswith(ENDINGS)
-            may_be_folder = "." not in name
+            may_be_folder = "." not in name and path.count("/") < _MAX_DEPTH
             if folder and is_wanted_record:
-                if name not in paths:  # the first match counts
-                    paths[name] = path
-            elif may_be_folder and path.count("/") < _MAX_DEPTH:
+                path_by_name.setdefault(name, path)  # the first match counts
+            elif may_be_folder:
                 folders.append(path)
 
-    return paths
+    return path_by_name
 
 
 def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str]) -> str:
@@ -204,23 +239,29 @@ def _list_names(folder: str) -> frozenset[str]:
         return frozenset()
 
 
-def _find_link(root: str, line: str) -> str | None:
-    """Return the path in the store that a line of index.md links to, or None.
+def _find_linked_path(root: str, line: str) -> str | None:
+    """Return the path in the store that a line of index.md links to; None if it's no link.
 
     A link is a line such as `- [type] Title -> folder/name.json #tags:a,b`.
     """
+    is_item = line.lstrip().startswith("- [")
     _, arrow, target = line.rpartition(" -> ")
-    if not arrow or not line.lstrip().startswith("- ["):
+    if not arrow or not is_item:
         return None
     path, _, _ = target.partition(" #tags:")
-    path = path.strip().strip("`")
+    return _make_store_path(root, path.strip().strip("`"))
+
+
+def _make_store_path(root: str, path: str) -> str:
+    """Make a path relative to the store, from one that's absolute or relative to the project or the store."""
     # The store's own tool writes paths relative to the project; other tools, relative to the store.
     store_prefix = f"{MEMORY}/".replace(os.sep, "/")
     if store_prefix in path:
         _, _, path = path.partition(store_prefix)
     if os.path.isabs(path):
         path = os.path.relpath(path, root)
-    return os.path.normpath(path).replace(os.sep, "/")
+    normal_path = os.path.normpath(path)
+    return normal_path.replace(os.sep, "/")
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
@@ -244,18 +285,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
             raise Unreadable("damaged, and it may be retired") from None
         if category is None:
             category = next(iter(profile.categories))  # the first category
-        reason = error if isinstance(error, Unreadable) else "not valid JSON"
-        return Entry(name, name, category, problem=f"{reason}; found by name only")
+        return _make_damaged_entry(name, category, error)
 
     if not isinstance(record, dict):
         raise Unreadable("not a JSON object")
-
-    status = record.get("record_status", "active")
-    if status != "active":
-        # Undecodable characters leave the status unknown.
-        is_damaged = isinstance(status, str) and REPLACED in status
-        if is_damaged:
-            raise Unreadable("damaged, and it may be retired")
+    if _is_retired(record):
         return None
 
     # In an unusual folder, the record's own category counts.
@@ -264,6 +298,21 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     entry = _make_entry(name, category, record, profile)
     entry.note = note
     return entry
+
+
+def _make_damaged_entry(name: str, category: str, error: Exception) -> Entry:
+    """Make the entry of a damaged record, which can be found by its name only."""
+    reason = error if isinstance(error, Unreadable) else "not valid JSON"
+    return Entry(name, name, category, problem=f"{reason}; found by name only")
+
+
+def _is_retired(record: Mapping[str, object]) -> bool:
+    """Whether a record isn't active. Raises `Unreadable` if its status has undecodable characters."""
+    status = record.get("record_status", "active")
+    is_damaged = isinstance(status, str) and REPLACED in status
+    if is_damaged:
+        raise Unreadable("damaged, and it may be retired")
+    return status != "active"
 
 
 def _make_entry(name: str, category: str, record: Mapping[str, object], profile: Profile) -> Entry:
@@ -298,13 +347,19 @@ def _find_category(folder: str, profile: Profile) -> str | None:
 
 
 def _is_surely_active(raw: bytes) -> bool:
-    """Whether it's certain that a damaged record is active, in whichever encoding.
+    """Whether a damaged record, in any encoding, is certainly active.
 
-    It is if the record has no `record_status`, or only "active" ones.
+    Each `record_status` in it must be "active", or it must have none.
     """
     without_zeros = raw.replace(b"\0", b"")  # the upper halves of ASCII characters in UTF-16
     _, *texts_after = without_zeros.split(b"record_status")
-    return all(text.lstrip(b" \t\r\n:'\"").startswith(b"active") for text in texts_after)
+    return all(_starts_with_active(text) for text in texts_after)
+
+
+def _starts_with_active(text_after_key: bytes) -> bool:
+    """Whether the value after a JSON key is "active", as in `": "active"`."""
+    value = text_after_key.lstrip(b" \t\r\n:'\"")
+    return value.startswith(b"active")
 
 
 def _read_category(record: Mapping[str, object], profile: Profile) -> str:
@@ -354,13 +409,12 @@ def _yield_strings(values: Iterable[object]) -> Iterator[str]:
     """
     open_levels = [iter(values)]  # innermost last
     while open_levels:
-        for value in open_levels[-1]:
-            if isinstance(value, str):
-                yield value
-            elif isinstance(value, list | dict):
-                # Read the inner values first. This level continues after them.
-                inner_values = value if isinstance(value, list) else value.values()
-                open_levels.append(iter(inner_values))
-                break
-        else:  # the innermost level has no more values
+        value = next(open_levels[-1], _NO_MORE)
+        if value is _NO_MORE:
             open_levels.pop()
+        elif isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            open_levels.append(iter(value))
+        elif isinstance(value, dict):
+            open_levels.append(iter(value.values()))
