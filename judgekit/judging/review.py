@@ -208,37 +208,6 @@ def _find_reason_to_drop(number: int, finding: Finding, text: str) -> str:
     return ""
 
 
-async def _judge_after_review(
-    judge: DocumentJudge, state: JudgingState[Document], review: Sequence[ReviewedFinding]
-) -> Verdict:
-    """Score the document again if the review brought anything. If not, the first scores stand."""
-    has_result = any(finding.checked or finding.dropped for finding in review)
-    if has_result:
-        return await _score_again(judge, state, review)
-    # The rounds now include the review's cost. Build the verdict anew from the same opinions, without calls.
-    verdict = await judge.run(state)
-    return with_reservation(verdict, _NOT_CHECKED)
-
-
-def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
-    """List the findings that were upheld or never checked, without the details of their reviews."""
-    return [_remove_review(finding) for finding in review if _is_to_report(finding)]
-
-
-def _is_to_report(finding: ReviewedFinding) -> bool:
-    """Whether a finding was upheld, or neither checked nor dropped."""
-    if finding.held:
-        return True
-    was_reviewed = finding.checked or finding.dropped != ""
-    return not was_reviewed
-
-
-def _remove_review(finding: ReviewedFinding) -> Finding:
-    """Return a finding without the details of its review."""
-    finding_fields = set(Finding.model_fields)
-    return Finding.model_validate(finding.model_dump(include=finding_fields))
-
-
 async def _check_findings(
     raised: Sequence[_RaisedFinding],
     text: str,
@@ -276,9 +245,8 @@ def _add_checks(
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
             checks_by_number.setdefault(check.finding, []).append(check)
-    if (
-        not checks_by_number
-    ):  # without a single check that counts, the family hasn't really answered
+    # Without a check that counts, the family hasn't really answered, so the findings stay unchecked.
+    if not checks_by_number:
         return
 
     for number, finding in findings.items():
@@ -394,6 +362,18 @@ def _add_review(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[
     return replace(turn, answer=answer)
 
 
+async def _judge_after_review(
+    judge: DocumentJudge, state: JudgingState[Document], review: Sequence[ReviewedFinding]
+) -> Verdict:
+    """Score the document again if the review brought anything. If not, the first scores stand."""
+    has_result = any(finding.checked or finding.dropped for finding in review)
+    if has_result:
+        return await _score_again(judge, state, review)
+    # The rounds now include the review's cost. Build the verdict anew from the same opinions, without calls.
+    verdict = await judge.run(state)
+    return with_reservation(verdict, _NOT_CHECKED)
+
+
 async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
@@ -449,3 +429,22 @@ def _replace_opinions(
     for endpoint, model_opinion in answers:
         if model_opinion:
             state.voices.append(("tiebreaker", endpoint, model_opinion))
+
+
+def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
+    """List the findings that were upheld or never checked, without the details of their reviews."""
+    return [_remove_review(finding) for finding in review if _is_to_report(finding)]
+
+
+def _is_to_report(finding: ReviewedFinding) -> bool:
+    """Whether a finding was upheld, or neither checked nor dropped."""
+    if finding.held:
+        return True
+    was_reviewed = finding.checked or finding.dropped != ""
+    return not was_reviewed
+
+
+def _remove_review(finding: ReviewedFinding) -> Finding:
+    """Return a finding without the details of its review."""
+    finding_fields = set(Finding.model_fields)
+    return Finding.model_validate(finding.model_dump(include=finding_fields))

@@ -55,7 +55,7 @@ HOOK_SECONDS = (
 )
 # How long a prompt waits for a decision model. It answers in tenths of a second, unless something's wrong.
 DECISION_SECONDS = 1.5
-INJECTED_LABEL = "high"
+SURE_LABEL = "high"
 UNCALIBRATED = (
     "without a calibration, so nothing shows how far to believe it: learn that from labels "
     "(judgekit calibrate)"
@@ -528,7 +528,7 @@ def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) 
     """Choose candidates without a model: all, or in strict mode up to `top_k` that BM25 is sure of."""
     chosen_candidates = candidates
     if mode == "strict":
-        sure_hits = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
+        sure_hits = [hit for hit in candidates if hit.confidence_label == SURE_LABEL]
         chosen_candidates = sure_hits[:top_k]
     return [KeptHit(hit, "bm25") for hit in chosen_candidates]
 
