@@ -27,26 +27,32 @@ _GIT_SECONDS = 2.0
 
 
 def find_memory_folder(project: str) -> str:
-    """Return the folder where Claude Code keeps its memory of `project`. It may not exist.
+    """Return the absolute path where Claude Code keeps its memory of `project`. It may not exist.
 
-    The absolute path comes from the client's settings, from a variable or from the project's path.
+    The client's settings come first, then an environment variable, then the project's path.
     """
     configured_folder = _find_configured_folder(project)
     if configured_folder is not None:
         return configured_folder
 
-    root = worktree.find_git_root(project)
-    base = project if root is None else worktree.find_main_worktree(root)
-    usual_folder = _join_memory_path(make_folder_name(base))
+    usual_folder = _find_usual_folder(project)
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
     if not _is_name(own_name):
         return usual_folder
+
     # The client ignores the variable if the usual folder exists, unless the client's home was changed.
     has_other_home = "CLAUDE_CONFIG_DIR" in variables
     if has_other_home or not os.path.isdir(usual_folder):
         return _join_memory_path(own_name)
     return usual_folder
+
+
+def _find_usual_folder(project: str) -> str:
+    """Return the memory folder named after the main git worktree, or after a project outside git."""
+    root = worktree.find_git_root(project)
+    base = project if root is None else worktree.find_main_worktree(root)
+    return _join_memory_path(make_folder_name(base))
 
 
 def make_folder_name(path: str) -> str:
@@ -118,32 +124,37 @@ def _find_configured_folder(project: str) -> str | None:
 
     The project's local settings come before the user's, unless they may have come with a clone.
     """
-    folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
+    folder = _read_configured_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
         return folder
-    return _read_folder(os.path.join(_find_client_home(), "settings.json"))
+    return _read_configured_folder(os.path.join(_find_client_home(), "settings.json"))
 
 
-def _read_folder(settings_path: str) -> str | None:
+def _read_configured_folder(settings_path: str) -> str | None:
     """Read the memory folder from a settings file; None unless the file has an absolute path."""
     if not os.path.isfile(settings_path):
         return None
 
     settings = quickjson.load(settings_path)
-    if not isinstance(settings, dict):
+    folder = settings.get(SETTING) if isinstance(settings, dict) else None
+    if not isinstance(folder, str):
+        return None
+    if "\0" in folder:  # no path can have a zero character
         return None
 
-    folder = settings.get(SETTING)
-    if not isinstance(folder, str) or "\0" in folder:
-        return None
-
-    if folder.startswith(("~/", "~\\")):
-        folder = os.path.join(os.path.expanduser("~"), folder[2:])
-    path = os.path.normpath(folder)
+    path = os.path.normpath(_expand_own_home(folder))
     # The client refuses paths as short as `/` or `C:`.
-    if os.path.isabs(path) and len(path) >= _MIN_PATH_CHARS:
+    is_long_enough = len(path) >= _MIN_PATH_CHARS
+    if os.path.isabs(path) and is_long_enough:
         return path
     return None
+
+
+def _expand_own_home(folder: str) -> str:
+    """Expand `~/` at the start of a path, but not `~name/`."""
+    if folder.startswith(("~/", "~\\")):
+        return os.path.join(os.path.expanduser("~"), folder[2:])
+    return folder
 
 
 def is_users_own(project: str) -> bool:
@@ -156,26 +167,41 @@ def is_users_own(project: str) -> bool:
     is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))
     if root is None or is_in_submodule:
         return False
-    is_linked = os.path.isfile(os.path.join(root, ".git"))
-    if is_linked and worktree.find_main_worktree(root) == root:
-        return False  # the main repository doesn't confirm the link, so it may be forged
+    if _may_be_forged_worktree(root):
+        return False
 
-    git_folder = worktree.find_git_folder(root)
+    index_path = os.path.join(worktree.find_git_folder(root), "index")  # git's list of files
     try:
-        with open(os.path.join(git_folder, "index"), "rb") as file:
+        with open(index_path, "rb") as file:
             raw = file.read(_MAX_INDEX_BYTES + 1)
     except FileNotFoundError:  # nothing was ever added or checked out
         return True
     except OSError:
         return False
 
-    is_too_large = len(raw) > _MAX_INDEX_BYTES
+    is_complete = len(raw) <= _MAX_INDEX_BYTES
+    return is_complete and not _lists_settings(raw, root)
+
+
+def _may_be_forged_worktree(root: str) -> bool:
+    """Whether a folder claims to be a linked worktree, but the main repository doesn't confirm it."""
+    is_linked = os.path.isfile(os.path.join(root, ".git"))
+    return is_linked and worktree.find_main_worktree(root) == root
+
+
+def _lists_settings(raw: bytes, root: str) -> bool:
+    """Whether git's list of files, `raw`, has a file named as the local settings, in any folder.
+
+    If the list may omit parts of the names, git itself is asked.
+    """
     _, _, name = LOCAL_SETTINGS.rpartition("/")
     # Compare in lower case, because some file systems ignore case. In git's list, a zero byte ends each name.
     is_listed = name.encode() + b"\0" in raw.lower()
-    if is_too_large or is_listed:
+    if is_listed:
+        return True
+    if _has_all_names(raw):
         return False
-    return _has_all_names(raw) or not _is_in_git(root, name)
+    return _is_in_git(root, name)
 
 
 def _has_all_names(raw: bytes) -> bool:
@@ -192,14 +218,15 @@ def _has_all_names(raw: bytes) -> bool:
 
 
 def _is_in_git(root: str, name: str) -> bool:
-    """Whether git lists a file of that name in any folder. Returns True if git fails."""
-    from pathlib import Path  # noqa: PLC0415 - such a list is rare
+    """Whether git lists a file of that name, in any folder and any case. Returns True if git fails."""
+    from pathlib import Path  # noqa: PLC0415 - git is rarely asked
 
-    from judgekit.git import GitError, Repository  # noqa: PLC0415 - such a list is rare
+    from judgekit.git import GitError, Repository  # noqa: PLC0415 - git is rarely asked
 
     try:
         pattern = f":(top,icase,glob)**/{name}"
-        output = Repository(Path(root)).ask("ls-files", "-z", "--", pattern, seconds=_GIT_SECONDS)
+        repository = Repository(Path(root))
+        output = repository.ask("ls-files", "-z", "--", pattern, seconds=_GIT_SECONDS)
     except GitError:
         return True
     return output != b""

@@ -20,7 +20,10 @@ from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.sources import FileText
 
 NAME = "claude-auto-memory"
 ENDINGS = markdown.ENDINGS
@@ -47,38 +50,33 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
     Returns None for a retired topic, and for a MEMORY.md without such text.
     """
-    name = strip_ending(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
+        name = strip_ending(relative)
         return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
 
     _, _, file_name = relative.rpartition("/")
     if file_name == INDEX:
         return _read_list_text(root, relative, file.text, file.note)
+    return _make_topic_entry(relative, file, profile)
 
+
+def _make_topic_entry(relative: str, file: FileText, profile: Profile) -> Entry | None:
+    """Make the entry of a topic from its file's text; None for a retired topic."""
     header = read_front_matter(file.text)
     fields = header.fields
     body = header.body
     if markdown.is_retired(fields):
         return None
 
-    # A topic's title is in its header, its first heading or its file name.
-    title = markdown.join_to_line(fields.get("title", []) or fields.get("name", []))
-    if not title:
-        title = markdown.find_title(body) or name
-    # The client may put the type into a nested mapping, `metadata`.
-    types = fields.get("type", []) or fields.get("metadata.type", [])
-    category = " ".join(types).lower()
-    if category not in profile.categories:
-        category = OWN_CATEGORY
-
+    name = strip_ending(relative)
     entry = Entry(
         name,
-        title,
-        category,
+        _find_title(fields, body) or name,
+        _find_category(fields, profile),
         tags=markdown.read_tags(fields),
         body=markdown.add_descriptions(fields, body),
         updated=markdown.read_update_time(fields),
@@ -88,10 +86,25 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     entry.name = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)
     entry.note = markdown.join_notes(file.note, header.problem)
+    # Descriptions put above the body move its lines down; their lines aren't in the file.
     entry.lines_above = header.lines_above - markdown.count_added_lines(body, entry.body)
     entry.end_chars = file.end_chars
     entry.lines_left_out = file.lines_left_out
     return entry
+
+
+def _find_title(fields: Mapping[str, list[str]], body: str) -> str | None:
+    """Find a topic's title in its header or its first heading; None if neither has one."""
+    titles = fields.get("title", []) or fields.get("name", [])
+    return markdown.join_to_line(titles) or markdown.find_title(body)
+
+
+def _find_category(fields: Mapping[str, list[str]], profile: Profile) -> str:
+    """Find a topic's category in its header; `memory` for one that the profile doesn't know."""
+    # The client may put the type into a nested mapping, `metadata`.
+    types = fields.get("type", []) or fields.get("metadata.type", [])
+    category = " ".join(types).lower()
+    return category if category in profile.categories else OWN_CATEGORY
 
 
 def _read_list_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
@@ -120,17 +133,26 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
 
 def _leads_to_topic(root: str, folder: str, line: str) -> bool:
     """Whether a line has a Markdown link to an existing topic in this store."""
-    _, *texts_after = line.split("](")
-    for text_after in texts_after:
-        address, bracket, _ = text_after.partition(")")
-        target, _, _ = address.partition("#")
-        target = target.strip().strip("<>").replace("%20", " ")
+    for target in _list_link_targets(line):
         is_to_topic = target.lower().endswith(markdown.ENDINGS)
-        if not bracket or not is_to_topic:
+        if not is_to_topic:
             continue
-
         path = resolve_inside(root, os.path.join(folder, target))
         if path is not None and os.path.isfile(path):
             return True
 
     return False
+
+
+def _list_link_targets(line: str) -> list[str]:
+    """List the targets of a line's links, without anchors: `retry.md` for `[Retries](<retry.md#max>)`."""
+    targets = []
+    _, *texts_after = line.split("](")
+    for text_after in texts_after:
+        address, bracket, _ = text_after.partition(")")
+        if not bracket:
+            continue
+        target, _, _ = address.partition("#")
+        bare_target = target.strip().strip("<>")
+        targets.append(bare_target.replace("%20", " "))
+    return targets
