@@ -165,30 +165,29 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     the newest entry, usually the most important, is at the end.
     """
     raw, is_longer = read_bytes(root, relative, limit)
-    if not is_longer:
-        text, note = decode_file(raw, whole=True)
-        return FileText(text, note)
+    if is_longer:
+        return _read_both_ends(root, relative, raw, limit)
+    text, note = decode_file(raw, whole=True)
+    return FileText(text, note)
 
+
+def _read_both_ends(root: str, relative: str, raw: bytes, limit: int) -> FileText:
+    """Join the beginning of a long file, taken from `raw`, and its end: a quarter of `limit`."""
     end_bytes = limit // 4
     beginning, _ = decode_file(raw[: limit - end_bytes], whole=False)
     encoding = _detect_encoding(raw) or "utf-8"
     end_raw, size, line_breaks_above = _read_end(root, relative, end_bytes)
-    ending = end_raw.decode(encoding, "replace").replace("\0", "")
-
-    # The first line of the end is probably cut, so drop it, unless it's the only line.
-    _, _, whole_lines = ending.partition("\n")
-    has_whole_lines = whole_lines != ""
-    if has_whole_lines:
-        ending = whole_lines
+    decoded_end = end_raw.decode(encoding, "replace").replace("\0", "")
+    ending = _drop_cut_line(decoded_end)
 
     # Count the lines between the beginning and the end, so that later line numbers can be corrected.
     lines_left_out = None
     if line_breaks_above is not None and encoding == "utf-8":
-        if has_whole_lines:
-            line_breaks_above += 1  # the line break of the dropped line
+        is_line_dropped = len(ending) < len(decoded_end)
+        dropped_line_breaks = 1 if is_line_dropped else 0
         # The text has an extra line break between the beginning and the end.
         line_breaks_in_text = beginning.count("\n") + 1
-        lines_left_out = line_breaks_above - line_breaks_in_text
+        lines_left_out = line_breaks_above + dropped_line_breaks - line_breaks_in_text
 
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
     return FileText(
@@ -197,6 +196,12 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
         end_chars=len(ending),
         lines_left_out=lines_left_out,
     )
+
+
+def _drop_cut_line(ending: str) -> str:
+    """Drop the first line of a file's end, which is probably cut, unless it's the only line."""
+    _, _, whole_lines = ending.partition("\n")
+    return whole_lines or ending
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
@@ -271,16 +276,9 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     try:
         return raw.decode(encoding).removeprefix(_BYTE_ORDER_MARK), None
     except UnicodeDecodeError:
-        pass
+        pass  # it's decoded again below, with replacements
 
-    if not whole and encoding == "utf-8":
-        raw = _drop_cut_character(raw)
-    text = raw.decode(encoding, "replace").removeprefix(_BYTE_ORDER_MARK)
-    count = text.count(REPLACED)
-    # In UTF-16 and UTF-32, a character that's cut at the end becomes one replacement character.
-    is_last_cut = not whole and encoding != "utf-8" and text.endswith(REPLACED)
-    if is_last_cut:
-        count -= 1
+    text, count = _decode_damaged(raw, encoding, whole=whole)
     is_too_damaged = count > _MAX_REPLACED and count > len(text) * _MAX_REPLACED_SHARE
     if is_too_damaged:
         raise Unreadable("neither UTF-8 nor UTF-16")
@@ -289,6 +287,24 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
     places = "1 place" if count == 1 else f"{count:,} places"
     return text, f"not {encoding.upper()} in {places}; the rest is searched"
+
+
+def _decode_damaged(raw: bytes, encoding: str, *, whole: bool) -> tuple[str, int]:
+    """Decode bytes, with a replacement character for each damaged place. Returns the text and their number.
+
+    Unless `raw` is the whole file, a character that's cut at its end isn't counted.
+    """
+    is_utf_8 = encoding == "utf-8"
+    if is_utf_8 and not whole:
+        raw = _drop_cut_character(raw)
+    text = raw.decode(encoding, "replace").removeprefix(_BYTE_ORDER_MARK)
+    count = text.count(REPLACED)
+    if is_utf_8 or whole:
+        return text, count
+
+    # In UTF-16 and UTF-32, a character that's cut at the end becomes one replacement character.
+    is_last_cut = text.endswith(REPLACED)
+    return text, count - 1 if is_last_cut else count
 
 
 def decode_leniently(raw: bytes) -> str:
