@@ -252,6 +252,7 @@ def test_sentences_between_two_rules_are_text(tmp_path: Path, text: str) -> None
         "description: [draft] otters",
         'description: "otters',
         "description: [otters",
+        'description: ["otters"\u00a0, seals]',
         "description: @otters",
         "otters are no pair",
         "? otters\n: a key",

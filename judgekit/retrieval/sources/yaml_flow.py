@@ -10,6 +10,7 @@ NULLS = frozenset(("~", "null", "Null", "NULL"))
 _MAX_DEPTH = 12
 _INDICATORS = ",[]{}"
 _STOPS = frozenset(f"{_INDICATORS}:#")
+_SPECIAL_SIGNS = ("&", "*", "!", "%", "@", "`", "|", ">")
 _BLANKS = (" ", "\t")
 # The character after a backslash in double quotes, and its meaning.
 _ESCAPES = dict(
@@ -326,7 +327,7 @@ class FlowReader:
 
 def _starts_specially(text: str) -> bool:
     """Whether a text starts with a sign that means something else in YAML, such as `&` or `- `."""
-    is_indicator = text[0] in "&*!%@`|>"
+    is_indicator = text.startswith(_SPECIAL_SIGNS)
     # `?` and `-` do only before a space or alone: `-1` is a text.
     is_marker = text[:2] in ("?", "? ", "-", "- ")
     return is_indicator or is_marker
