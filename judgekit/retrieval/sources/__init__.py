@@ -321,21 +321,25 @@ def _detect_encoding(raw: bytes) -> str | None:
 
     if b"\0" not in raw:
         return "utf-8"
+    is_single_unit = len(raw) <= 2  # noqa: PLR2004 - a UTF-16 character
+    if is_single_unit:
+        return None
 
-    # In UTF-16, each character has two bytes, and the upper byte is usually 0. If the upper byte comes
-    # second, the byte order is little-endian.
+    # In little-endian UTF-16, the upper byte of each character comes second.
     head = raw[:_HEAD_BYTES]
     even_bytes = head[0::2]
     odd_bytes = head[1::2]
-    for encoding, upper_bytes, lower_bytes in (
-        ("utf-16-le", odd_bytes, even_bytes),
-        ("utf-16-be", even_bytes, odd_bytes),
-    ):
-        is_text = upper_bytes.count(0) > len(upper_bytes) * _UTF_16_SHARE and 0 not in lower_bytes
-        if is_text and len(raw) > 2:  # noqa: PLR2004 - more than one character
-            return encoding
-
+    if _is_utf_16(upper_bytes=odd_bytes, lower_bytes=even_bytes):
+        return "utf-16-le"
+    if _is_utf_16(upper_bytes=even_bytes, lower_bytes=odd_bytes):
+        return "utf-16-be"
     return None
+
+
+def _is_utf_16(*, upper_bytes: bytes, lower_bytes: bytes) -> bool:
+    """Whether these halves of the bytes suit UTF-16: most upper bytes are 0, and no lower byte is."""
+    is_upper_mostly_zero = upper_bytes.count(0) > len(upper_bytes) * _UTF_16_SHARE
+    return is_upper_mostly_zero and 0 not in lower_bytes
 
 
 def _drop_cut_character(raw: bytes) -> bytes:
