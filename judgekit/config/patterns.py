@@ -268,6 +268,7 @@ def _join_parts(parts: Sequence[str], end: str) -> str:
     if not runs:
         return ""
 
+    # Match each run at its first place, except for the last one, which has to be at the path's end.
     *inner_runs, last_run = runs
     starts_with_double_star = parts[0] == _DOUBLE_STAR
     folders_before = _ANY_FOLDERS if starts_with_double_star else ""

@@ -49,7 +49,8 @@ def describe_missed(
 
         range_text = condition.describe_range(totals, rows)
         line = f"{name}: {condition} isn't met: {range_text} of {counted(rows, 'row', 'rows')}"
-        rows_without_verdict = totals.maximum - totals.minimum  # such a row could count either way
+        # A row without a verdict could count either way, so it's assumed to count against the condition.
+        rows_without_verdict = totals.maximum - totals.minimum
         if rows_without_verdict:
             subject = counted(
                 rows_without_verdict,

@@ -415,7 +415,7 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
 
     Raises `InputError` if the file can't be read or is invalid.
     """
-    rows = lines(path, _WANTED)
+    rows = lines(path, _WANTED)  # pairs of a place, such as `FILE:1`, and a line
     header_place, header = next(rows, (f"{path}:1", ""))
     if tuple(header.split("\t")) != HEADER:
         raise InputError(f"{header_place}: expected the header {_COLUMNS}")

@@ -132,7 +132,8 @@ class _Answer(NamedTuple):
         """
         if self.recorded.read is not None:
             return self.recorded.read
-        # The mean of several written answers has fractions and probabilities, too, so these tell nothing.
+        # With several samples, the recorded scores are means of written answers. Means can have fractions and
+        # probabilities as well, so these don't show how a score was read.
         if self.samples != 1:
             return "whole"
         if self.recorded.probabilities is not None:

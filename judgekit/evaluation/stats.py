@@ -206,10 +206,14 @@ def corrected_mean(labelled: Sequence[tuple[float, float]], others: Sequence[flo
 def _estimate_mean(
     labelled: Sequence[tuple[float, float]], others: Sequence[float]
 ) -> tuple[float, float]:
-    """Estimate the mean that people would give, and its variance, as `corrected_mean` describes."""
+    """Estimate the mean that people would give, and its variance, as `corrected_mean` describes.
+
+    `labelled` has pairs of the judge's value and a person's. `others` are the judge's values without a label.
+    """
     weight = _choose_judge_weight(labelled, others)
 
-    # The judge's weighted values can be wrong, so start from how far people's labels differ from them.
+    # The estimate is the mean of the judge's weighted values, plus a correction: how far people's labels
+    # differ from them on average. Begin with the correction.
     corrections = [label - weight * judged for judged, label in labelled]
     mean_value = fmean(corrections)
     mean_variance = variance(corrections) / len(labelled)

@@ -213,7 +213,7 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
 
     folder = os.path.realpath(repository.folder)
     upstream_addresses = {normalise_address(address, folder) for address in upstreams}
-    # "" is no remote's name: only the refs count here, not which remote is pushed to.
+    # "" stands for no remote, because it doesn't matter here which one is pushed to.
     refs_by_remote = read_remotes(repository, "").refs
 
     oids: list[str] = []

@@ -129,7 +129,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         judge = self
         step = judge.step(state)
         while isinstance(step, Ask):
-            # If other models answer than those of the calibration, a judge without calibration continues.
+            # `_ask_tier` returns the judge to continue with. It's one without a calibration if other models
+            # have answered than those that the calibration is for.
             judge = await judge._ask_tier(step.tier, state)
             step = judge.step(state)
         return judge.record(state, step)

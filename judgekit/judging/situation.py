@@ -231,6 +231,7 @@ class Situation:
             return None
 
         next_tier = later_tiers[0]
+        # A tiebreaker would only repeat scores if all its models have given some in an earlier tier.
         if next_tier == "tiebreaker" and self._have_all_scored(next_tier):
             return None
         return next_tier

@@ -280,7 +280,10 @@ def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
 
 
 def _collect_labels(records: Iterable[Record], verdicts: Iterable[VerdictLine]) -> list[Label]:
-    """Collect people's labels of these verdicts, each changed to a label of the verdict's content."""
+    """Collect people's labels of these verdicts.
+
+    They refer to the verdicts' contents instead of their ids, because the same content can have several.
+    """
     content_by_id = {verdict.id: identify_content(verdict) for verdict in verdicts}
     labels = []
     for record in records:

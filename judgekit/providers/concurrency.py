@@ -44,7 +44,7 @@ async def map_concurrently(
     async def work_until_empty() -> None:
         """Work on one item after another until there are no more."""
         while True:
-            await slots.acquire()
+            await slots.acquire()  # released once the item's result is yielded
             indexed_item = await take_item()
             if indexed_item is None:
                 return

@@ -841,7 +841,8 @@ def _explain_no_models_at_address(
 ) -> str | None:
     """Explain why there are no models at the user's address for a provider.
 
-    Returns None if there are some, or if the user hasn't set an address.
+    Returns None if there are some, or if the user hasn't set an address: then the provider isn't among
+    `addressed_profiles`.
     """
     for addressed_profile in addressed_profiles:
         if addressed_profile == profile:

@@ -257,6 +257,7 @@ def _find_last_line(text: str, start: int, end: int) -> list[Span]:
     last_line = PATTERNS["last"].search(text, search_start, end)
     if last_line is None:
         return []
-    # After other words, it isn't the key's. Only line breaks and prefixes such as `> ` may be in between.
+    # If other text stands between the key and this line, the line isn't the key's. Only line breaks and
+    # prefixes such as `> ` may stand there.
     follows_key = PATTERNS["between"].fullmatch(text, start, last_line.start())
     return [last_line.span()] if follows_key else []

@@ -193,7 +193,10 @@ def _is_quoted_at(text: str, value_start: int) -> bool:
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets with a recognisable format, such as a vendor's prefix."""
+    """Yield the secrets with a recognisable format, and tokens with a vendor's prefix.
+
+    A token that starts like a secret already found isn't yielded again.
+    """
     # Every secret with a recognisable format contains a long word, and most texts have few. So check the
     # long words first, and search the complete text only if one of them looks like a secret.
     long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_WITH_FORMAT])

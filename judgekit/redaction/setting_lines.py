@@ -214,8 +214,8 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
         return False
     if has_secret_name:
         return True
-    # A value under another name is only a secret in an environment variable, such as API_KEY, and if it
-    # can't be a word.
+    # Under another name, a value is only a secret if the setting is an environment variable, such as API_KEY,
+    # and the value isn't written like a word.
     is_environment_variable = name.isupper()
     return is_environment_variable and not is_cased_like_word
 

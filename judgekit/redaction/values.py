@@ -161,7 +161,8 @@ def is_strange(value: str) -> bool:
 
 def _is_strange_without_digits(core: str) -> bool:
     """Whether a value has upper case, lower case and a symbol, and is long enough."""
-    # A capital at the start doesn't count, because many words have one.
+    # A capital at the start doesn't count, because many words have one. A symbol only counts between other
+    # characters.
     has_upper = any(map(str.isupper, core[1:]))
     has_lower = any(map(str.islower, core))
     has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))

@@ -115,6 +115,7 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
     """
     answers = _read_answers(raw, model)  # in reverse order
     last_object, answer = answers[0]
+    # It's the last answer, so if it's in thoughts, none follows these.
     if is_in_thoughts(find_thoughts(raw), last_object.start):
         raise InvalidReply("the only answer stands among the model's thoughts, which are none")
     if fit.is_quoted(last_object, model):
@@ -372,6 +373,7 @@ def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bo
         return False
 
     for model, name in fields:
+        # A field can take amounts, but not this one, such as 90 on a scale of 1 to 5.
         is_invalid = _validate_value(value, model, name) is None
         if is_invalid and _takes_amount(_get_annotation(model, name), value):
             return True

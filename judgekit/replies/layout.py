@@ -124,7 +124,7 @@ def _closes_thoughts(mark: Mark) -> bool:
 
 
 def _list_unclosed(raw: str, open_marks: Sequence[Mark]) -> list[Span]:
-    """List the outermost unclosed thoughts, which continue to the reply's end and include all others."""
+    """List the outermost thoughts that are never closed: one span up to the reply's end, or none."""
     for mark in open_marks:
         if not _is_ignored(mark.name):
             return [Span(mark.start, len(raw), "")]

@@ -365,7 +365,7 @@ class _Reader:
     def _read_word(self, *, in_object: bool) -> object:
         """Read a number, a literal such as `true`, or unquoted words.
 
-        Returns `CUT` if there's none, or if nothing after it, such as a comma, shows that it's complete.
+        Returns `CUT` if there's none, or if it isn't followed by a sign that it's complete, such as a comma.
         """
         match = _WORD.match(self.raw, self.pos)
         if not match:
@@ -373,6 +373,7 @@ class _Reader:
         self.pos = match.end()
 
         pattern_after = _AFTER_WORD_IN_OBJECT if in_object else _AFTER_WORD_IN_ARRAY
+        # The match includes blanks after the word, and so does the pattern for what follows.
         word_end = match.start() + len(match[0].rstrip())
         is_complete = pattern_after.match(self.raw, word_end) is not None
         if not is_complete:

@@ -95,7 +95,7 @@ def _search_stores(
 def _add_pinned(
     candidates: Sequence[Candidate], roots: Sequence[str], options: dict[str, Any]
 ) -> RankedCandidates:
-    """Add the pinned memories to the candidates that a program found."""
+    """Build a result from the candidates that a program found, and the pinned memories of the stores."""
     ranked = RankedCandidates([], [])
     if options.get("pins"):
         # With an empty query, the result has pinned memories and notes, but no candidates.

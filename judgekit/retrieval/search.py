@@ -359,7 +359,10 @@ class _Search:
         return None
 
     def _list_paths(self, pin: str, root: str) -> list[str]:
-        """List the paths that a pin can mean, relative to the store at `root` or to the project."""
+        """List the paths in the store at `root` that a pin can mean, relative to `root`.
+
+        A pin can be relative to the store or to the project.
+        """
         root_prefix = root.rstrip(os.sep) + os.sep
         paths = []
         for base in (root, os.path.realpath(self.project)):

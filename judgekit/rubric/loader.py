@@ -155,7 +155,7 @@ def _parse_version(path: Path) -> tuple[float, ...]:
 def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
     """Build the error for an unknown rubric, with a list of all rubrics and the closest match."""
     stems = sorted({path.stem for _, path in rubric_files(project)})
-    ids = [stem.partition("@")[0] for stem in stems]
+    ids = [stem.partition("@")[0] for stem in stems]  # without the version
     problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
     problem += ", or give the path of a YAML file"
     close_matches = difflib.get_close_matches(reference, [*stems, *ids], n=1)
