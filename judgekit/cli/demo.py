@@ -50,7 +50,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     """Show the prompt hook, a search and two verdicts on sample data."""
     # Without an engine, nothing keeps running after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
-    trust = _choose_model(model, environ)
+    trust_note = _choose_model(model, environ)
     environ_without_model = {**environ, **_UNREACHABLE_MODEL}
     sample = _copy_sample()
     project = sample / "project"
@@ -75,7 +75,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     _print_heading("What was seen, and how far to trust it")
     _say_memories(memory_counts, by_bm25, by_judge)
     _say_verdicts(verdicts)
-    say(trust)
+    say(trust_note)
 
 
 def _copy_sample() -> Path:

@@ -247,10 +247,10 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
 
 def _find_spread_after_all_tiers(report: JudgingReport) -> Spread | None:
     """Find the spread of the scores that all tiers gave together, as they do in the gate."""
-    from judgekit.evaluation.cases import COURSE
+    from judgekit.evaluation.cases import ALL_TIERS
 
     for judge_report in report.judges:
-        if judge_report.judge == COURSE:
+        if judge_report.judge == ALL_TIERS:
             return judge_report.spread
     return None
 
@@ -385,8 +385,8 @@ def _say_flips(name: str, flips: Flips) -> None:
 
 def _say_spread(spread: Spread) -> None:
     """Print how far scores move when items are judged again."""
-    items = f" points, {counted(spread.cases, 'item', 'items')}"
-    say_figure("spread of the distance from acceptance", spread.distance, items)
+    unit_and_items = f" points, {counted(spread.cases, 'item', 'items')}"
+    say_figure("spread of the distance from acceptance", spread.distance, unit_and_items)
     for dimension, score in spread.scores.items():
         say_figure(f"spread of {dimension}", score)
     say_line("noise: 1.96 times that of the distance", f"{spread.noise:.3f} points")

@@ -188,7 +188,8 @@ class ResultFile:
                 column_names.update(dict.fromkeys(row.columns))
                 task = task or self._guess_task(row)
                 column = self._columns.column_of(row.columns, "verdict", ["verdict"])
-                verdict_counts[labels.key_of(row.columns.get(column or ""))] += 1
+                verdict = row.columns.get(column or "")
+                verdict_counts[labels.key_of(verdict)] += 1
             # Our own verdicts are clear from the first rows. What other tools' words mean is only clear from
             # all.
             has_own_verdicts = task is not None and "verdict" not in self._columns.given

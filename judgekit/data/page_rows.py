@@ -274,15 +274,15 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
 
     verdict = ""
     scores = ""
+    probabilities = ""
     opinion_reasoning = ""
     opinion = round_.opinion
     if opinion is not None:
         opinion_reasoning = opinion.reasoning
-        scores = _render_probabilities(opinion.probabilities)
+        probabilities = _render_probabilities(opinion.probabilities)
     if isinstance(opinion, ScoreOpinion):
         verdict = opinion.outcome or ""
-        scores_and_probabilities = [scores_text(opinion.scores), scores]
-        scores = "; ".join(text for text in scores_and_probabilities if text)
+        scores = scores_text(opinion.scores)
     elif isinstance(opinion, PairOpinion):
         verdict = opinion.better
 
@@ -294,7 +294,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
         model=shown_text(round_.model),
         said=shown_text(verdict),
         decided=decided or None,  # `filled` drops None
-        scores=scores,
+        scores="; ".join(text for text in (scores, probabilities) if text),
         reasoning="" if opinion_reasoning == reasoning else shown_text(opinion_reasoning),
         failure=failure,
         usd=amount(round_.usage.cost_usd),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
-from judgekit.evaluation.cases import COURSE, Case
+from judgekit.evaluation.cases import ALL_TIERS, Case
 from judgekit.evaluation.likelihood import learn_likelihood
 from judgekit.evaluation.samples import Sample, Walked, find_common_ways, find_options, walk
 from judgekit.evaluation.tasks import choose_task, ranking_task, read_samples
@@ -586,7 +586,7 @@ class Opinions(NamedTuple):
     unasked: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Return the cases with the tiers' combined result added, as the answer of a judge called `COURSE`.
+        """Return the cases with the tiers' combined result added, as the answer of the judge `ALL_TIERS`.
 
         Cases that compare texts and cases with recorded answers are returned unchanged.
         """
@@ -605,7 +605,7 @@ class Opinions(NamedTuple):
             if course is None:
                 cases.append(case)
             else:
-                cases.append(case.with_judges({COURSE: course}))
+                cases.append(case.with_judges({ALL_TIERS: course}))
         return cases
 
 

@@ -64,7 +64,7 @@ _ANSWERS = (
 _ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
 _SHOWN = 60  # characters quoted of a wrong value
 
-COURSE = "course"  # as a judge: the joint result of all tiers and the rules of escalation
+ALL_TIERS = "course"  # as a judge: the joint result of all tiers and the rules of escalation
 
 
 class Recorded(Strict):
@@ -340,7 +340,7 @@ QUERIES = "queries.jsonl"
 QRELS = "qrels.tsv"
 HEADER = ("query-id", "corpus-id", "score")
 _COLUMNS = f"{' '.join(HEADER)}, separated by tabs"
-_WANTED = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
+_EXPECTED_FILES = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
 _DIGITS = 9  # people grade from 0 to some hundreds, and sums of gains must stay numbers
 
@@ -380,8 +380,10 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     If `scoped`, every id must start with a scope, as in `SCOPE/NAME`. Raises `InputError` if a file can't be
     read or is invalid.
     """
-    documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
-    queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
+    documents = _read_items(
+        folder / CORPUS, _EXPECTED_FILES, "JSON object", CollectionDocument.read
+    )
+    queries = _read_items(folder / QUERIES, _EXPECTED_FILES, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
     if scoped:
         _check_scopes(folder / CORPUS, documents)
@@ -415,7 +417,7 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
 
     Raises `InputError` if the file can't be read or is invalid.
     """
-    rows = lines(path, _WANTED)  # pairs of a place, such as `FILE:1`, and a line
+    rows = lines(path, _EXPECTED_FILES)  # pairs of a place, such as `FILE:1`, and a line
     header_place, header = next(rows, (f"{path}:1", ""))
     if tuple(header.split("\t")) != HEADER:
         raise InputError(f"{header_place}: expected the header {_COLUMNS}")

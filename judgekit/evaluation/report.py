@@ -10,7 +10,7 @@ from pydantic import Field
 
 from judgekit.errors import InputError
 from judgekit.evaluation import stats
-from judgekit.evaluation.cases import COURSE
+from judgekit.evaluation.cases import ALL_TIERS
 from judgekit.evaluation.document_task import DISTANCE
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.samples import WHOLE
@@ -127,7 +127,7 @@ class JudgeReport(stats.ReportPart):
     @property
     def title(self) -> str:
         """The name that people see; JSON and case files say `course`."""
-        return "after all tiers" if self.judge == COURSE else self.judge
+        return "after all tiers" if self.judge == ALL_TIERS else self.judge
 
 
 class JudgingReport(stats.ReportPart):

@@ -180,7 +180,7 @@ def read_changed_files(
     repository = Repository(project)
     recent_files = _list_recent_files(repository, Patterns(paths), since)  # pairs of time and path
     newest_first = sorted(recent_files, reverse=True)
-    committed_blobs = _read_committed_blobs(repository) if recent_files else {}
+    committed_hashes = _read_committed_hashes(repository) if recent_files else {}
     files: list[File] = []
 
     for _, path in newest_first:
@@ -188,7 +188,7 @@ def read_changed_files(
             break
         # Skip files that aren't text or have been deleted in the meantime.
         with suppress(InputError, OSError):
-            file = _read_uncommitted_file(project, path, committed_blobs)
+            file = _read_uncommitted_file(project, path, committed_hashes)
             if file is not None:
                 files.append(file)
 
@@ -196,15 +196,15 @@ def read_changed_files(
 
 
 def _read_uncommitted_file(
-    project: Path, path: str, committed_blobs: Mapping[str, str]
+    project: Path, path: str, committed_hashes: Mapping[str, str]
 ) -> File | None:
     """Read a file; None if its content is committed. Raises `InputError` if it isn't text.
 
-    `committed_blobs` are the hashes of the committed contents, by path.
+    `committed_hashes` are the hashes of the committed contents, by path.
     """
     data = (project / path).read_bytes()
-    committed_blob = committed_blobs.get(path, "")  # "" for a new file
-    is_committed = _is_blob(data, committed_blob)
+    committed_hash = committed_hashes.get(path, "")  # "" for a new file
+    is_committed = _has_git_hash(data, committed_hash)
     return None if is_committed else documents.decode(path, data)
 
 
@@ -253,7 +253,7 @@ def _is_reached_directly(path: str) -> bool:
     return os.path.realpath(path) == os.path.normpath(path)
 
 
-def _read_committed_blobs(repository: Repository) -> dict[str, str]:
+def _read_committed_hashes(repository: Repository) -> dict[str, str]:
     """Return the blob ids of the files in the current commit; empty before the first commit."""
     if repository.resolve_commit("HEAD") is None:
         return {}
@@ -266,7 +266,7 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
     return blobs
 
 
-def _is_blob(data: bytes, oid: str) -> bool:
+def _has_git_hash(data: bytes, oid: str) -> bool:
     """Whether a file's content has the blob id `oid`, either unchanged or with LF line endings."""
     # Compute the hash here: git would run any filter program in the clone's configuration.
     make_digest = hashlib.sha1 if len(oid) == _SHA1_DIGITS else hashlib.sha256

@@ -339,7 +339,7 @@ class _Reader:
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
 
-        if self.bare_key:
+        if unquoted_key is not None:
             key = unquoted_key
         else:
             key = _decode(key_match["quoted"][1:-1])  # without the quotes
