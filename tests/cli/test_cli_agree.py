@@ -402,7 +402,8 @@ def test_a_decision_model_may_accept_in_strict_mode_under_a_promise(judgekit: Ru
     Path("rows.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
 
     def answer_slowly(_: Asked) -> Answer:
-        time.sleep(0.5)  # no model has a price here: the first tier pays in time
+        # No model has a price here, so the first tier must pay in time, on a busy machine as well.
+        time.sleep(1.5)
         return says(scores(5, 5, 5))
 
     with deciding_before(answer_slowly) as (decider, _):
