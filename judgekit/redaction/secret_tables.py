@@ -124,14 +124,7 @@ def _find_in_later_rows(
     lower_text: str, header_end: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in the given columns of all rows below a table's header."""
-    end = header_end  # the previous row's end
-    for _ in range(_MAX_ROWS):
-        start = end + 1
-        if start >= len(lower_text):
-            return
-        end = find_line_end(lower_text, start)
-        row = lower_text[start : min(end, start + LONGEST_ROW)]
-
+    for start, row in _read_lines_below(lower_text, header_end):
         is_frame = PATTERNS["frame"].fullmatch(row)  # `+----+----+`
         if is_frame:
             continue
@@ -140,6 +133,20 @@ def _find_in_later_rows(
         is_line_below_header = separator == "|" and PATTERNS["rule"].fullmatch(row)  # `|----|----|`
         if not is_line_below_header:
             yield from _find_in_cells(row, start, separator, columns)
+
+
+def _read_lines_below(lower_text: str, header_end: int) -> Iterator[tuple[int, str]]:
+    """Yield the position and text of each line below a header, as many as a table may have rows.
+
+    A very long line is cut.
+    """
+    end = header_end  # the previous line's end
+    for _ in range(_MAX_ROWS):
+        start = end + 1
+        if start >= len(lower_text):
+            return
+        end = find_line_end(lower_text, start)
+        yield start, lower_text[start : min(end, start + LONGEST_ROW)]
 
 
 def _find_in_cells(
@@ -198,13 +205,7 @@ def _strip_textile_mark(cell: str) -> str:
 
 def _read_wiki_rows(lower_text: str, header_end: int) -> Iterator[tuple[int, str]]:
     """Yield each row's position and text, without an indent, from below the header to the table's end."""
-    end = header_end  # the previous row's end
-    for _ in range(_MAX_ROWS):
-        start = end + 1
-        if start >= len(lower_text):
-            return
-        end = find_line_end(lower_text, start)
-        line = lower_text[start : min(end, start + LONGEST_ROW)]
+    for start, line in _read_lines_below(lower_text, header_end):
         row = line.lstrip()
         is_next_header = row.startswith(("||", "|_"))  # of another table
         if is_next_header or not row.startswith("|"):

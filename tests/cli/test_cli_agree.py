@@ -24,7 +24,6 @@ from judgekit.judging.steps import PROMISED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from loopback import Answer, Asked
     from outcome import Run, Use
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -396,17 +395,15 @@ def test_the_same_promise_comes_out_after_a_run_was_killed(
     assert [(row["id"], row["judged"]["judge_tier"]) for row in read()] == before
 
 
-def test_a_decision_model_may_accept_in_strict_mode_under_a_promise(judgekit: Run) -> None:
+def test_a_decision_model_may_accept_in_strict_mode_under_a_promise(
+    judgekit: Run, isolated: Path
+) -> None:
     """It has no calibration, and no reason to be told so: the sample says how far it's believed."""
     answers = [{"id": f"r{number}", "answer": f"Answer {number}: 5 days."} for number in range(80)]
     Path("rows.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
-
-    def answer_slowly(_: Asked) -> Answer:
-        # No model has a price here, so the first tier must pay in time, on a busy machine as well.
-        time.sleep(1.5)
-        return says(scores(5, 5, 5))
-
-    with deciding_before(answer_slowly) as (decider, _):
+    own_profile(isolated, "vllm-decisions", more="price: {small: {input: 1, output: 1}}")
+    own_profile(isolated, "openai-compatible", more="price: {writer: {input: 100, output: 100}}")
+    with deciding_before(says(scores(5, 5, 5))) as (decider, _):
         decider.level = 4
         done = judgekit(*JUDGE, "--mode", "strict", "--agree", "0.75")
     by_quick = [row for row in read() if row["judged"]["judge_tier"] == "quick"]
