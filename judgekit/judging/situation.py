@@ -115,7 +115,7 @@ class Situation:
     def is_weak(self, tier: TierName) -> bool:
         """Whether another model should confirm a tier's opinion.
 
-        One should if the tier's models are all of the family whose text they prefer, or if the opinion lacks
+        The opinion is weak if the tier's models are all of the family whose text they prefer, or if it lacks
         reasons or is close to another outcome.
         """
         evidence = self.evidence[tier]

@@ -488,7 +488,7 @@ def test_a_memory_that_a_failing_judge_left_undecided_is_not_logged_as_dropped(
     hook: Callable[..., tuple[str, str]], project: Path
 ) -> None:
     with Loopback(fails(500)) as server:
-        hook(PROMPT, server, "judge: 'on', timeout: 60, deadline: 60, log: true")
+        hook(PROMPT, server, f"{AMPLE_TIME}, log: true")
     (line,) = explain.read_log(str(project))
     assert line["judged"] > 0
     assert line["dropped"] == 0
