@@ -95,14 +95,10 @@ def _limit_models(
     judge: DocumentJudge, depth: Depth, models_by_tier: dict[TierName, tuple[Endpoint, ...]]
 ) -> DocumentJudge:
     """Return a judge with only these models, and without a calibration, which only holds for "tiers"."""
-    warning = judge.settings.calibration_warning
-    calibration = judge.settings.finality
-    if calibration is not None:
-        misfit = f"it holds for the tiers, not for {depth.depth}"
-        warning = f"calibration {calibration.id} not used: {misfit}"
-    return judge.with_settings(
-        models_by_tier=models_by_tier, finality=None, calibration_warning=warning
-    )
+    misfit = f"it holds for the tiers, not for {depth.depth}"
+    settings = judge.settings.without_calibration(misfit)
+    limited_settings = replace(settings, models_by_tier=models_by_tier)
+    return replace(judge, settings=limited_settings)
 
 
 def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:

@@ -411,7 +411,7 @@ def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
     for line in content.split(b"\n"):
         try:
             custom_id, answer = _read_line(line)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
             continue
         if answer and _is_temporary_failure(answer):
             answer = None
@@ -421,7 +421,8 @@ def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
 def _read_line(line: bytes) -> tuple[str, BatchAnswer | None]:
     """Read the custom id and the answer, if any, from a line of JSON.
 
-    Raises `ValueError`, `KeyError`, `TypeError`, `AttributeError` or `RecursionError` if the line is invalid.
+    Raises `ValueError`, `OverflowError`, `KeyError`, `TypeError`, `AttributeError` or `RecursionError` if the
+    line is invalid.
     """
     row = json.loads(line)
     custom_id = str(row["custom_id"])

@@ -598,14 +598,18 @@ async def _wait_for_exit(
     while True:
         await _wait_briefly(process)
         stderr_size = _get_size(stderr)
-        is_stdout_too_long = _get_size(stdout) > MAX_OUTPUT
-        is_stderr_too_long = stderr_size > _MAX_STDERR
-        if is_stdout_too_long or is_stderr_too_long:
-            problem = f"printed more than {MAX_OUTPUT} bytes"
-            raise GatewayError(FailureKind.COMMAND_FAILED, problem)
+        _refuse_long_output("stdout", _get_size(stdout), MAX_OUTPUT)
+        _refuse_long_output("stderr", stderr_size, _MAX_STDERR)
         has_exited = process.returncode is not None
         if has_exited:
             return stderr_size
+
+
+def _refuse_long_output(stream: str, size: int, limit: int) -> None:
+    """Raise `GatewayError` if a program has printed more than `limit` bytes to `stream`."""
+    if size > limit:
+        problem = f"printed more than {limit} bytes to {stream}"
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem)
 
 
 async def _wait_briefly(process: asyncio.subprocess.Process) -> None:

@@ -328,6 +328,22 @@ def test_lines_that_are_missing_double_or_foreign_do_no_harm(
         assert (live(server), words()) == (1, ["accept"] * 3)
 
 
+def test_a_line_with_an_infinite_status_is_asked_by_an_ordinary_call(
+    batched: Callable[..., Outcome],
+) -> None:
+    write("one", "two")
+
+    def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        response = {**lines[0]["response"], "status_code": float("inf")}
+        return [{**lines[0], "response": response}, lines[1]]
+
+    with BatchServer(by_content) as server:
+        server.change = change
+        batched(server)
+        assert live(server) == 1
+        assert words() == ["accept"] * 2
+
+
 def test_two_lines_that_contradict_each_other_are_no_answer(
     batched: Callable[..., Outcome],
 ) -> None:

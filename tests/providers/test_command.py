@@ -208,6 +208,15 @@ def test_each_way_to_fail_is_told() -> None:
         assert (str(error.kind), message in error.message) == (kind, True), error.message
 
 
+def test_a_message_about_too_many_errors_names_their_own_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "_MAX_STDERR", 1000)
+    code = "import sys; print('x' * 1001, file=sys.stderr)"
+    error = failure(CommandGateway(), program(code), request())
+    assert error.message == "printed more than 1000 bytes to stderr"
+
+
 @pytest.mark.slow
 def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) -> None:
     code = f"import time; open({str(tmp_path / 'ran')!r}, 'a').write('x'); time.sleep(60)"
