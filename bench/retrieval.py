@@ -61,9 +61,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, help="a Markdown file for the tables")
     options = parser.parse_args()
-    folders = sorted(each.parent for each in (options.data / "retrieval").glob(f"*/{cases.CORPUS}"))
+    folders = sorted(
+        each.parent for each in (options.data / "retrieval").glob(f"*/{cases.CORPUS_FILE}")
+    )
     if not folders:
-        raise SystemExit(f"{options.data}: expected retrieval/<collection>/{cases.CORPUS}")
+        raise SystemExit(f"{options.data}: expected retrieval/<collection>/{cases.CORPUS_FILE}")
     collections = [cases.read_collection(folder) for folder in folders]
     runs = {each.name: measure(each) for each in collections}
     results = {

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import provider
-from judgekit.data.results import OURS
+from judgekit.data.results import OUR_COLUMNS
 from judgekit.data.tables import parquet, write_table
 
 if TYPE_CHECKING:
@@ -513,7 +513,7 @@ class Bench:
         folder = self.made("many", job, count)
         took = self.run(job, folder)
         out, table = folder / "out.jsonl", folder / "out.parquet"
-        write_table(parquet, out, table, OURS, None)
+        write_table(parquet, out, table, OUR_COLUMNS, None)
         sizes = {"given": folder / "rows.jsonl", "lines": out, "parquet": table}
         bytes_ = {name: path.stat().st_size / count for name, path in sizes.items()}
         kept = [path.stat().st_size for path in folder.rglob("replies.sqlite*")]

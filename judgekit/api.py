@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack
 from pydantic import ValidationError
 
 from judgekit import environment
-from judgekit.config import EXPECTED, check_arguments, require, settings
+from judgekit.config import EXPECTED_BY_ARGUMENT, check_arguments, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
 from judgekit.data.judged_rows import JudgedRow, JudgedRows
@@ -41,7 +41,7 @@ from judgekit.judging import documents, service
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
 from judgekit.judging.notebook import Verdicts
 from judgekit.judging.request import JudgeArgs, JudgeRequest
-from judgekit.judging.service import AT_ONCE
+from judgekit.judging.service import DEFAULT_CONCURRENCY
 from judgekit.providers.running import run, run_in_thread
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
@@ -102,7 +102,7 @@ async def ajudge(
     acceptance: str = "",
     reference: str = "",
     author_family: str | None = None,
-    concurrency: int = AT_ONCE,
+    concurrency: int = DEFAULT_CONCURRENCY,
     **options: Unpack[JudgeArgs],
 ) -> Verdicts:
     """Judge files, and the text files in folders. Returns one verdict per file, in order.
@@ -153,7 +153,7 @@ async def ajudge_texts(
     texts: Mapping[str, str | Text],
     *,
     author_family: str | None = None,
-    concurrency: int = AT_ONCE,
+    concurrency: int = DEFAULT_CONCURRENCY,
     **options: Unpack[JudgeArgs],
 ) -> Verdicts:
     """Judge texts by name, with the options of `judge`. Returns one verdict per text, in order.
@@ -268,7 +268,7 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
     reference: str = "",
     author_family: str | None = None,
     judge_turn: Literal["last", "all"] = "last",
-    concurrency: int = AT_ONCE,
+    concurrency: int = DEFAULT_CONCURRENCY,
     as_completed: bool = False,
     agree: float | None = None,
     agree_on: Literal["verdict", "accepted"] = "verdict",
@@ -471,7 +471,7 @@ def _check_options(call: str, options: JudgeArgs) -> None:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
-    known_options = {name: value for name, value in options.items() if name in EXPECTED}
+    known_options = {name: value for name, value in options.items() if name in EXPECTED_BY_ARGUMENT}
     check_arguments(call, **known_options)
     require(call, cache=options.get("cache", True))  # unlike the others, it can't be None
 

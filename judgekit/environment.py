@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # All of judgekit's variables, except JUDGEKIT_<SECTION>_<KEY> for configuration keys.
-NAMES = (
+VARIABLE_NAMES = (
     *(
         "JUDGEKIT_API_BASE",
         "JUDGEKIT_API_KEY",
@@ -279,7 +279,9 @@ RUBRICS = Place(config_home, "rubrics", "your rubrics")
 PROVIDERS = Place(config_home, "providers", "your profiles of providers")
 STORE_PROFILES = Place(config_home, "retrieval", "your profiles of stores")
 CALIBRATIONS = Place(config_home, "calibrations", "what was learned from labels")
-ACCEPTED = Place(config_home, "accepted.json", "calibrations of projects that you accepted")
+ACCEPTED_CALIBRATIONS = Place(
+    config_home, "accepted.json", "calibrations of projects that you accepted"
+)
 NOISE = Place(config_home, "noise", "how far the scores of a judge move")
 LABEL_SECRET = Place(config_home, "label-secret", "the secret behind the labels of a prompt")
 STATE_KEY = Place(config_home, "state-key", "the key that seals results")
@@ -299,8 +301,8 @@ ENGINES = Place(cache_home, "run", "the addresses of running engines")
 DEMO = Place(cache_home, "demo", "the sample of `judgekit demo`")
 
 LEDGER = Place(state_home, "ledger", "the ledger: verdicts, and what people said of them")
-NOTIFIED = Place(state_home, "notified", "which verdicts `escalate.notify` was told of")
-INSTALLED = Place(
+NOTIFIED_VERDICTS = Place(state_home, "notified", "which verdicts `escalate.notify` was told of")
+ORIGINAL_FILES = Place(
     state_home, "installed.json", "files of other programs before judgekit changed them"
 )
 INJECTIONS = Place(state_home, "injections.jsonl", "the hook's log, if you switched it on")

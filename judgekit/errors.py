@@ -295,7 +295,7 @@ def usage_of_failed_call(error: GatewayError) -> Usage:
     return Usage(unpriced_calls=1 if may_have_cost else 0)
 
 
-KEPT = Usage(cost_usd=0.0, cost_source="cache")  # the usage of a cached reply
+CACHED_USAGE = Usage(cost_usd=0.0, cost_source="cache")  # the usage of a cached reply
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:

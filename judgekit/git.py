@@ -26,17 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
-SECONDS = 30.0
-MAX_ANSWER = 256_000_000  # bytes in one answer; a tree of a few kB can expand a thousandfold
+DEFAULT_GIT_SECONDS = 30.0
+MAX_ANSWER_BYTES = 256_000_000  # bytes in one answer; a tree of a few kB can expand a thousandfold
 MAX_ENTRIES = 3_000_000  # in one tree
-MAX_MEMORY = 2_000_000_000  # bytes for a git process, if the system can limit it
-PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
-_OBJECT_MISSING = b"lazy fetching disabled"  # in git's message about a missing object
+MAX_MEMORY_BYTES = 2_000_000_000  # bytes for a git process, if the system can limit it
+PARTIAL_CLONE_MESSAGE = (
+    "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
+)
+_MISSING_OBJECT_MESSAGE = b"lazy fetching disabled"  # in git's message about a missing object
 _CHUNK_SIZE = 1 << 16  # bytes
-_URL = re.compile(
+_URL_PATTERN = re.compile(
     r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
 )
-_SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
+_SCP_ADDRESS_PATTERN = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 
 @cache
@@ -66,7 +68,7 @@ class Repository(NamedTuple):
     folder: Path
     bare: bool = False
 
-    def ask(self, *args: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
+    def ask(self, *args: str, stdin: bytes = b"", seconds: float = DEFAULT_GIT_SECONDS) -> bytes:
         """Run `git ARGS` and return its output. Raises `GitError` if it fails or takes too long."""
         done = self._run(args, stdin, seconds)
         if done.returncode:
@@ -79,7 +81,7 @@ class Repository(NamedTuple):
         A malformed tree can contain a name twice. Raises `GitError` if there are more than `limit` files.
         """
         args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
-        with self._start_limited(args, b"", SECONDS) as running:
+        with self._start_limited(args, b"", DEFAULT_GIT_SECONDS) as running:
             records = _split_records(running.read_chunks())
             for count, record in enumerate(records, start=1):
                 if count > limit:
@@ -153,7 +155,7 @@ class Repository(NamedTuple):
             request = "".join(f"{name}\n" for name in remaining)
             answer = self._run(("cat-file", "--batch-check"), os.fsencode(request))
             has_failed = answer.returncode != 0
-            if has_failed and _OBJECT_MISSING not in answer.stderr:
+            if has_failed and _MISSING_OBJECT_MESSAGE not in answer.stderr:
                 raise _build_error("cat-file", answer)
 
             lines = answer.stdout.decode("utf-8", "surrogateescape").split("\n")
@@ -171,7 +173,7 @@ class Repository(NamedTuple):
             remaining = remaining[described_count + 1 :]
 
     def _run(
-        self, args: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
+        self, args: Sequence[str], stdin: bytes = b"", seconds: float = DEFAULT_GIT_SECONDS
     ) -> CompletedProcess[bytes]:
         """Run `git ARGS` until it exits. Raises `GitError` if it takes too long or prints too much."""
         with self._start_limited(args, stdin, seconds) as running:
@@ -179,8 +181,8 @@ class Repository(NamedTuple):
             size = 0
             for chunk in running.read_chunks():
                 size += len(chunk)
-                if size > MAX_ANSWER:
-                    raise GitError(f"git {args[0]}: more than {MAX_ANSWER // 1_000_000} MB")
+                if size > MAX_ANSWER_BYTES:
+                    raise GitError(f"git {args[0]}: more than {MAX_ANSWER_BYTES // 1_000_000} MB")
                 chunks.append(chunk)
             done = running.wait()
         return CompletedProcess(args, done.returncode, b"".join(chunks), done.stderr)
@@ -275,7 +277,7 @@ def normalise_address(address: str, folder: str) -> str:
     For example, `https://me:secret@Host.com/a/b.git` and `git@host.com:a/b` both give `host.com/a/b`. A
     relative path is relative to `folder`.
     """
-    match = _URL.fullmatch(address) or _SCP.fullmatch(address)
+    match = _URL_PATTERN.fullmatch(address) or _SCP_ADDRESS_PATTERN.fullmatch(address)
     if match is not None and match["host"]:
         path_on_host = match["path"].rstrip("/").removesuffix(".git")
         return f"{match['host'].lower()}/{path_on_host}"
@@ -327,7 +329,7 @@ def _limit_memory(pid: int) -> None:
     import resource  # noqa: PLC0415 - doesn't exist on Windows
 
     with suppress(OSError):  # the process may have ended already
-        resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
+        resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
 class _RunningGit:
@@ -379,8 +381,8 @@ class _RunningGit:
 
 def _build_error(command: str, done: CompletedProcess[bytes]) -> GitError:
     """Build an error from a failed command's error output. If there's none, use the exit code."""
-    if _OBJECT_MISSING in done.stderr:
-        return GitError(f"git {command}: {PARTIAL}")
+    if _MISSING_OBJECT_MESSAGE in done.stderr:
+        return GitError(f"git {command}: {PARTIAL_CLONE_MESSAGE}")
     error_output = short_line(done.stderr.decode("utf-8", "replace"), 300)
     reason = error_output or f"exit code {done.returncode}"
     return GitError(f"git {command}: {reason}")

@@ -7,13 +7,13 @@ import textwrap
 
 from judgekit.text import short_line, visible
 
-WIDTH = 100  # columns of a code block, whose lines don't wrap
+CODE_BLOCK_COLUMNS = 100  # columns of a code block, whose lines don't wrap
 NOTHING = "-"
-_BEGINS_LIST = re.compile(r"\d+[.)](?=\s|$)|[-+=](?=[-+=\s]|$)")
-_BEGINS_LINK = re.compile(
+_LIST_MARKER_PATTERN = re.compile(r"\d+[.)](?=\s|$)|[-+=](?=[-+=\s]|$)")
+_LINK_START_PATTERN = re.compile(
     r"(?<=www)\.|(?<=[@#])(?=\S)|(?<=:/)(?=/)|(?<=\bgh)-(?=\d)", re.IGNORECASE
 )
-_FORMATS = {ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#!|~$&@"}
+_ENTITY_BY_CODE_POINT = {ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#!|~$&@"}
 # Inserted so that forges don't recognise a link or a mention.
 _ZERO_WIDTH_SPACE = "&#8203;"
 
@@ -31,8 +31,8 @@ def escape_prose(text: str, limit: int = 400) -> str:
     # GitHub and other sites link mentions (@team), issues (#1, GH-1) and addresses even if their characters
     # are escaped, so break them up with an invisible separator. It would be escaped itself, so insert a NUL
     # first, and replace that by the separator after escaping.
-    separated = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain)
-    escaped = separated.translate(_FORMATS)
+    separated = _LINK_START_PATTERN.sub(lambda match: f"{match[0]}\0", plain)
+    escaped = separated.translate(_ENTITY_BY_CODE_POINT)
     escaped = _escape_list_marker(plain, escaped)
     return escaped.replace("\0", _ZERO_WIDTH_SPACE)
 
@@ -42,7 +42,7 @@ def _escape_list_marker(plain: str, escaped: str) -> str:
 
     `plain` is the line before escaping. The marker has the same position in both.
     """
-    list_marker = _BEGINS_LIST.match(plain)
+    list_marker = _LIST_MARKER_PATTERN.match(plain)
     if list_marker is None:
         return escaped
     last = list_marker.end() - 1
@@ -64,5 +64,8 @@ def format_block(text: str, language: str = "") -> str:
 def wrap(text: str, limit: int, first_indent: str = "", indent: str = "") -> str:
     """Wrap the first `limit` characters of a text to fit into a code block."""
     return textwrap.fill(
-        short_line(text, limit), WIDTH, initial_indent=first_indent, subsequent_indent=indent
+        short_line(text, limit),
+        CODE_BLOCK_COLUMNS,
+        initial_indent=first_indent,
+        subsequent_indent=indent,
     )

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_NEEDED = "pydantic"  # if it's there, so are judgekit's other dependencies
+_NEEDED_PACKAGE = "pydantic"  # if it's there, so are judgekit's other dependencies
 # What Python's own variables name may lie in the current folder: `-I` ignores all but what `site` reads.
 _USER_BASE = "PYTHONUSERBASE"
 # For a shell that starts a Python which is not isolated: none of its variables leads into the current folder.
-OWN_PYTHON = (
+UNSET_PYTHON_VARIABLES = (
     f"unset PYTHONPATH PYTHONHOME {_USER_BASE} PYTHONWARNINGS PYTHONPYCACHEPREFIX PYTHONPLATLIBDIR "
     "PYTHONINSPECT PYTHONEXECUTABLE __PYVENV_LAUNCHER__"
 )
 MAX_OUTPUT_BYTES = 64_000_000  # bytes, for output and error output each
-_START = (
+_START_CODE_TEMPLATE = (
     "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
     "programs.run_module({module!a})"
 )
@@ -167,7 +167,13 @@ def _kill_with_children(process: Popen[bytes]) -> None:
 
 def python(module: str, *words: str) -> list[str]:
     """Build the command to run a module in isolated Python (`-I`) with this process's packages."""
-    return [sys.executable, "-I", "-c", _START.format(root=ROOT, module=module), *words]
+    return [
+        sys.executable,
+        "-I",
+        "-c",
+        _START_CODE_TEMPLATE.format(root=ROOT, module=module),
+        *words,
+    ]
 
 
 def run_module(module: str) -> None:
@@ -208,7 +214,7 @@ def _add_own_folder(packages_index: int) -> None:
     """
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    has_dependencies = os.path.isdir(os.path.join(ROOT, _NEEDED))
+    has_dependencies = os.path.isdir(os.path.join(ROOT, _NEEDED_PACKAGE))
     if ROOT in sys.path or not has_dependencies:
         return
     # `addsitedir` also reads .pth files, but puts the folder last. So move it before the other packages.
@@ -225,5 +231,5 @@ def _add_user_packages() -> None:
     # A relative path could lead into a repository.
     user_base = environment.environ().get(_USER_BASE)
     is_safe_base = not user_base or os.path.isabs(user_base)
-    if find_spec(_NEEDED) is None and is_safe_base:
+    if find_spec(_NEEDED_PACKAGE) is None and is_safe_base:
         site.addsitedir(site.getusersitepackages())

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 # Ranges of characters in other categories that show nothing, either: the remaining ones with
 # Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt (variation selectors and fillers among
 # them), and the blank Braille pattern.
-_BLANK = (
+_BLANK_CHAR_RANGES = (
     *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065)),
     *((0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8)),
     (0xE0000, 0xE0FFF),
@@ -21,30 +21,33 @@ _CHUNK_SIZE = 8192  # characters
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width, too
 _NUMBER_CHARS = frozenset("0123456789.eE+-")
 _MAX_CACHED = 4096  # characters; a text in any script has fewer
-_COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # some servers remove colours before they look for commands
+_COLOURS_REGEX = r"(?:\x1b\[[0-9;]*m)*"  # some servers remove colours before they look for commands
 _BLANK_IN_LINE = r"[^\S\n\r\u2028\u2029]"
 # The commands that CI servers execute. A text with a command contains one of its markers. The pattern matches
 # the sign to escape, and the text before it.
-_COMMANDS = {
+_COMMAND_PATTERN_BY_MARKERS = {
     # Azure (learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands), GitHub's first form and
     # TeamCity (jetbrains.com/help/teamcity/service-messages.html): ##vso[, ##[, ##teamcity[, anywhere.
-    ("##", "#\x1b"): rf"(?P<before>)(?P<sign>#)(?={_COLOUR}#{_COLOUR}[\w.-]*{_COLOUR}\[)",
+    (
+        "##",
+        "#\x1b",
+    ): rf"(?P<before>)(?P<sign>#)(?={_COLOURS_REGEX}#{_COLOURS_REGEX}[\w.-]*{_COLOURS_REGEX}\[)",
     # GitHub (docs.github.com/actions/reference/workflow-commands): ::set-env, behind blanks.
     ("::", ":\x1b"): (
         rf"(?P<before>(?:^|[\r\u2028\u2029])(?:{_BLANK_IN_LINE}|\x1b\[[0-9;]*m)*)"
-        rf"(?P<sign>:)(?={_COLOUR}:)"
+        rf"(?P<sign>:)(?={_COLOURS_REGEX}:)"
     ),
     # GitLab (docs.gitlab.com/ci/jobs/job_logs) and Travis: section_start:, travis_fold:, anywhere.
     ("section_", "travis_"): r"(?P<before>section|travis)(?P<sign>_)(?=(?:start|end|fold|time):)",
     # Buildkite (buildkite.com/docs/pipelines/configure/managing-log-output): headings at the start of a
     # line. `--- user` is one of our own, above a part of a prompt.
     ("---", "+++", "~~~", "^^^"): (
-        rf"(?P<before>^{_COLOUR})(?P<sign>[-+~^])(?=(?:--|\+\+|~~|\^\^){_BLANK_IN_LINE}+\S)"
+        rf"(?P<before>^{_COLOURS_REGEX})(?P<sign>[-+~^])(?=(?:--|\+\+|~~|\^\^){_BLANK_IN_LINE}+\S)"
         r"(?!-- (?:system|user|assistant)$)"
     ),
 }
-_ANNOTATIONS = ("::error ", "::warning ", "::notice ")
-_SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
+_ANNOTATION_PREFIXES = ("::error ", "::warning ", "::notice ")
+_SUFFIX_BY_SOURCE = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
 
 
 def rubric_name(name: str, source: str | None) -> str:
@@ -54,7 +57,7 @@ def rubric_name(name: str, source: str | None) -> str:
     """
     if source is None:
         return name
-    return name + _SOURCES.get(source, "")
+    return name + _SUFFIX_BY_SOURCE.get(source, "")
 
 
 def visible(text: str) -> str:
@@ -65,7 +68,7 @@ def visible(text: str) -> str:
     # Most texts are plain ASCII, and finding that out is faster than translating them.
     without_breaks = text.replace("\n", " ").replace("\t", " ")
     is_plain = without_breaks.isascii() and without_breaks.isprintable()
-    return text if is_plain else text.translate(_VISIBLE)
+    return text if is_plain else text.translate(_VISIBLE_TEXT_TABLE)
 
 
 def lines_of(text: str) -> list[str]:
@@ -128,7 +131,7 @@ def is_blank(text: str) -> bool:
 def escaped(text: str) -> str:
     """Escape a name to a single line that is safe to print on a terminal or in a CI log."""
     if not (text.isascii() and text.isprintable()):
-        text = text.translate(_ESCAPED)
+        text = text.translate(_ESCAPE_TABLE)
     return escape_ci_commands(text)
 
 
@@ -144,21 +147,21 @@ def escape_ci_commands(text: str) -> str:
 def escape_for_json(text: str) -> str:
     """Escape CI commands and control characters in JSON without changing its values."""
     if not (text.isascii() and text.isprintable()):
-        text = text.translate(_ESCAPED_IN_JSON)
+        text = text.translate(_JSON_ESCAPE_TABLE)
     return _escape_commands(text, "\\u{:04x}")
 
 
 def escape_for_xml(text: str) -> str:
     """Escape CI commands and control characters in XML without changing its values."""
     if not (text.isascii() and text.isprintable()):
-        text = text.translate(_ESCAPED_IN_XML)
+        text = text.translate(_XML_ESCAPE_TABLE)
     return _escape_commands(text, "&#x{:x};")
 
 
 def escape_for_csv(text: str) -> str:
     """Escape CI commands and control characters in CSV, except line breaks."""
     if not (text.isascii() and text.isprintable()):
-        text = text.replace("\r\n", "\n").translate(_ESCAPED_IN_CSV)
+        text = text.replace("\r\n", "\n").translate(_CSV_ESCAPE_TABLE)
     return escape_ci_commands(text)
 
 
@@ -174,7 +177,7 @@ def escape_all_but_annotations(text: str) -> str:
 
 def _find_annotation(line: str) -> str:
     """Return the start of an annotation, such as `::error`, with which a line begins, or ""."""
-    for start in _ANNOTATIONS:
+    for start in _ANNOTATION_PREFIXES:
         if line.startswith(start):
             return start
     return ""
@@ -187,7 +190,7 @@ def _escape_commands(text: str, escape_format: str) -> str:
     """
     # Only match patterns whose markers appear in the text, because matching every pattern is slow.
     patterns = []
-    for markers, pattern in _COMMANDS.items():
+    for markers, pattern in _COMMAND_PATTERN_BY_MARKERS.items():
         if any(marker in text for marker in markers):
             patterns.append(pattern)
     if not patterns:
@@ -288,8 +291,8 @@ class _Table(dict[int, "int | str | None"]):
             return not char.isprintable() and char not in self._allowed
         import unicodedata  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-        is_blank_char = any(first <= code <= last for first, last in _BLANK)
-        return is_blank_char or unicodedata.category(char) in _INVISIBLE
+        is_blank_char = any(first <= code <= last for first, last in _BLANK_CHAR_RANGES)
+        return is_blank_char or unicodedata.category(char) in _INVISIBLE_CATEGORIES
 
 
 def _unicode_escape(char: str) -> str:
@@ -311,11 +314,11 @@ def _xml_escape(char: str) -> str:
     return f"&#x{ord(char):x};"
 
 
-_VISIBLE = _Table()
-_ESCAPED = _Table(allowed="", escape=_unicode_escape)
-_ESCAPED_IN_CSV = _Table(escape=_unicode_escape)
-_ESCAPED_IN_JSON = _Table(escape=_json_escape)
-_ESCAPED_IN_XML = _Table(escape=_xml_escape)
+_VISIBLE_TEXT_TABLE = _Table()
+_ESCAPE_TABLE = _Table(allowed="", escape=_unicode_escape)
+_CSV_ESCAPE_TABLE = _Table(escape=_unicode_escape)
+_JSON_ESCAPE_TABLE = _Table(escape=_json_escape)
+_XML_ESCAPE_TABLE = _Table(escape=_xml_escape)
 
 
 def find_unstorable(value: object) -> str:

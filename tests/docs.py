@@ -23,11 +23,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 import judgekit
-from judgekit.cli.common import WHOLE_HELP
+from judgekit.cli.common import WHOLE_HELP_KEY
 from judgekit.cli.formats import table
 from judgekit.cli.output import strip_colours
 from judgekit.gate import WORDS
-from judgekit.judging.escalation import ALL, TABLE, VOTED, decide
+from judgekit.judging.escalation import ALL_TASKS, ESCALATION_TABLE, VOTED_TASKS, decide
 from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.rows import TierDecides
 from judgekit.judging.steps import Ask, EscalationRules
@@ -137,7 +137,7 @@ def commands() -> dict[str, str]:
 
 def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - typer's own
     context = command.make_context(name, [], parent, resilient_parsing=True, terminal_width=WIDTH)
-    context.meta[WHOLE_HELP] = True
+    context.meta[WHOLE_HELP_KEY] = True
     text = "\n".join(line.rstrip() for line in context.get_help().strip("\n").splitlines())
     yield context.command_path, f"{text}\n"
     for inner, each in getattr(command, "commands", {}).items():
@@ -189,8 +189,8 @@ CONFIRM: dict[str, Literal["accept", "reject"]] = {"strict": "accept", "lenient"
 def row_table() -> list[str]:
     """Write the rows of the table in words: those of their functions."""
     lines = ["| row | for | applies if | then |", "| --- | --- | --- | --- |"]
-    tasks_in_words = {ALL: "all", VOTED: "all but rankings"}
-    for row in TABLE:
+    tasks_in_words = {ALL_TASKS: "all", VOTED_TASKS: "all but rankings"}
+    for row in ESCALATION_TABLE:
         tasks = tasks_in_words.get(row.tasks, ", ".join(f"{task}s" for task in row.tasks))
         name = f"*{row.name}*" if row.overrules else row.name
         condition = _words_of(row.applies).removeprefix("Whether ")

@@ -216,7 +216,7 @@ def test_every_function_is_tried() -> None:
 def test_an_option_that_has_no_words_of_its_own_is_checked_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(config.EXPECTED, "mode")
+    monkeypatch.delitem(config.EXPECTED_BY_ARGUMENT, "mode")
     wrong: dict[str, Any] = {"mode": "loose"}
     with pytest.raises(UsageError, match=r"^judge_texts: mode: .*'strict' or 'lenient'"):
         judgekit.judge_texts(TEXTS, **wrong)

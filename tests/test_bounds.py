@@ -20,7 +20,7 @@ from package import PACKAGE, trees
 from pydantic import BaseModel
 from told import first_prompt
 
-from judgekit.config.patterns import LONGEST
+from judgekit.config.patterns import MAX_PATTERN_CHARS
 from judgekit.config.yamlfile import CONFIG_BYTES
 from judgekit.data.cells import CellError
 from judgekit.errors import JudgekitError
@@ -111,7 +111,7 @@ def passage(text: str) -> None:
 
 def patterns(text: str) -> None:
     with suppress(ValueError):
-        of("config.patterns.Patterns")([f"{text[: LONGEST - 2]}b"]).match("a" * 200)
+        of("config.patterns.Patterns")([f"{text[: MAX_PATTERN_CHARS - 2]}b"]).match("a" * 200)
     of("config.patterns.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
     rules = of("retrieval.scan.parse_ignore_patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"])
     of("retrieval.scan.is_ignored")(rules, text, folder=False)

@@ -14,7 +14,7 @@ from making import call_usage
 from judgekit import environment
 from judgekit.config import settings
 from judgekit.errors import (
-    KEPT,
+    CACHED_USAGE,
     ConfigError,
     FailureKind,
     GatewayError,
@@ -211,9 +211,9 @@ def test_costs_are_added_with_who_says_them() -> None:
         ([TOLD, LISTED], 0.75, "mixed", 0),
         ([TOLD, unpriced], 0.25, "provider", 1),
         ([unpriced, call_usage().of_call()], None, None, 2),
-        ([KEPT, KEPT], 0.0, "cache", 0),
-        ([KEPT, unpriced, LISTED], 0.5, "litellm", 1),
-        ([set_local_cost(call_usage(10, 1)), KEPT], 0.0, "local", 0),
+        ([CACHED_USAGE, CACHED_USAGE], 0.0, "cache", 0),
+        ([CACHED_USAGE, unpriced, LISTED], 0.5, "litellm", 1),
+        ([set_local_cost(call_usage(10, 1)), CACHED_USAGE], 0.0, "local", 0),
     ]
     for parts, *expected in table:
         total = call_usage()

@@ -17,9 +17,9 @@ from typer.exceptions import TyperException
 
 from judgekit import environment
 from judgekit.cli import common, output, output_files
-from judgekit.cli.interruption import KEPT
+from judgekit.cli.interruption import KEPT_MESSAGE_BY_COMMAND
 from judgekit.cli.output import make_printable, warn
-from judgekit.config import KEYS
+from judgekit.config import KEYS_BY_SECTION
 from judgekit.errors import NO_SQLITE, Exit, JudgekitError, describe_error, lacks_sqlite
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _run_command(command: str, words: list[str]) -> int:
 
 def _warn_of_interruption(command: str) -> None:
     """Print that a command was interrupted, and what's kept, unless its own summary says so."""
-    kept_note = KEPT.get(command, "")
+    kept_note = KEPT_MESSAGE_BY_COMMAND.get(command, "")
     has_own_summary = kept_note is None
     if not has_own_summary:
         warn(f"interrupted{kept_note}")
@@ -275,8 +275,8 @@ def _warn_of_unknown_variables() -> None:
 
 def _list_known_variables() -> list[str]:
     """List our environment variables, including those for configuration keys."""
-    known_names = list(environment.NAMES)
-    for section, keys in KEYS.items():
+    known_names = list(environment.VARIABLE_NAMES)
+    for section, keys in KEYS_BY_SECTION.items():
         known_names += [f"JUDGEKIT_{section}_{key}".upper() for key in keys.split()]
     return known_names
 

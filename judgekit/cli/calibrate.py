@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 _DEFAULT_RATE = 0.05
-_STRONG: TierName = "deep"
+_STRONGEST_TIER: TierName = "deep"
 _EXAMPLE_AGREEMENT = 0.95  # of the promise of agreement that serves as an example
 _EXAMPLE_ROWS = 2_000
-_FILES = Argument(
+_FILES_ARGUMENT = Argument(
     metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
 )
-_EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
-_OUT = Option(
+_EXCESS_OPTION = Option(
+    metavar="RATE", help="Promise at most this much more error than deep alone."
+)
+_OUT_OPTION = Option(
     metavar="FILE",
     callback=output_files.refuse_input,
     help="Write to this file, not your folder.",
@@ -47,18 +49,18 @@ _OUT = Option(
 
 
 def calibrate(
-    files: Annotated[list[Path], _FILES],
+    files: Annotated[list[Path], _FILES_ARGUMENT],
     rubric: options.RubricOption = None,
     mode: options.ModeOption = None,
     error: Annotated[
         float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")
     ] = None,
-    excess: Annotated[float | None, _EXCESS] = None,
+    excess: Annotated[float | None, _EXCESS_OPTION] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
     map_: Map = None,
     id_: Id = None,
     base: options.Base = None,
-    out: Annotated[Path | None, _OUT] = None,
+    out: Annotated[Path | None, _OUT_OPTION] = None,
     as_json: AsJson = False,
     _model: options.ModelOption = None,
 ) -> int:
@@ -186,14 +188,14 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     if not has_scores or has_comparisons:
         return
 
-    has_no_cheaper_tier = bool(tiers) and tiers[0] == _STRONG
+    has_no_cheaper_tier = bool(tiers) and tiers[0] == _STRONGEST_TIER
     if has_no_cheaper_tier:
         return
 
     promise = agreement.Promise(_EXAMPLE_AGREEMENT, strict=mode == "strict")
     case_samples = tasks.read_samples(cases, loaded.rubric, mode)
     share = agreement.simulate_decided_fraction(
-        case_samples, tiers[0], _STRONG, _EXAMPLE_ROWS, promise
+        case_samples, tiers[0], _STRONGEST_TIER, _EXAMPLE_ROWS, promise
     )
     if share is None:  # the strong tier judged too few cases
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     _HelpRow = tuple[str, str]
     """The name of an argument or option, with its value's, and the description."""
 
-WHOLE_HELP = "judgekit.whole_help"
+WHOLE_HELP_KEY = "judgekit.whole_help"
 """The context key that asks for a list of all options."""
 _MAX_SUMMARY_CHARS = 1000  # characters, so that no summary is cut
 
@@ -29,7 +29,7 @@ def add_common_options(command: Any, *, path: str = "", top: bool = True) -> Non
     `path` is the command's full name, such as `eval memories`. Only the top command's help lists the common
     options.
     """
-    for names, help_ in _OPTIONS.items():
+    for names, help_ in _HELP_BY_OPTION.items():
         command.params.append(_build_common_option(names, help_, hidden=not top))
     _replace_help(command, path)
     subcommands = getattr(command, "commands", {})
@@ -98,7 +98,7 @@ def _build_help_all_option() -> TyperOption:
 
 def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  # noqa: ANN401 - typer's own
     if is_given:
-        context.meta[WHOLE_HELP] = True
+        context.meta[WHOLE_HELP_KEY] = True
         output.say(context.get_help())
         raise typer.Exit
 
@@ -116,7 +116,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
 
     # Take the help options out before the remaining ones are listed, since their section comes last.
     help_rows = [rows_by_option.pop(name) for name in ("--help", "--help-all")]
-    if ctx.meta.get(WHOLE_HELP):
+    if ctx.meta.get(WHOLE_HELP_KEY):
         sections["Other options"] = list(rows_by_option.values())
     sections["Help"] = help_rows
 
@@ -184,7 +184,7 @@ def _log_to_stderr() -> None:
     log.setLevel(logging.INFO)
 
 
-_OPTIONS = {
+_HELP_BY_OPTION = {
     ("-q", "--quiet"): "Print only results and errors.",
     ("-v", "--verbose"): "Show each call to a model (made without the engine) and tracebacks.",
     ("-V", "--version"): "Print the version.",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 config = typer.Typer(no_args_is_help=True, help="The configuration: what holds here, and why.")
 cache = typer.Typer(no_args_is_help=True, help="Kept replies of models: status and clear.")
-_SECRET = re.compile(r"KEY|TOKEN")
+_SECRET_NAME_PATTERN = re.compile(r"KEY|TOKEN")
 
 
 @config.command()
@@ -73,11 +73,11 @@ def _list_other_variables() -> list[Setting]:
     from judgekit.config import settings
 
     variables = []
-    for name in environment.NAMES:
+    for name in environment.VARIABLE_NAMES:
         value = environment.environ().get(name)
-        if not value or name in settings.VARIABLES:
+        if not value or name in settings.KEYS_BY_VARIABLE:
             continue
-        visible_value = "(set)" if _SECRET.search(name) else value
+        visible_value = "(set)" if _SECRET_NAME_PATTERN.search(name) else value
         variables.append(settings.Setting(name, visible_value, "environment"))
     return variables
 

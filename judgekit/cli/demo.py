@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.providers.base import Endpoint
 
-_LOCAL = "qwen2.5-coder-1.5b"
+_DEFAULT_LOCAL_MODEL = "qwen2.5-coder-1.5b"
 _PROMPTS = (
     ("a clear hit", "How do we refresh the JWT before the access token expires?"),
     ("ambiguous", "Why are users signed out?"),
@@ -37,16 +37,16 @@ _UNREACHABLE_MODEL = {
     "JUDGEKIT_MODEL": "gone",
     "JUDGEKIT_REPLAY": "",
 }
-_HIT = re.compile(r"^ *\d+\. ", re.MULTILINE)
-_VERDICT = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
-_MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
+_HIT_NUMBER_PATTERN = re.compile(r"^ *\d+\. ", re.MULTILINE)
+_VERDICT_LINE_PATTERN = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
+_MEASURING_ADVICE = "Measure any judge on labelled cases of your own before you rely on it."
 # A model sees a document's name, so the names in the demo mustn't give the answer away.
-_DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
+_DOCUMENT_NAME_BY_SOURCE = {"good.md": "first.md", "damaged.md": "second.md"}
 
-_MODEL = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
+_MODEL_OPTION = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
 
 
-def demo(model: Annotated[str | None, _MODEL] = None) -> None:
+def demo(model: Annotated[str | None, _MODEL_OPTION] = None) -> None:
     """Show the prompt hook, a search and two verdicts on sample data."""
     # Without an engine, nothing keeps running after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
@@ -66,11 +66,11 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     by_judge = _run(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
 
     _print_heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
-    verdicts = _run(["judge", *_DOCUMENTS.values()], sample, environ)
+    verdicts = _run(["judge", *_DOCUMENT_NAME_BY_SOURCE.values()], sample, environ)
 
     _print_heading("4. Without a model: still an answer, and no invented verdict")
     _run(["search", _QUESTION, "-n", "2", "--judge"], project, environ_without_model)
-    verdicts += _run(["judge", _DOCUMENTS["good.md"]], sample, environ_without_model)
+    verdicts += _run(["judge", _DOCUMENT_NAME_BY_SOURCE["good.md"]], sample, environ_without_model)
 
     _print_heading("What was seen, and how far to trust it")
     _say_memories(memory_counts, by_bm25, by_judge)
@@ -84,7 +84,7 @@ def _copy_sample() -> Path:
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
     # The names mustn't reveal to the model which document is good.
-    for name, neutral_name in _DOCUMENTS.items():
+    for name, neutral_name in _DOCUMENT_NAME_BY_SOURCE.items():
         (sample / "documents" / name).rename(sample / neutral_name)
     return sample
 
@@ -122,7 +122,7 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
     if not wanted and _can_explain(first_models):
         say(f"The judge is the model that is set up here: {reason}.")
         names = [f"{tier}: {endpoint.model}" for tier, endpoint in first_models.items()]
-        return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURE}"
+        return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURING_ADVICE}"
 
     if find_spec("xllamacpp") is None:
         missing_text = 'no model is set up and the extra "local" is not installed'
@@ -130,7 +130,7 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
         command = files.install_extra("local")
         return f"No model judged anything. Set a provider's key, or run {command}; then try again."
 
-    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
+    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _DEFAULT_LOCAL_MODEL
     return _use_local_model(name, environ)
 
 
@@ -156,7 +156,7 @@ def _use_local_model(name: str, environ: dict[str, str]) -> str:
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
 
     catalogue_entry = models.CATALOGUE.get(name)
-    advice = _MEASURE
+    advice = _MEASURING_ADVICE
     if catalogue_entry is not None:
         advice = f"A model of this size {catalogue_entry.judges}."
     return f"The judge was {name}, running on this machine. {advice}"
@@ -181,15 +181,15 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
 
 def _say_memories(counts_of_prompts: Sequence[str], by_bm25: str, by_judge: str) -> None:
     """Print how many memories each prompt got, and how many are in the output of the two searches."""
-    hits = len(_HIT.findall(by_bm25))
-    judged_hits = len(_HIT.findall(by_judge))
+    hits = len(_HIT_NUMBER_PATTERN.findall(by_bm25))
+    judged_hits = len(_HIT_NUMBER_PATTERN.findall(by_judge))
     search = f"the search found {hits}, with the judge {judged_hits}"
     say(f"Memories: the prompts got {', '.join(counts_of_prompts)}; {search}.")
 
 
 def _say_verdicts(output: str) -> None:
     """Print the verdicts in the output of the runs; the last verdict is of the run without a model."""
-    outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(output)]
+    outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT_LINE_PATTERN.findall(output)]
     with_model = ", ".join(outcomes[:-1])
     without_model = "".join(outcomes[-1:])  # there may be none
     say(f"Documents: {with_model}; without a model {without_model}.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.estimate import Estimate, ModelEstimate
 
-_JSON = ("json", "jsonl")
+_JSON_FORMATS = ("json", "jsonl")
 
 
 def print_estimate(
@@ -25,7 +25,7 @@ def print_estimate(
 
     `rows` is the name of a file of rows, if any. `left_out` are lines about rows that won't be judged.
     """
-    if format_ in _JSON:
+    if format_ in _JSON_FORMATS:
         record = {**_build_record(estimate), "left_out": list(left_out)}
         emit(json.dumps(record, ensure_ascii=False))
         return

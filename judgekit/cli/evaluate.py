@@ -43,9 +43,9 @@ else:
 
 _FIRST_KIND = ProfileKind(KINDS[0])
 _MAX_WORD_CHARS = 40  # characters in its column
-_WANTED = Option(metavar="WORD", help="Aim of injected texts (default accept).")
-_MODELS = Option(metavar="A,B,C", help="Compare these models, each asked alone.")
-_SCOPE_PREFIX = Option(
+_WANTED_OPTION = Option(metavar="WORD", help="Aim of injected texts (default accept).")
+_MODELS_OPTION = Option(metavar="A,B,C", help="Compare these models, each asked alone.")
+_SCOPE_PREFIX_OPTION = Option(
     "--scope-prefix", help="Search only documents of the query's scope (an id before /)."
 )
 
@@ -59,11 +59,11 @@ def measure_judges(
     ],
     rubric: options.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",
-    wanted: Annotated[str | None, _WANTED] = None,
+    wanted: Annotated[str | None, _WANTED_OPTION] = None,
     again: Annotated[
         bool, Option("--again", help="Also ask again, and with reordered candidates.")
     ] = False,
-    models: Annotated[str | None, _MODELS] = None,
+    models: Annotated[str | None, _MODELS_OPTION] = None,
     repeat: options.Repeat = 1,
     keep: options.Keep = False,
     jobs: Annotated[
@@ -319,7 +319,7 @@ def _has_labelled_rows(rows: Iterable[object]) -> bool:
     if not isinstance(first_row, DataRow):
         return False
     keys = first_row.columns.keys()
-    usual_label_names = fields.USUAL["judge"]["label"].split()
+    usual_label_names = fields.USUAL_NAMES_BY_TASK["judge"]["label"].split()
     has_label = any(name in keys for name in usual_label_names)
     has_other_keys = any(key not in Case.model_fields for key in keys)
     return has_label and has_other_keys
@@ -416,7 +416,7 @@ def measure_retrieval(
     folder: Annotated[
         Path, Argument(metavar="DIR", help="Has corpus.jsonl, queries.jsonl, qrels.tsv.")
     ],
-    scope_prefix: Annotated[bool, _SCOPE_PREFIX] = False,
+    scope_prefix: Annotated[bool, _SCOPE_PREFIX_OPTION] = False,
     profile: Annotated[ProfileKind, Option(help="Retrieval profile to rank with.")] = _FIRST_KIND,
     run: Annotated[
         Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")
@@ -443,7 +443,7 @@ def measure_retrieval(
     report = retrieval.report(collection, compiled_profile, answers, scoped=scope_prefix)
     if report.strays:
         strays = f"{report.strays} judgements name unknown queries or documents"
-        warn(f"{folder / cases.QRELS}: {strays}; such a document counts as not found")
+        warn(f"{folder / cases.QRELS_FILE}: {strays}; such a document counts as not found")
     if as_json:
         emit(report.model_dump_json())
     else:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import GateMode
 
-_PRE_PUSH = Option(metavar="REMOTE URL", help="Judge the push that git puts on stdin.")
+_PRE_PUSH_OPTION = Option(metavar="REMOTE URL", help="Judge the push that git puts on stdin.")
 
 
 def gate(
     base: Annotated[
         str | None, Option(metavar="REF", help="Judge the files changed since REF.")
     ] = None,
-    pre_push: Annotated[tuple[str, str] | None, _PRE_PUSH] = None,
+    pre_push: Annotated[tuple[str, str] | None, _PRE_PUSH_OPTION] = None,
     advise: Annotated[bool, Option("--advise", help="Always exit with 0.")] = False,
     block: Annotated[bool, Option("--block", help="Exit with 1 on a NO-GO.")] = False,
     format_: formats.FormatOption = "table",

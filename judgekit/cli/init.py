@@ -40,16 +40,16 @@ SUBJECTS = {
     "pairs": _Subject("two answers in each row: which is better?", "answer-preference", "compare"),
     "documents": _Subject("files, or a folder of them", "kls", None),
 }
-_WHAT = Option(metavar="|".join(SUBJECTS), help="What you judge.")
-_MODEL = Option(help="The first model to ask, as provider/model.")
-_WHERE = Option(metavar="PATH", help="The file of rows, or the documents.")
-_LATER = "later"
+_WHAT_OPTION = Option(metavar="|".join(SUBJECTS), help="What you judge.")
+_MODEL_OPTION = Option(help="The first model to ask, as provider/model.")
+_WHERE_OPTION = Option(metavar="PATH", help="The file of rows, or the documents.")
+_CHOOSE_LATER_ANSWER = "later"
 
 
 def init(
-    what: Annotated[str | None, _WHAT] = None,
-    model: Annotated[str | None, _MODEL] = None,
-    where: Annotated[str | None, _WHERE] = None,
+    what: Annotated[str | None, _WHAT_OPTION] = None,
+    model: Annotated[str | None, _MODEL_OPTION] = None,
+    where: Annotated[str | None, _WHERE_OPTION] = None,
 ) -> None:
     """Ask what you judge, with which model, and its path; write a configuration and a rubric to edit.
 
@@ -121,7 +121,7 @@ def _check_model(model: str) -> str:
     from judgekit.providers import registry
     from judgekit.providers.resolve import find_profile
 
-    if model == _LATER:
+    if model == _CHOOSE_LATER_ANSWER:
         return model
     profile, _ = find_profile(model, registry.profiles())
     if profile is None:
@@ -139,7 +139,7 @@ def _find_usable_model() -> str:
         if state.usable and state.models:
             return next(iter(state.models.values()))  # the first tier is quick
     note("no model can be asked yet; judgekit provider list says what each provider needs")
-    return _LATER
+    return _CHOOSE_LATER_ANSWER
 
 
 def _check_path(path: str, subject: _Subject) -> str:
@@ -241,7 +241,7 @@ def _choose_judge_values(rubric: str, subject: _Subject, model: str) -> dict[str
     values: dict[str, object] = {}
     if subject.task != "compare":  # `compare` takes its rubric as an option
         values["rubric"] = rubric
-    if model != _LATER:
+    if model != _CHOOSE_LATER_ANSWER:
         values["tiers"] = {"quick": model}
     return values
 

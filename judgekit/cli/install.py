@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.remains import Remain
 
-_OF = Option(
+_CLIENT_SCOPE_OPTION = Option(
     help="Settings of: user (all projects), project (shared), local (yours, this project)."
 )
-_ClientScope = Annotated[Scope, _OF]
-_OF_TWO = Option(help="Settings of: user (all projects) or project (shared).")
-_SharedScope = Annotated[Literal["user", "project"], _OF_TWO]
+_ClientScope = Annotated[Scope, _CLIENT_SCOPE_OPTION]
+_SHARED_SCOPE_OPTION = Option(help="Settings of: user (all projects) or project (shared).")
+_SharedScope = Annotated[Literal["user", "project"], _SHARED_SCOPE_OPTION]
 _GitScope = Annotated[
     Scope, Option(help="local: this repository; user: the hooks folder of all yours.")
 ]

@@ -32,11 +32,15 @@ if TYPE_CHECKING:
     Record: TypeAlias = Mapping[str, Any]
     OnVerdict: TypeAlias = Callable[[Document, Record], object]
 
-_FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
-_PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
-_TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.is_text)
-_FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
-_USUAL_EXIT = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # for documents
+_FILES_ARGUMENT = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
+_PATHS_ARGUMENT = Argument(
+    metavar="PATH...", help="Files, folders, or - for stdin; or give --data."
+)
+_ROW_TEXT_ENDINGS = tuple(source.endings[0] for source in SOURCES if source.is_text)
+_AUTHOR_FAMILY_OPTION = Option(
+    metavar="FAMILY", help="Model family that wrote the text, such as anthropic."
+)
+_DEFAULT_EXIT_ON = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # for documents
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Explain = Annotated[
     bool,
@@ -51,7 +55,7 @@ _Review = Annotated[
 
 
 def judge(
-    files: Annotated[list[str] | None, _PATHS] = None,
+    files: Annotated[list[str] | None, _PATHS_ARGUMENT] = None,
     rubric: options.RubricsOption = None,
     mode: options.ModeOption = None,
     model: options.ModelsOption = None,
@@ -69,7 +73,7 @@ def judge(
     no_cache: options.NoCache = False,
     no_engine: options.NoEngine = False,
     max_cost: options.MaxCost = None,
-    author_family: Annotated[str | None, _FAMILY] = None,
+    author_family: Annotated[str | None, _AUTHOR_FAMILY_OPTION] = None,
     show_prompt: options.ShowPrompt = False,
     estimate: options.Estimate = False,
     depth: _Depth = None,
@@ -102,7 +106,7 @@ def judge(
     until: row_options.Until = None,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
-    options.check_filled(*options.FAMILY, author_family)
+    options.check_filled(*options.AUTHOR_FAMILY_FLAG, author_family)
     options.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
@@ -171,7 +175,7 @@ def judge(
             use_engine=use_engine,
             show_prompt=show_prompt,
             is_estimate=estimate,
-            exit_on=exit_on or row_options.USUAL_EXIT,
+            exit_on=exit_on or row_options.DEFAULT_EXIT_ON,
             printing=Printing(format_, formats.read_also(also), worst),
             variants=variants,
             combination=combine,
@@ -189,14 +193,14 @@ def judge(
         task=task,
         task_id=task_id,
         author_family=author_family,
-        jobs=jobs or row_options.JOBS,
+        jobs=jobs or row_options.DEFAULT_JOBS,
         use_engine=use_engine,
         show_prompt=show_prompt,
         is_estimate=estimate,
         explains=explain,
         format=format_,
         also_files=formats.read_also(also),
-        exit_on=exit_on or _USUAL_EXIT,
+        exit_on=exit_on or _DEFAULT_EXIT_ON,
     )
 
     if out:
@@ -313,7 +317,7 @@ def _read_files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[
     """Yield each file once it's read. Unreadable ones are reported and added to `unreadable`."""
     for path in documents.expand(paths):
         is_named = path in paths  # itself, and not only its folder
-        if is_named and path.endswith(_TEXTS_WITH_ROWS):
+        if is_named and path.endswith(_ROW_TEXT_ENDINGS):
             note(f"{path}: judged as one document; --data judges each of its rows")
         try:
             file = documents.read_file(path, sys.stdin.buffer)
@@ -511,7 +515,7 @@ def _note_reasons(verdicts: Iterable[Record]) -> None:
 
 
 def compare(
-    files: Annotated[list[str] | None, _FILES] = None,
+    files: Annotated[list[str] | None, _FILES_ARGUMENT] = None,
     prompt: Annotated[str | None, Option(help="The prompt that the texts answer.")] = None,
     rubric: options.RubricOption = None,
     mode: options.ModeOption = None,
@@ -595,8 +599,8 @@ def compare(
         return rows.judge_rows("compare", dataset, task, request, author_family or [], run)
 
     # Compare the texts in files.
-    if also or format_ not in (None, *formats.OF_COMPARISONS):
-        known = ", ".join(formats.OF_COMPARISONS)
+    if also or format_ not in (None, *formats.COMPARISON_FORMATS):
+        known = ", ".join(formats.COMPARISON_FORMATS)
         raise UsageError(f"--format of two texts is one of {known}; rows (--data) have all formats")
 
     if out:
@@ -604,7 +608,7 @@ def compare(
 
     compared = _read_texts_to_compare(files, prompt or "", author_family or [])
     if estimate and not show_prompt:
-        _print_estimate([compared], request, row_options.JOBS, format_)
+        _print_estimate([compared], request, row_options.DEFAULT_JOBS, format_)
         return Exit.ACCEPTED
     return _compare_texts(compared, request, format_ or "table", show_prompt=show_prompt)
 
@@ -622,7 +626,7 @@ def _read_texts_to_compare(
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
-    option, expected = options.FAMILY
+    option, expected = options.AUTHOR_FAMILY_FLAG
     options.check_filled(option, expected, *author_families)
     _refuse_folders(files)
 

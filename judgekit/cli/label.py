@@ -36,32 +36,38 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import LabelWord
 
 AnyLedger: TypeAlias = "Ledger | TeamLedger"
-_KEY_WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
+_LABEL_BY_KEY: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 # A file may also use a judge's words, which are read as the gate reads them.
-_JUDGES_WORDS: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
-_FILE_WORDS = _JUDGES_WORDS | {word: word for word in _KEY_WORDS.values()}
+_LABEL_BY_VERDICT: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
+_LABEL_BY_FILE_WORD = _LABEL_BY_VERDICT | {word: word for word in _LABEL_BY_KEY.values()}
 _KEY_HELP = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
 _MAX_TEXT_CHARS = 100  # characters shown of an unusable line
 _MIN_ID_DIGITS = 8  # of an abbreviated verdict id
 _MAX_LINES = 40  # of each file, unless `a` is pressed
-_VERDICT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
-_DISMISS = Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
-_FROM = Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -.")
-_TEAM = Option("--team", help="Use the ledger of the shared judge.")
-_TASK = Argument(metavar="TASK", help="PATH[@SHA256] of a verdict; by default all open verdicts.")
+_VERDICT_ARGUMENT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
+_DISMISS_OPTION = Option(
+    min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem."
+)
+_FROM_OPTION = Option(
+    "--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -."
+)
+_TEAM_OPTION = Option("--team", help="Use the ledger of the shared judge.")
+_TASK_ARGUMENT = Argument(
+    metavar="TASK", help="PATH[@SHA256] of a verdict; by default all open verdicts."
+)
 
 
 def label(
-    verdict: Annotated[str | None, _VERDICT] = None,
-    dismiss: Annotated[int | None, _DISMISS] = None,
+    verdict: Annotated[str | None, _VERDICT_ARGUMENT] = None,
+    dismiss: Annotated[int | None, _DISMISS_OPTION] = None,
     undo: Annotated[
         bool, Option("--undo", help="With --dismiss: the finding counts again.")
     ] = False,
     blind: Annotated[bool, Option("--blind", help="Hide the verdict and its findings.")] = False,
     since: Since = None,
     limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
-    from_: Annotated[str | None, _FROM] = None,
-    team: Annotated[bool, _TEAM] = False,
+    from_: Annotated[str | None, _FROM_OPTION] = None,
+    team: Annotated[bool, _TEAM_OPTION] = False,
 ) -> int:
     """Label verdicts as right or wrong, so that the gate's errors can be counted.
 
@@ -199,8 +205,8 @@ def _ask_for_labels(
             withdraw_label(position)
             continue
 
-        if key in _KEY_WORDS:  # otherwise, the person skips the verdict
-            add_label(verdict, _KEY_WORDS[key])
+        if key in _LABEL_BY_KEY:  # otherwise, the person skips the verdict
+            add_label(verdict, _LABEL_BY_KEY[key])
             labelled.add(position)
         position += 1
 
@@ -220,7 +226,7 @@ def _ask_about(verdict: VerdictLine, place: str, *, blind: bool) -> str:
         say(render_verdict(verdict.record()))
     say("\nShould this go?")
 
-    answer_keys = {*_KEY_WORDS, "s", "b", "q"}  # a label, or skip, back, quit
+    answer_keys = {*_LABEL_BY_KEY, "s", "b", "q"}  # a label, or skip, back, quit
     while True:
         say(_KEY_HELP)
         key = read_key()
@@ -316,7 +322,7 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
 
     start, written_word, *_ = row
     verdict_id = _complete_id(start, ids)
-    word = _FILE_WORDS.get(written_word)
+    word = _LABEL_BY_FILE_WORD.get(written_word)
     if word is None:
         shown_word = short_line(written_word, _MAX_TEXT_CHARS) or "nothing"
         raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
@@ -352,7 +358,7 @@ def override(
         Literal["accept", "reject"], Argument(metavar="accept|reject", help="You decide.")
     ],
     why: Annotated[str, Option(help="Your reason, recorded in the ledger.")],
-    team: Annotated[bool, _TEAM] = False,
+    team: Annotated[bool, _TEAM_OPTION] = False,
 ) -> None:
     """Override the verdict on a file until the file changes."""
     if not why.strip():
@@ -378,10 +384,10 @@ def _require_exact_content(task: str, ledger: AnyLedger) -> None:
 
     In the shared judge's ledger, a task needs a verdict in any case.
     """
-    names_content = task_ids.is_blob(task, task_ids.DIGITS)
+    names_content = task_ids.is_blob(task, task_ids.HASH_DIGITS)
     if names_content and not isinstance(ledger, TeamLedger):
         return
-    remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
+    remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.HASH_DIGITS} digits or more"
     raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
 
 
@@ -490,7 +496,7 @@ def _make_relative_to_root(path: str) -> str:
 
 
 def escalate(
-    task: Annotated[str | None, _TASK] = None,
+    task: Annotated[str | None, _TASK_ARGUMENT] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the issues; open none.")] = False,
 ) -> int:
     """Open or update one GitHub issue for each task with gh. Exit code 2 when one could not be opened."""
@@ -543,7 +549,7 @@ def _open_issues(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> E
     from judgekit.gate import github
 
     # A person is waiting for this, so each issue may take as long as all issues of an unattended run.
-    seconds = github.SECONDS * len(verdicts)
+    seconds = github.MAX_TOTAL_SECONDS * len(verdicts)
     opened_count = 0
     try:
         for _, outcome in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_ROWS = 10  # in a table
-_TEXTS = {"reasoning": 16, "text": 16, "corrected": 22}
+_MIN_WIDTH_BY_COLUMN = {"reasoning": 16, "text": 16, "corrected": 22}
 """The columns whose cells may shrink, with their least widths in characters: an interval stays whole."""
 _MIN_TEXT_WIDTH = 8  # characters of a text after a name
 _GAP = 2  # blanks between columns
@@ -60,8 +60,8 @@ def _get_least_widths(names: Sequence[str]) -> dict[int, int]:
     """Get the least widths of the columns that may shrink, by the column's number."""
     least_widths = {}
     for number, name in enumerate(names):
-        if name in _TEXTS:
-            least_widths[number] = _TEXTS[name]
+        if name in _MIN_WIDTH_BY_COLUMN:
+            least_widths[number] = _MIN_WIDTH_BY_COLUMN[name]
     return least_widths
 
 

@@ -44,23 +44,27 @@ if TYPE_CHECKING:
     from judgekit.ledger.store import OnDamage, ReadLine
 
 _MAX_DAMAGED = 10  # lines printed: a file with more of them probably isn't a ledger's
-_MARKS = {"missed": "MISSED"}
-_DEPENDENT = (
+_MARK_BY_KPI_STATE = {"missed": "MISSED"}
+_DEPENDENCE_MESSAGE = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
     "or promote with --accept-dependence"
 )
-_EVER = "0001-01-01"
+_EARLIEST_DATE = "0001-01-01"
 _MAX_REASON_CHARS = 160  # of a verdict's reason
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
 warn_damaged = warn  # called for each unreadable line
 
 WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
-_FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
-_HTML = Option("--html", metavar="FILE.html", help="Also write a page, with charts over time.")
-_PLOT = Option("--plot", hidden=True)
-_FILES = Argument(metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl.")
-_SINCE = Option(
+_FORMAT_OPTION = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
+_HTML_OPTION = Option(
+    "--html", metavar="FILE.html", help="Also write a page, with charts over time."
+)
+_PLOT_OPTION = Option("--plot", hidden=True)
+_FILES_ARGUMENT = Argument(
+    metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl."
+)
+_SINCE_OPTION = Option(
     metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all"
 )
 Since = Annotated[str | None, WHEN]
@@ -68,15 +72,15 @@ Project = Annotated[
     str | None, Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")
 ]
 Team = Annotated[bool, Option("--team", help="Read the ledger of the shared judge.")]
-_LEDGER = Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable).")
-Ledgers = Annotated[list[Path] | None, _LEDGER]
+_LEDGER_OPTION = Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable).")
+Ledgers = Annotated[list[Path] | None, _LEDGER_OPTION]
 
 
 @app.command()
 def export(
     since: Since = None,
     project: Project = "all",
-    format_: Annotated[Literal["jsonl", "csv"], _FORMAT] = "jsonl",
+    format_: Annotated[Literal["jsonl", "csv"], _FORMAT_OPTION] = "jsonl",
     ledger: Ledgers = None,
     team: Team = False,
     jsonl: Annotated[bool, Option("--jsonl", help="The same as --format jsonl.")] = False,
@@ -324,7 +328,7 @@ def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[R
 
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
-        since = _EVER if line_filter.since is None else line_filter.since.isoformat()
+        since = _EARLIEST_DATE if line_filter.since is None else line_filter.since.isoformat()
         connect_team().fetch(since, line_filter.project or "all", file)
         yield from store.read_entries([file], line_filter, on_damage)
 
@@ -426,8 +430,8 @@ def print_kpis(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
     as_json: AsJson = False,
-    html: Annotated[Path | None, _HTML] = None,
-    plot: Annotated[str | None, _PLOT] = None,
+    html: Annotated[Path | None, _HTML_OPTION] = None,
+    plot: Annotated[str | None, _PLOT_OPTION] = None,
     ledger: Ledgers = None,
     team: Team = False,
     _out: OutOption = None,
@@ -485,7 +489,7 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     say(f"{name}: {count}, {labelled} of them labelled")
     for kpi in measure_kpis(evidence):
-        mark = _MARKS.get(kpi.state, kpi.state)
+        mark = _MARK_BY_KPI_STATE.get(kpi.state, kpi.state)
         say(f"  {mark:<7} {kpi}")
 
     no_mark = " " * 7  # these have no limits
@@ -566,7 +570,7 @@ def promote(
     missing = list(readiness.missing)
     needs_independence = not accept_dependence
     if is_dependent and needs_independence:
-        missing.append(_DEPENDENT)
+        missing.append(_DEPENDENCE_MESSAGE)
     warn(*(f"missing: {reason}" for reason in missing))
 
     may_promote = force or not missing
@@ -668,8 +672,8 @@ def _read_kpi_window(
 
 
 def print_triage(
-    files: Annotated[list[Path] | None, _FILES] = None,
-    since: Annotated[str | None, _SINCE] = None,
+    files: Annotated[list[Path] | None, _FILES_ARGUMENT] = None,
+    since: Annotated[str | None, _SINCE_OPTION] = None,
     project: Project = "all",
     as_json: AsJson = False,
     ledger: Ledgers = None,

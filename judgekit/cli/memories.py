@@ -31,21 +31,23 @@ if TYPE_CHECKING:
 _MAX_TEXT_CHARS = 300  # characters shown of a prompt, title or path in a question
 _MAX_CROWDED = 3  # prompts shown with memories that crowd each other out
 _MAX_RIVALS = 4  # memories shown for each of them
-_ANSWERS = {"y": True, "n": False, "s": None}
-_PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
-_FROM = Option("--from", help="Where this project's prompts are taken from.")
-_LABELS = Option("--labels", metavar="FILE", help="Read answers from this file; ask nothing.")
-_FIT = Option(
+_RELEVANCE_BY_KEY = {"y": True, "n": False, "s": None}
+_PROMPTS_OPTION = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
+_FROM_OPTION = Option("--from", help="Where this project's prompts are taken from.")
+_LABELS_OPTION = Option(
+    "--labels", metavar="FILE", help="Read answers from this file; ask nothing."
+)
+_FIT_OPTION = Option(
     "--fit", help="Ask about mentions too; write better thresholds to your configuration."
 )
 
 
 def measure_memories(
-    prompts: Annotated[Path | None, _PROMPTS_FILE] = None,
-    from_: Annotated[Literal["transcripts", "log"], _FROM] = "transcripts",
-    labels: Annotated[Path | None, _LABELS] = None,
+    prompts: Annotated[Path | None, _PROMPTS_OPTION] = None,
+    from_: Annotated[Literal["transcripts", "log"], _FROM_OPTION] = "transcripts",
+    labels: Annotated[Path | None, _LABELS_OPTION] = None,
     limit: Annotated[int, Option(min=1, max=1_000, help="Try at most this many prompts.")] = 50,
-    fit: Annotated[bool, _FIT] = False,
+    fit: Annotated[bool, _FIT_OPTION] = False,
     as_json: AsJson = False,
     _model: options.ModelOption = None,
     _out: options.OutOption = None,
@@ -232,7 +234,7 @@ def _ask_about(
         if key == "q":
             break
 
-        is_relevant = _ANSWERS[key]
+        is_relevant = _RELEVANCE_BY_KEY[key]
         pair = trial.make_pair(hit)
         answers[pair] = is_relevant
         store_answer(path, pair, relevant=is_relevant)
@@ -260,7 +262,7 @@ def _read_answer_key() -> str:
     """Wait until a person presses the key of an answer, or q. Returns the key."""
     while True:
         key = output.read_key()
-        if key in {*_ANSWERS, "q"}:
+        if key in {*_RELEVANCE_BY_KEY, "q"}:
             return key
 
 

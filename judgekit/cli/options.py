@@ -32,60 +32,62 @@ def check_finite(number: float | None) -> float | None:
 RubricOption = Annotated[
     str | None, Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")
 ]
-_MODE = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
-ModeOption = Annotated[ModeName | None, _MODE]
-_MODEL = Option("--model", metavar="NAME", parser=ask_only, help="Model to ask in every tier.")
-ModelOption = Annotated[str | None, _MODEL]
-_RUBRICS = Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file; of rows several.")
-RubricsOption = Annotated[list[str] | None, _RUBRICS]
-_MODELS = Option(
+_MODE_OPTION = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
+ModeOption = Annotated[ModeName | None, _MODE_OPTION]
+_MODEL_OPTION = Option(
+    "--model", metavar="NAME", parser=ask_only, help="Model to ask in every tier."
+)
+ModelOption = Annotated[str | None, _MODEL_OPTION]
+_RUBRICS_OPTION = Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file; of rows several.")
+RubricsOption = Annotated[list[str] | None, _RUBRICS_OPTION]
+_MODELS_OPTION = Option(
     "--model",
     metavar="NAME",
     parser=ask_only,
     help="Model to ask in every tier; of rows several.",
 )
-ModelsOption = Annotated[list[str] | None, _MODELS]
-_HTML = Option("--html", metavar="FILE.html", callback=check_page, help="Also write a page.")
-HtmlOption = Annotated[Path | None, _HTML]
-_OUT = Option(
+ModelsOption = Annotated[list[str] | None, _MODELS_OPTION]
+_HTML_OPTION = Option("--html", metavar="FILE.html", callback=check_page, help="Also write a page.")
+HtmlOption = Annotated[Path | None, _HTML_OPTION]
+_OUT_OPTION = Option(
     "--out",
     metavar="FILE",
     callback=write_results_to,
     help="Write the result to this file, at once.",
 )
-OutOption = Annotated[Path | None, _OUT]
+OutOption = Annotated[Path | None, _OUT_OPTION]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
-_ESTIMATE = Option(
+_ESTIMATE_OPTION = Option(
     "--estimate", help="Print calls, tokens, cost and minutes that it would take; send nothing."
 )
-Estimate = Annotated[bool, _ESTIMATE]
-_REPEAT = Option(
+Estimate = Annotated[bool, _ESTIMATE_OPTION]
+_REPEAT_OPTION = Option(
     min=1, max=20, help="Ask about each case so often; count flips, and how far scores move."
 )
-Repeat = Annotated[int, _REPEAT]
-_BASE = Option(
+Repeat = Annotated[int, _REPEAT_OPTION]
+_BASE_FOLDER_OPTION = Option(
     metavar="DIR", help="Read the files that cases name in this folder, not in that of the cases."
 )
-Base = Annotated[Path | None, _BASE]
-_KEEP = Option(
+Base = Annotated[Path | None, _BASE_FOLDER_OPTION]
+_KEEP_OPTION = Option(
     "--keep", help="With --repeat: keep the noise, for the gate to say which verdicts are within."
 )
-Keep = Annotated[bool, _KEEP]
-_DEADLINE = Option(
+Keep = Annotated[bool, _KEEP_OPTION]
+_DEADLINE_OPTION = Option(
     min=0.1, max=3600, callback=check_finite, help="Time limit of each judgement, in seconds."
 )
-Deadline = Annotated[float | None, _DEADLINE]
-_COST = Option(
+Deadline = Annotated[float | None, _DEADLINE_OPTION]
+_MAX_COST_OPTION = Option(
     min=0,
     callback=check_finite,
     metavar="USD",
     help="Stop calling models after spending this (USD).",
 )
-MaxCost = Annotated[float | None, _COST]
+MaxCost = Annotated[float | None, _MAX_COST_OPTION]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
-FAMILY = ("--author-family", "a family such as anthropic")
+AUTHOR_FAMILY_FLAG = ("--author-family", "a family such as anthropic")
 
 
 def check_filled(option: str, expected: str, *values: str | None) -> None:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Message
 
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+_COLOUR_CODE_PATTERN: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROL_CHAR_PATTERN: Final = re.compile(
+    r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]"
+)
 """Control sequences that a terminal obeys, except colours, tabs and line breaks."""
 _MAX_NOTICES: Final = 100  # limited, because a server runs for months
 
@@ -151,12 +153,12 @@ def _explain_output_errors() -> Iterator[None]:
 def make_printable(text: str, encoding: str = "") -> str:
     """Fit text to the terminal's encoding, and escape control characters except colours."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    text = _CONTROL_CHAR_PATTERN.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
     return escape_ci_commands(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def strip_colours(text: str) -> str:
-    return _COLOUR.sub("", text)
+    return _COLOUR_CODE_PATTERN.sub("", text)
 
 
 def get_project_path() -> Path:

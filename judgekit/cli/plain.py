@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.confidence import Candidate
 
-UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
+UNASKED_SEARCH_HELP = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{ROOT}'"
 
 
@@ -147,7 +147,7 @@ def _build_parser() -> _Parser:
     # An installed judgekit has this option. It's accepted here, too, so that the same command works, but the
     # search then says that there's no judge.
     parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
-    parser.add_argument("--no-judge", action="store_true", help=UNASKED)
+    parser.add_argument("--no-judge", action="store_true", help=UNASKED_SEARCH_HELP)
     parser.add_argument(
         "-n", dest="number", type=int, default=10, help="Maximum number of results."
     )

@@ -20,25 +20,28 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Failure, Verdict
     from judgekit.rubric.schema import Accept, ScoreMode, ScoreRubric
 
-_RECORD = "--judge-record"
-_REPLAY = "--judge-replay"
-_FOLDER = pytest.StashKey[Path | None]()  # the folder of recordings
-LIMITS = ("deadline", "max_cost_usd", "concurrency", "cache")
+_RECORD_FLAG = "--judge-record"
+_REPLAY_FLAG = "--judge-replay"
+_RECORDINGS_FOLDER_KEY = pytest.StashKey[Path | None]()  # the folder of recordings
+LIMIT_OPTIONS = ("deadline", "max_cost_usd", "concurrency", "cache")
 """Options that change no reply, and so aren't part of a recording's name."""
 # Properties of a test's report about its verdicts; JUnit XML has them, too.
-_VERDICT = "judgekit.verdict"
-_UNJUDGED = "judgekit.not_judged"
-_COST = "judgekit.cost_usd"
-_UNPRICED = "judgekit.cost_incomplete"
+_VERDICT_PROPERTY = "judgekit.verdict"
+_NOT_JUDGED_PROPERTY = "judgekit.not_judged"
+_COST_PROPERTY = "judgekit.cost_usd"
+_COST_INCOMPLETE_PROPERTY = "judgekit.cost_incomplete"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and setting for recordings."""
     group = parser.getgroup("judgekit", "texts judged by language models")
-    group.addoption(_RECORD, metavar="DIR", help="Ask models and keep their replies in DIR.")
-    group.addoption(_REPLAY, metavar="DIR", help="Judge by the replies in DIR and ask no model.")
+    group.addoption(_RECORD_FLAG, metavar="DIR", help="Ask models and keep their replies in DIR.")
+    group.addoption(
+        _REPLAY_FLAG, metavar="DIR", help="Judge by the replies in DIR and ask no model."
+    )
     parser.addini(
-        "judge_replay", f"The usual DIR of {_REPLAY}, seen from the root; {_RECORD} goes first."
+        "judge_replay",
+        f"The usual DIR of {_REPLAY_FLAG}, seen from the root; {_RECORD_FLAG} goes first.",
     )
 
 
@@ -47,18 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
     marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
     config.addinivalue_line("markers", marker)
 
-    record = config.getoption(_RECORD)
-    replay = config.getoption(_REPLAY)
+    record = config.getoption(_RECORD_FLAG)
+    replay = config.getoption(_REPLAY_FLAG)
     usual_replay = config.getini("judge_replay")
     if record and replay:
-        raise pytest.UsageError(f"{_RECORD} and {_REPLAY} exclude each other: give one of them")
+        raise pytest.UsageError(
+            f"{_RECORD_FLAG} and {_REPLAY_FLAG} exclude each other: give one of them"
+        )
 
     folder: Path | None = None
     if record or replay:
         folder = config.invocation_params.dir / (record or replay)
     elif usual_replay:
         folder = config.rootpath / usual_replay
-    config.stash[_FOLDER] = folder
+    config.stash[_RECORDINGS_FOLDER_KEY] = folder
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -81,7 +86,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
         if verdict.verdict == "undetermined":
             _skip_unjudged(request, verdict)
 
-        request.node.user_properties.append((_VERDICT, verdict.verdict))
+        request.node.user_properties.append((_VERDICT_PROPERTY, verdict.verdict))
         if verdict.verdict != "accept":
             raise AssertionError(_describe_failure(verdict, text, loaded))
         return verdict
@@ -107,8 +112,8 @@ def _load_and_judge(
 
 def _report_cost(request: pytest.FixtureRequest, verdict: Verdict) -> None:
     """Add a verdict's cost to the test's report, unless the verdict was replayed."""
-    has_recordings = request.config.stash[_FOLDER] is not None
-    is_replayed = has_recordings and not request.config.getoption(_RECORD)
+    has_recordings = request.config.stash[_RECORDINGS_FOLDER_KEY] is not None
+    is_replayed = has_recordings and not request.config.getoption(_RECORD_FLAG)
     if not is_replayed:
         request.node.user_properties += _list_cost_properties(verdict)
 
@@ -119,15 +124,15 @@ def _skip_unjudged(request: pytest.FixtureRequest, verdict: Verdict) -> NoReturn
     from judgekit.text import escape_ci_commands
 
     reason = (verdict.degraded or "").removeprefix("not judged: ")
-    request.node.user_properties.append((_UNJUDGED, reason))
+    request.node.user_properties.append((_NOT_JUDGED_PROPERTY, reason))
     pytest.skip(escape_ci_commands(f"not judged: {reason}"))
 
 
 def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
     """List the properties about a verdict's cost for the test report."""
-    properties: list[tuple[str, object]] = [(_COST, verdict.cost_usd or 0.0)]
+    properties: list[tuple[str, object]] = [(_COST_PROPERTY, verdict.cost_usd or 0.0)]
     if verdict.cost_complete is False:
-        properties.append((_UNPRICED, True))
+        properties.append((_COST_INCOMPLETE_PROPERTY, True))
     return properties
 
 
@@ -177,12 +182,12 @@ def _judge_or_replay(
     """Judge text by models, or replay a recording. A missing recording fails the test."""
     __tracebackhide__ = True
     judge = partial(_judge, text, rubric, options)
-    folder = request.config.stash[_FOLDER]
+    folder = request.config.stash[_RECORDINGS_FOLDER_KEY]
     if folder is None:
         return judge()
 
     file = folder / _name_recording(request.node.name, text, rubric, options)
-    if request.config.getoption(_RECORD):
+    if request.config.getoption(_RECORD_FLAG):
         return _record(file, judge)
     if not file.is_file():
         missing = f"{_get_relative_folder(request.config) / file.name} is missing"
@@ -205,7 +210,7 @@ def _name_recording(
     """
     from judgekit import environment
 
-    question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
+    question = sorted((name, value) for name, value in options.items() if name not in LIMIT_OPTIONS)
     digest = environment.digest(repr((text, rubric, question)))
     return f"{_make_file_name(test_name)}-{digest}.jsonl"
 
@@ -247,13 +252,17 @@ def _fail_unrecorded(request: pytest.FixtureRequest, text: str, missing: str) ->
     __tracebackhide__ = True
     from judgekit.text import short_line
 
-    remedy = f"run pytest {_RECORD} {_get_relative_folder(request.config)} where a model is set up"
+    remedy = (
+        f"run pytest {_RECORD_FLAG} {_get_relative_folder(request.config)} where a model is set up"
+    )
     pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
 
 def _get_relative_folder(config: pytest.Config) -> Path:
     """Return the folder of recordings, relative to where pytest was started."""
-    return Path(os.path.relpath(config.stash[_FOLDER] or "", config.invocation_params.dir))
+    return Path(
+        os.path.relpath(config.stash[_RECORDINGS_FOLDER_KEY] or "", config.invocation_params.dir)
+    )
 
 
 def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variables: str) -> Verdict:
@@ -315,14 +324,14 @@ def pytest_terminal_summary(
     from judgekit.text import counted
 
     properties = _collect_properties(terminalreporter)
-    verdicts = [value for name, value in properties if name == _VERDICT]
-    cost = sum(value for name, value in properties if name == _COST)
+    verdicts = [value for name, value in properties if name == _VERDICT_PROPERTY]
+    cost = sum(value for name, value in properties if name == _COST_PROPERTY)
     if verdicts or cost:
         count = counted(len(verdicts), "verdict", "verdicts")
         cost_text = _describe_cost(properties, cost, config)
         terminalreporter.write_line(f"judgekit: {count}, {cost_text}")
 
-    reasons = [value for name, value in properties if name == _UNJUDGED]
+    reasons = [value for name, value in properties if name == _NOT_JUDGED_PROPERTY]
     if reasons:
         tests = counted(len(reasons), "test", "tests")
         terminalreporter.write_line(f"judgekit: {tests} not judged: {_list_reasons(reasons)}")
@@ -343,10 +352,10 @@ def _describe_cost(
 ) -> str:
     """Describe the cost of all verdicts, or the folder they were replayed from."""
     names = {name for name, _ in properties}
-    were_models_asked = _COST in names
+    were_models_asked = _COST_PROPERTY in names
     if not were_models_asked:
         return f"replayed from {_get_relative_folder(config)}"
-    is_incomplete = _UNPRICED in names
+    is_incomplete = _COST_INCOMPLETE_PROPERTY in names
     if is_incomplete:
         return f"at least {cost:.4f} USD" if cost else "cost unknown"
     return f"{cost:.4f} USD"

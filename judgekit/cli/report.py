@@ -47,49 +47,57 @@ _TIER_COLUMNS = [
     "unpriced",
 ]
 _RATES = "Rates"
-_WRONG = "Verdicts that differ from the label"
-_CHANGED = "Verdicts that differ between the results"
-_LISTS = (_WRONG, _CHANGED, WORST_ROWS)  # a page shows these rows in a single list
+_WRONG_ROWS_TITLE = "Verdicts that differ from the label"
+_CHANGED_ROWS_TITLE = "Verdicts that differ between the results"
+_ROW_LIST_TITLES = (
+    _WRONG_ROWS_TITLE,
+    _CHANGED_ROWS_TITLE,
+    WORST_ROWS,
+)  # a page shows these rows in a single list
 
-_RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
-_LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
-_SAMPLE = Option(min=1, metavar="N", help="Draw N rows for you to label, into --labels FILE.")
-_MIN_ACCEPT = Option(
+_RESULTS_ARGUMENT = Argument(
+    metavar="RESULTS [RESULTS2]", help="One or two files of results, any format."
+)
+_LABELS_OPTION = Option(metavar="FILE", help="What people say of a random sample: id and label.")
+_SAMPLE_OPTION = Option(
+    min=1, metavar="N", help="Draw N rows for you to label, into --labels FILE."
+)
+_MIN_ACCEPT_OPTION = Option(
     min=0, max=1, metavar="SHARE", help="Exit with 1 if fewer of all rows are accepted."
 )
-_MAX_REJECT = Option(
+_MAX_REJECT_OPTION = Option(
     min=0, max=1, metavar="SHARE", help="Exit with 1 if more of all rows are, or may be, rejected."
 )
-_MAX_UNDETERMINED = Option(
+_MAX_UNDETERMINED_OPTION = Option(
     min=0, max=1, metavar="SHARE", help="Exit with 1 if more of all rows have no verdict."
 )
-_FAIL_IF_WORSE = Option(
+_FAIL_IF_WORSE_OPTION = Option(
     metavar="BASE[:POINTS]",
     help="Exit with 1 if the accept rate is below that of other results, by more points.",
 )
-_DATA = Option(
+_DATA_OPTION = Option(
     metavar="FILE", help="With --html: take texts that the results lack from what was judged."
 )
-_BY = Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
+_BY_OPTION = Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
 
 
 def report(
-    results: Annotated[list[str], _RESULTS],
-    labels: Annotated[str | None, _LABELS] = None,
-    sample: Annotated[int | None, _SAMPLE] = None,
-    by: Annotated[str | None, _BY] = None,
+    results: Annotated[list[str], _RESULTS_ARGUMENT],
+    labels: Annotated[str | None, _LABELS_OPTION] = None,
+    sample: Annotated[int | None, _SAMPLE_OPTION] = None,
+    by: Annotated[str | None, _BY_OPTION] = None,
     map_: Map = None,
     id_: Id = None,
     html: HtmlOption = None,
-    data: Annotated[str | None, _DATA] = None,
+    data: Annotated[str | None, _DATA_OPTION] = None,
     format_: formats.FormatOption = "table",
     also: formats.AlsoOption = None,
     worst: formats.WorstOption = None,
     as_json: AsJson = False,
-    min_accept: Annotated[float | None, _MIN_ACCEPT] = None,
-    max_reject: Annotated[float | None, _MAX_REJECT] = None,
-    max_undetermined: Annotated[float | None, _MAX_UNDETERMINED] = None,
-    fail_if_worse: Annotated[str | None, _FAIL_IF_WORSE] = None,
+    min_accept: Annotated[float | None, _MIN_ACCEPT_OPTION] = None,
+    max_reject: Annotated[float | None, _MAX_REJECT_OPTION] = None,
+    max_undetermined: Annotated[float | None, _MAX_UNDETERMINED_OPTION] = None,
+    fail_if_worse: Annotated[str | None, _FAIL_IF_WORSE_OPTION] = None,
     _out: OutOption = None,
 ) -> int:
     """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
@@ -382,7 +390,7 @@ def _adapt_sections_to_page(results: ResultsReport, sections: Sequence[Section])
     """Adapt sections to the page, without lists of rows, which it shows in another way."""
     adapted = []
     for section in sections:
-        if section.title in _LISTS:
+        if section.title in _ROW_LIST_TITLES:
             continue
         parts = _adapt_parts_to_page(results, section)
         adapted.append(section._replace(parts=parts))
@@ -598,12 +606,12 @@ def _build_row_sections(results: ResultsReport) -> list[Section]:
     labelled = results.labelled
     if labelled and labelled.wrong:
         wrong_rows = _build_row_table(labelled.wrong, labelled.differing)
-        sections.append(Section(_WRONG, [wrong_rows]))
+        sections.append(Section(_WRONG_ROWS_TITLE, [wrong_rows]))
 
     difference = results.difference
     if difference and difference.rows_that_differ:
         changed_rows = _build_row_table(difference.rows_that_differ, difference.differing)
-        sections.append(Section(_CHANGED, [changed_rows]))
+        sections.append(Section(_CHANGED_ROWS_TITLE, [changed_rows]))
 
     if results.worst:
         worst_rows = _build_row_table(results.worst, results.not_accepted)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _DELIMITERS_BY_NAME = {"tab": "\t", "\\t": "\t"}  # because a tab is hard to type
-JOBS = 8  # texts judged at a time, unless -j says otherwise
+DEFAULT_JOBS = 8  # texts judged at a time, unless -j says otherwise
 
 ROW_JOBS = 32
 
-_RECORDINGS = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
+_RECORDING_VARIABLES = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
 
 Turn: TypeAlias = Literal["last", "all"]
 
@@ -37,86 +37,88 @@ class ExitOn(enum.StrEnum):
 
 
 # The verdicts for which each of these gives an exit code other than 0.
-_CODES: dict[ExitOn, dict[str, Exit]] = {
+_EXIT_CODES_BY_OPTION: dict[ExitOn, dict[str, Exit]] = {
     ExitOn.REJECT: {"reject": Exit.REJECTED},
     ExitOn.IMPROVE: {"reject": Exit.REJECTED, "improve": Exit.HUMAN_NEEDED},
     ExitOn.UNDETERMINED: {"undetermined": Exit.HUMAN_NEEDED},
     ExitOn.NEVER: {},
 }
 
-USUAL_EXIT = (ExitOn.UNDETERMINED,)  # for rows
+DEFAULT_EXIT_ON = (ExitOn.UNDETERMINED,)  # for rows
 
-_DATA = Option(
+_DATA_OPTION = Option(
     "--data",
     metavar="ROWS",
     help=f"Judge each row: {', '.join(sources.USUAL_ENDINGS)}, or - (JSON Lines).",
 )
 
-Data = Annotated[str | None, _DATA]
+Data = Annotated[str | None, _DATA_OPTION]
 
-_PAIRS = Option(
+_PAIRED_DATA_OPTION = Option(
     "--data",
     metavar="ROWS",
     help="Compare the texts of each row; of two files: those with the same --id (give it twice).",
 )
 
-PairedData = Annotated[list[str] | None, _PAIRS]
+PairedData = Annotated[list[str] | None, _PAIRED_DATA_OPTION]
 
-_MAP = Option(
+_MAP_OPTION = Option(
     "--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."
 )
 
-Map = Annotated[list[str] | None, _MAP]
+Map = Annotated[list[str] | None, _MAP_OPTION]
 
-_ENCODING = Option(
+_ENCODING_OPTION = Option(
     "--encoding", metavar="NAME", help="Encoding of the rows, such as cp1252. [default: found out]"
 )
 
-Encoding = Annotated[str | None, _ENCODING]
+Encoding = Annotated[str | None, _ENCODING_OPTION]
 
-_DELIMITER = Option(
+_DELIMITER_OPTION = Option(
     "--delimiter", metavar="C", help="What stands between cells of the rows. [default: found out]"
 )
 
-Delimiter = Annotated[str | None, _DELIMITER]
+Delimiter = Annotated[str | None, _DELIMITER_OPTION]
 
-_TEMPLATE = Option(
+_TEMPLATE_OPTION = Option(
     "--template",
     metavar="TEXT",
     help="Fill the description from columns: 'Question: {question}\\nCustomer: {tier}'.",
 )
 
-Template = Annotated[str | None, _TEMPLATE]
+Template = Annotated[str | None, _TEMPLATE_OPTION]
 
-_DROP_THINKING = Option(
+_DROP_THINKING_OPTION = Option(
     "--drop-thinking", help="Leave out the closed <think> block that begins a model's output."
 )
 
-DropThinking = Annotated[bool, _DROP_THINKING]
+DropThinking = Annotated[bool, _DROP_THINKING_OPTION]
 
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
 
 _FILES_OF_RESULTS = " or ".join([", ".join(tables.USUAL_ENDINGS[:-1]), tables.USUAL_ENDINGS[-1]])
 
-_INTO = f"Write results here: of rows {_FILES_OF_RESULTS} (--on ray: a folder), continued if there."
+_OUT_HELP = (
+    f"Write results here: of rows {_FILES_OF_RESULTS} (--on ray: a folder), continued if there."
+)
 
-Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
+Out = Annotated[str | None, Option("--out", metavar="FILE", help=_OUT_HELP)]
 
-_RUN = Option("--run", metavar="NAME", help="Write this name into each row of --out.")
+_RUN_OPTION = Option("--run", metavar="NAME", help="Write this name into each row of --out.")
 
-Run = Annotated[str | None, _RUN]
+Run = Annotated[str | None, _RUN_OPTION]
 
-_COMBINE = Option(help="Of several --model or --rubric: accept what all accept, or any.")
+_COMBINE_OPTION = Option(help="Of several --model or --rubric: accept what all accept, or any.")
 
-Combine = Annotated[Literal["all", "any"], _COMBINE]
+Combine = Annotated[Literal["all", "any"], _COMBINE_OPTION]
 
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
 
-_TRUST = Option(
+_TRUST_RESULTS_OPTION = Option(
     "--trust-results", help="Keep results in --out as they are that were not written here."
 )
 
-TrustResults = Annotated[bool, _TRUST]
+TrustResults = Annotated[bool, _TRUST_RESULTS_OPTION]
 
 Full = Annotated[bool, Option("--full", help="In CSV or TSV: write the whole verdicts, too.")]
 
@@ -128,33 +130,33 @@ JudgeTurn = Annotated[
     Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")
 ]
 
-_EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
+_EXIT_ON_OPTION = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
 
 Batch = Annotated[
     bool, Option("--batch", help="Ask in the provider's batches: within a day, for less.")
 ]
 
-_FALLBACK = Option(
+_BATCH_FALLBACK_OPTION = Option(
     "--batch-fallback", help="Whatever a batch leaves out: ask live, or leave to the next run."
 )
 
-BatchFallback = Annotated[Literal["live", "none"], _FALLBACK]
+BatchFallback = Annotated[Literal["live", "none"], _BATCH_FALLBACK_OPTION]
 
-ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
+ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON_OPTION]
 
-_AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
+_JOBS_HELP = f"Texts to judge at the same time. [default: {DEFAULT_JOBS}; rows: {ROW_JOBS}]"
 
-_ON = Option("--on", help="Judge the rows on a Ray cluster (extra ray).")
+_ON_RAY_OPTION = Option("--on", help="Judge the rows on a Ray cluster (extra ray).")
 
-On = Annotated[Literal["ray"] | None, _ON]
+On = Annotated[Literal["ray"] | None, _ON_RAY_OPTION]
 
-_RAY = Option(
+_RAY_ADDRESS_OPTION = Option(
     "--ray-address", metavar="A", help="Address of the cluster. [default: start Ray here]"
 )
 
-RayAddress = Annotated[str | None, _RAY]
+RayAddress = Annotated[str | None, _RAY_ADDRESS_OPTION]
 
-_AGREE = Option(
+_AGREE_OPTION = Option(
     "--agree",
     min=MIN_AGREE,
     max=MAX_AGREE,
@@ -162,31 +164,33 @@ _AGREE = Option(
     help="Let the first tier decide where this share of verdicts is deep's, with 95 % confidence.",
 )
 
-Agree = Annotated[float | None, _AGREE]
+Agree = Annotated[float | None, _AGREE_OPTION]
 
-_AGREE_ON = Option(help="When verdicts agree: the same word, or accepted or not.")
+_AGREE_ON_OPTION = Option(help="When verdicts agree: the same word, or accepted or not.")
 
-AgreeOn = Annotated[Literal["verdict", "accepted"], _AGREE_ON]
+AgreeOn = Annotated[Literal["verdict", "accepted"], _AGREE_ON_OPTION]
 
-_CONFIRM = Option(help="Under --agree: ask deep about every row that the first tier accepts.")
+_ALWAYS_CONFIRM_OPTION = Option(
+    help="Under --agree: ask deep about every row that the first tier accepts."
+)
 
-AlwaysConfirm = Annotated[Literal["accept"] | None, _CONFIRM]
+AlwaysConfirm = Annotated[Literal["accept"] | None, _ALWAYS_CONFIRM_OPTION]
 
-_NOISE = Option(
+_NOISE_OPTION = Option(
     min=0, metavar="N", help="Under --agree: ask deep twice about N rows, to see if it agrees."
 )
 
-Noise = Annotated[int, _NOISE]
+Noise = Annotated[int, _NOISE_OPTION]
 
-_UNTIL = Option(
+_UNTIL_OPTION = Option(
     "--until",
     metavar="CONDITION",
     help="Stop when 'accept >= 0.9' (or 'A > B') holds, or doesn't, with 95 % confidence.",
 )
 
-Until = Annotated[str | None, _UNTIL]
+Until = Annotated[str | None, _UNTIL_OPTION]
 
-Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
+Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_JOBS_HELP)]
 
 
 class DataOptions(NamedTuple):
@@ -308,10 +312,10 @@ class DataOptions(NamedTuple):
         if self.out is None:
             raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
         variables = environment.environ()
-        uses_recording = any(variables.get(name) for name in _RECORDINGS)
+        uses_recording = any(variables.get(name) for name in _RECORDING_VARIABLES)
         if uses_recording:
             raise UsageError(
-                f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}"
+                f"--batch: a recording holds no batches; unset {' and '.join(_RECORDING_VARIABLES)}"
             )
 
     def _check_ray(self) -> None:
@@ -421,7 +425,7 @@ def choose_exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int
     """
     code_by_outcome: dict[str, int] = {}
     for option in exit_on:
-        code_by_outcome.update(_CODES[option])
+        code_by_outcome.update(_EXIT_CODES_BY_OPTION[option])
 
     # An escalated verdict needs a person, like an undetermined one.
     outcomes = {"undetermined" if word == "escalate" else word for word in words}

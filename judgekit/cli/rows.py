@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from judgekit import environment
 from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
-from judgekit.cli.row_options import USUAL_EXIT, DataOptions, ExitOn, choose_exit_code
+from judgekit.cli.row_options import DEFAULT_EXIT_ON, DataOptions, ExitOn, choose_exit_code
 from judgekit.cli.row_printing import Printing, RowPrinter
 from judgekit.cli.row_summary import describe_progress, summarise_run
 from judgekit.errors import Exit, UsageError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
     from judgekit.judging.request import JudgeRequest
 
-_ANSWER_CODES = {True: Exit.ACCEPTED, False: Exit.REJECTED, None: Exit.HUMAN_NEEDED}
+_EXIT_CODE_BY_ANSWER = {True: Exit.ACCEPTED, False: Exit.REJECTED, None: Exit.HUMAN_NEEDED}
 FINISH_SECONDS = 2.0  # to finish rows being judged after Ctrl-C
 
 
@@ -53,7 +53,7 @@ class RunOptions(NamedTuple):
     use_engine: bool
     show_prompt: bool
     is_estimate: bool = False
-    exit_on: Collection[ExitOn] = USUAL_EXIT
+    exit_on: Collection[ExitOn] = DEFAULT_EXIT_ON
     printing: Printing = Printing()
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     """The request of each way in which a row is judged, by name, if there are several."""
@@ -224,7 +224,9 @@ def _note_missing_key() -> None:
     if has_key:
         return
     path = Path(environment.STATE_KEY.path())
-    note(f"{path} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results")
+    note(
+        f"{path} cannot be written: set {seals.STATE_KEY_VARIABLE}, or a second run needs --trust-results"
+    )
 
 
 def _read_promised_rows(
@@ -377,14 +379,14 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
     # The summary tells what was kept, so the message about an interruption needn't.
-    interruption.KEPT[job.task] = None
+    interruption.KEPT_MESSAGE_BY_COMMAND[job.task] = None
     summary = _summarise_outcome(job, outcome, is_interrupted=is_interrupted)
     _print_summary([summary, *outcome.lines])
 
     if is_interrupted:
         return Exit.INTERRUPTED
     if outcome.answer is not None and not work.gave_up:
-        return _ANSWER_CODES[outcome.answer.holds]
+        return _EXIT_CODE_BY_ANSWER[outcome.answer.holds]
     return _choose_exit_code(work, job.run_options.exit_on)
 
 

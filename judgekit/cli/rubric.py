@@ -36,13 +36,15 @@ terms = typer.Typer(no_args_is_help=True, help="The words that assign a remark t
 app.add_typer(terms, name="terms")
 
 _REFERENCE = "ID[@VERSION]|FILE"
-_REFERENCES = Argument(metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all.")
-_AT_LEAST = Option(
+_REFERENCES_ARGUMENT = Argument(
+    metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all."
+)
+_AT_LEAST_OPTION = Option(
     min=0, max=1, callback=check_finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."
 )
-_LIKE = Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
-_TASK = Option(help="Score documents (default), select memories, or compare two texts.")
-_BY_BADNESS = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
+_LIKE_OPTION = Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
+_TASK_OPTION = Option(help="Score documents (default), select memories, or compare two texts.")
+_EXIT_CODES_BEST_FIRST = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
 
 _Reference = Annotated[str, Argument(metavar=_REFERENCE, help="Which rubric.")]
 _OneMode = Annotated[ModeName | None, Option("--mode", help="Run only this mode.")]
@@ -106,12 +108,12 @@ def print_path(reference: _Reference) -> None:
 
 @app.command()
 def check(
-    references: Annotated[list[str] | None, _REFERENCES] = None,
+    references: Annotated[list[str] | None, _REFERENCES_ARGUMENT] = None,
     run: Annotated[
         bool, Option("--run", help="Judge the labelled cases with the models here.")
     ] = False,
     mode: _OneMode = None,
-    at_least: Annotated[float, _AT_LEAST] = 0.0,
+    at_least: Annotated[float, _AT_LEAST_OPTION] = 0.0,
     repeat: options.Repeat = 1,
     keep: options.Keep = False,
     as_json: Annotated[
@@ -167,7 +169,7 @@ def check(
                 )
                 codes.append(code)
 
-    return max(codes, key=_BY_BADNESS.index)
+    return max(codes, key=_EXIT_CODES_BEST_FIRST.index)
 
 
 class _SoundRubric(NamedTuple):
@@ -460,8 +462,8 @@ def _describe_share_as_labelled(trials: Sequence[Tried], mode: ModeName) -> str:
 @app.command("new")
 def begin_rubric(
     name: Annotated[str, Argument(metavar="ID[@VERSION]", help="The default version is 1.0.0.")],
-    like: Annotated[str | None, _LIKE] = None,
-    task: Annotated[Literal["score", "select", "compare"] | None, _TASK] = None,
+    like: Annotated[str | None, _LIKE_OPTION] = None,
+    task: Annotated[Literal["score", "select", "compare"] | None, _TASK_OPTION] = None,
     user: Annotated[
         bool, Option("--user", help="Write to your own folder, not to the project's.")
     ] = False,

@@ -11,7 +11,7 @@ import typer
 from judgekit.cli.options import OutOption
 from judgekit.cli.output import emit
 
-_MODELS = {
+_MODEL_PATH_BY_NAME = {
     "verdict": "judging.verdict.Verdict",
     "comparison": "judging.verdict.Comparison",
     "rubric": "rubric.schema.RubricFile",
@@ -44,7 +44,7 @@ def schema(
 
 def build_json_schema(name: str) -> dict[str, Any]:
     """Build the JSON Schema of a model by its name in this module."""
-    module_name, _, class_name = _MODELS[name].rpartition(".")
+    module_name, _, class_name = _MODEL_PATH_BY_NAME[name].rpartition(".")
     model_class = getattr(import_module(f"judgekit.{module_name}"), class_name)
 
     is_output = name in ("verdict", "comparison", "gate")

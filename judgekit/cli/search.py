@@ -33,7 +33,7 @@ def search(
     judge: Annotated[
         bool, Option("--judge", help="Let models decide which results to keep.")
     ] = False,
-    no_judge: Annotated[bool, Option("--no-judge", help=plain.UNASKED)] = False,
+    no_judge: Annotated[bool, Option("--no-judge", help=plain.UNASKED_SEARCH_HELP)] = False,
     number: Annotated[int, Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
     as_json: options.AsJson = False,
     no_engine: options.NoEngine = False,

@@ -18,7 +18,7 @@ Outcome: TypeAlias = Literal["accept", "improve", "reject"]
 TIE = "tie"  # the verdict that no text is better
 
 # The configuration's keys by section: here, too, because the models of `settings` take long to import.
-KEYS = {
+KEYS_BY_SECTION = {
     "judge": "rubric mode tiers panel jury samples criteria margin author_family independence redact deadline"
     " max_cost_usd",
     "retrieval": "enabled roots command scorer inject max_inject pin judge rubric mode search_mode tiers pool"
@@ -33,7 +33,7 @@ KEYS = {
 
 
 def check_arguments(call: str, **values: object) -> None:
-    """Check a Python call's arguments against `EXPECTED`, ignoring those that are None.
+    """Check a Python call's arguments against `EXPECTED_BY_ARGUMENT`, ignoring those that are None.
 
     Raises `UsageError` with the call, the argument and the expected value.
     """
@@ -45,7 +45,7 @@ def check_arguments(call: str, **values: object) -> None:
 def require(call: str, **values: object) -> None:
     """Check a Python call's arguments like `check_arguments`, but don't allow None."""
     for name, value in values.items():
-        expected, is_valid = EXPECTED.get(name, _TEXT)
+        expected, is_valid = EXPECTED_BY_ARGUMENT.get(name, _TEXT)
         if not is_valid(value):
             raise UsageError(f"{call}: {name} must be {expected}, got {_describe(value)}")
 
@@ -99,7 +99,7 @@ Expected: TypeAlias = tuple[str, Callable[[Any], bool]]
 
 
 def _one_of(words: Iterable[str]) -> Expected:
-    """Make the `EXPECTED` entry of an argument that must be one of `words`."""
+    """Make the `EXPECTED_BY_ARGUMENT` entry of an argument that must be one of `words`."""
     return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
 
 
@@ -115,7 +115,7 @@ def _is_agreement(value: object) -> bool:
 _TEXT = "a text (str)", _is_text
 _FLAG = "True or False", lambda value: isinstance(value, bool)
 _PATH = "a str or a Path", _is_path
-EXPECTED: dict[str, Expected] = {
+EXPECTED_BY_ARGUMENT: dict[str, Expected] = {
     "rubric": _TEXT,
     "mode": _one_of(MODES),
     "model": (

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = (0.001, 0.01)  # shortest and longest pause
 _SLOW_POLL_SECONDS = (0.1, 0.2)  # after the first second
-_LONGEST_NAME = 200  # bytes; file systems allow 255
+_MAX_NAME_BYTES = 200  # bytes; file systems allow 255
 _MAX_HOLDER_BYTES = 1_000  # a lock file's content is shorter
 # The errors of file systems without locks, such as some network file systems
-_UNSUPPORTED = {
+_UNSUPPORTED_LOCK_ERRORS = {
     errno.ENOLCK,
     errno.ENOSYS,
     getattr(errno, "ENOTSUP", errno.ENOSYS),
@@ -72,7 +72,7 @@ def take(path: Path | str) -> int | None:
     try:
         _lock(descriptor)
     except OSError as error:
-        has_no_locks = error.errno in _UNSUPPORTED
+        has_no_locks = error.errno in _UNSUPPORTED_LOCK_ERRORS
         if has_no_locks:
             return descriptor
         os.close(descriptor)
@@ -163,8 +163,8 @@ class _Holder(NamedTuple):
         return f"process {self.process} on {host}"
 
 
-_LOCK = "lock"
-_LEASE = "lease"
+_LOCK_KIND = "lock"
+_LEASE_KIND = "lease"
 _HELD = "another run writes to it"
 
 
@@ -195,7 +195,7 @@ def _name_lock_file(path: Path) -> Path:
     """Return the path of the lock file for `path`, in the same folder."""
     # It isn't in a cache folder, because users and containers that share the file may not share a cache.
     name = path.name
-    is_too_long = len(os.fsencode(name)) > _LONGEST_NAME  # leaves room for the prefix and suffix
+    is_too_long = len(os.fsencode(name)) > _MAX_NAME_BYTES  # leaves room for the prefix and suffix
     if is_too_long:
         name = environment.digest(name)
     return path.with_name(f".{name}.lock")
@@ -235,10 +235,10 @@ def _is_lease_of_other(holder: _Holder | None, lock_or_lease: str, *, is_new: bo
 
     `lock_or_lease` says which of these this process can have: a lease if the file system has no locks.
     """
-    if holder is not None and holder.kind == _LEASE:
+    if holder is not None and holder.kind == _LEASE_KIND:
         return True
     # Without locks, a file that was already there is another process's, even if it's still empty.
-    has_no_locks = lock_or_lease == _LEASE
+    has_no_locks = lock_or_lease == _LEASE_KIND
     return has_no_locks and not is_new
 
 
@@ -265,11 +265,11 @@ def _take_lock_or_lease(descriptor: int) -> str:
     try:
         _lock(descriptor)
     except OSError as error:
-        has_no_locks = error.errno in _UNSUPPORTED
+        has_no_locks = error.errno in _UNSUPPORTED_LOCK_ERRORS
         if has_no_locks:
-            return _LEASE
+            return _LEASE_KIND
         raise HeldError(_describe_lock(descriptor)) from None
-    return _LOCK
+    return _LOCK_KIND
 
 
 def _describe_lock(descriptor: int) -> str:

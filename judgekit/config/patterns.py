@@ -13,18 +13,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-LONGEST = 4096  # characters; paths aren't longer
+MAX_PATTERN_CHARS = 4096  # characters; paths aren't longer
 _DOUBLE_STAR = "**"
-_ANY_FOLDERS = r"(?:[^/]++/)*"
-_BELOW_FOLDER = "(?P<below>/)"  # the slash between a folder that matches and the path below it
+_ANY_FOLDERS_PATTERN = r"(?:[^/]++/)*"
+_BELOW_FOLDER_PATTERN = (
+    "(?P<below>/)"  # the slash between a folder that matches and the path below it
+)
 _CLASSES = {"alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "lower": "a-z", "upper": "A-Z"}
 _CLASSES["space"] = r"\s"
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     r"(?P<slash>\\?/)|(?P<stars>\*+)|(?P<any>\?)|\[(?P<not>[!^]?+)(?P<set>\]?+(?:\[:\w*:\]|\\.|[^\]\\])*+)\]"
     r"|\\?(?P<char>(?<=\\).|[^\[\\])",
     re.DOTALL,
 )
-_MEMBER = re.compile(r"\[:(\w*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)  # a class, a character, a range
+_SET_MEMBER_PATTERN = re.compile(
+    r"\[:(\w*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL
+)  # a class, a character, a range
 
 
 class Patterns:
@@ -99,19 +103,19 @@ def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
 
     # All parts are `**`: `**/` matches every top folder, and `**` every path.
     if pattern.folders_only:
-        return re.compile(f"[^/]*+{_BELOW_FOLDER}", re.DOTALL)
+        return re.compile(f"[^/]*+{_BELOW_FOLDER_PATTERN}", re.DOTALL)
     return re.compile(".", re.DOTALL)
 
 
 def _choose_end(pattern: Pattern) -> str:
     """Return a regex for what has to follow the pattern's last part in a file's path."""
     if pattern.folders_only:
-        return _BELOW_FOLDER
+        return _BELOW_FOLDER_PATTERN
     if pattern.parts[-1] == _DOUBLE_STAR:
-        # The group in `_BELOW_FOLDER` marks files that match because a folder above them does. But `docs/**`
-        # matches the files themselves.
+        # The group in `_BELOW_FOLDER_PATTERN` marks files that match because a folder above them does. But
+        # `docs/**` matches the files themselves.
         return "/"
-    return rf"(?:{_BELOW_FOLDER}|\Z)"
+    return rf"(?:{_BELOW_FOLDER_PATTERN}|\Z)"
 
 
 def parse(line: str) -> Pattern | None:
@@ -124,8 +128,8 @@ def parse(line: str) -> Pattern | None:
     if is_blank or text.startswith("#"):
         return None
 
-    if len(text) > LONGEST:
-        raise ValueError(f"{text[:40]!r}…: a pattern of more than {LONGEST:,} characters")
+    if len(text) > MAX_PATTERN_CHARS:
+        raise ValueError(f"{text[:40]!r}…: a pattern of more than {MAX_PATTERN_CHARS:,} characters")
 
     path = text.removeprefix("!").removesuffix("/")
     if _ends_escaping(path):  # the last backslash has no character to escape
@@ -182,7 +186,7 @@ def _split_into_tokens(path: str, pattern: str) -> Iterator[re.Match[str]]:
     """Yield each token of a path. The name of the regex group that matched is the kind of token."""
     position = 0
     while position < len(path):
-        token = _TOKEN.match(path, position)
+        token = _TOKEN_PATTERN.match(path, position)
         if token is None:
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
         yield token
@@ -228,7 +232,7 @@ def _compile_set(text: str, *, is_negated: bool) -> str:
 def _translate_members(text: str) -> str:
     """Translate the inside of a set such as `[a-z_[:digit:]]` into a regex."""
     members = ""
-    for class_name, low, high in _MEMBER.findall(text):
+    for class_name, low, high in _SET_MEMBER_PATTERN.findall(text):
         if class_name:
             members += _CLASSES.get(class_name, "")
         elif not high:
@@ -271,11 +275,11 @@ def _join_parts(parts: Sequence[str], end: str) -> str:
     # Match each run at its first place, except for the last one, which has to be at the path's end.
     *inner_runs, last_run = runs
     starts_with_double_star = parts[0] == _DOUBLE_STAR
-    folders_before = _ANY_FOLDERS if starts_with_double_star else ""
+    folders_before = _ANY_FOLDERS_PATTERN if starts_with_double_star else ""
     regex = ""
     for run in inner_runs:
         regex += _match_first_place(run, folders_before)
-        folders_before = _ANY_FOLDERS  # there's a `**` between two runs
+        folders_before = _ANY_FOLDERS_PATTERN  # there's a `**` between two runs
     return f"{regex}{folders_before}{last_run}{end}"
 
 

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from judgekit import environment
-from judgekit.config import KEYS, DepthName, ModeName, TierName, files, yamlfile
+from judgekit.config import KEYS_BY_SECTION, DepthName, ModeName, TierName, files, yamlfile
 from judgekit.config.yamlfile import Strict, Text, problems
 from judgekit.errors import ConfigError
 
@@ -73,12 +73,17 @@ def _check_own_folder(text: str) -> str:
 
 Glob: TypeAlias = Annotated[Text, AfterValidator(_check_pattern)]
 OwnFolder: TypeAlias = Annotated[Text, AfterValidator(_check_own_folder)]
-_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_JURORS}
+_MODEL_NAMES_SCHEMA = {
+    "type": "array",
+    "items": {"type": "string"},
+    "minItems": 1,
+    "maxItems": MAX_JURORS,
+}
 Jurors: TypeAlias = Annotated[
     list[Text],
     Field(min_length=1, max_length=MAX_JURORS),
     BeforeValidator(_wrap_in_list),
-    WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _MODEL_NAMES_SCHEMA]}),
 ]
 
 # Features that send text by themselves: the user says `on` or `off`, or leaves it to the project.
@@ -303,7 +308,7 @@ def _map_variables() -> dict[str, tuple[str, str, object]]:
     """Map each environment variable to its section, key and default value."""
     variables = {}
     default_config = Config()
-    for section in KEYS:
+    for section in KEYS_BY_SECTION:
         section_model = type(getattr(default_config, section))
         for key, field in section_model.model_fields.items():
             variable = _name_variable(section, key)
@@ -311,7 +316,7 @@ def _map_variables() -> dict[str, tuple[str, str, object]]:
     return variables
 
 
-VARIABLES = _map_variables()
+KEYS_BY_VARIABLE = _map_variables()
 """The section, the key and the default value of each environment variable."""
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
@@ -876,7 +881,7 @@ def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
         environ = environment.environ()
 
     layer: Layer = {}
-    for name, (section, key, default) in VARIABLES.items():
+    for name, (section, key, default) in KEYS_BY_VARIABLE.items():
         value = environ.get(name)
         if value:
             _refuse_forbidden_variable(name, f"{section}.{key}", default)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 MAX_NODES = 1_000_000
 MAX_LEVELS = 50  # nested lists and mappings; the parsing time grows with the square of the depth
 # A top-level key, and the indent of the mapping below it
-_NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
+_NESTED_MAPPING_PATTERN = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
 # A quotation in a parser's message, with the blank before it
-_QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
+_QUOTATION_PATTERN = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
 def parse_yaml(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
@@ -126,7 +126,7 @@ def _rephrase(problem: str | None) -> str:
     if message.startswith("found duplicate key "):
         return message.partition(" with value ")[0]
     # Remove quoted content, which can be secret, and quoted tokens such as '<block end>'.
-    return _QUOTED.sub("", message)
+    return _QUOTATION_PATTERN.sub("", message)
 
 
 def put_value(path: Path, section: str, key: str, value: object) -> None:
@@ -235,7 +235,7 @@ def _edit_lines(
 
 def _find_mapping_indent(lines: Sequence[str]) -> int:
     """Return the number of spaces before the keys of the first nested mapping, by default 2."""
-    nested = _NESTED.search("\n".join(lines))
+    nested = _NESTED_MAPPING_PATTERN.search("\n".join(lines))
     return len(nested[1]) if nested else 2
 
 

@@ -34,7 +34,7 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
-MAX_BYTES = 1_000_000  # real files are far smaller; a YAML bomb isn't parsed
+MAX_FILE_BYTES = 1_000_000  # real files are far smaller; a YAML bomb isn't parsed
 # The limit for a configuration file. The file can come from a clone, and every prompt waits until it's
 # parsed, which takes at most 1.5 seconds of CPU.
 CONFIG_BYTES = 32_000
@@ -48,7 +48,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_model(
-    path: Path, model: type[Model], *, version_key: str | None = None, max_bytes: int = MAX_BYTES
+    path: Path,
+    model: type[Model],
+    *,
+    version_key: str | None = None,
+    max_bytes: int = MAX_FILE_BYTES,
 ) -> Model:
     """Read a YAML or JSON file of at most `max_bytes` and validate it as a `model`. Cached by content.
 
@@ -128,7 +132,7 @@ def _read_text_lines(path: Path) -> list[str]:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Load the mapping in a YAML 1.2 file or a `.json` file; raises `ConfigError` if there's none."""
     # A copy, because bundled files' data is shared
-    return deepcopy(_parse(_read_bytes(path, MAX_BYTES), path))
+    return deepcopy(_parse(_read_bytes(path, MAX_FILE_BYTES), path))
 
 
 def _read_bytes(path: Path, max_bytes: int) -> bytes:
@@ -297,7 +301,7 @@ class WrongValuesError(ValueError):
 
 
 _VALUE_ERROR = "Value error, "
-_QUOTED = re.compile("'([^']*)'")
+_QUOTED_WORD_PATTERN = re.compile("'([^']*)'")
 
 
 @cache
@@ -384,7 +388,7 @@ def _find_location(located: _LocatedError) -> Location:
 
     # Pydantic locates this error at the object. But the wrong value is that of the key which tells the
     # object's type. Pydantic names this key in quotes: 'task'.
-    quoted_keys = _QUOTED.findall(error["ctx"]["discriminator"])
+    quoted_keys = _QUOTED_WORD_PATTERN.findall(error["ctx"]["discriminator"])
     return (*location, *quoted_keys[-1:])
 
 
@@ -404,7 +408,7 @@ def _describe_wrong_value(likely_errors: Sequence[_LocatedError]) -> str:
     context = error.get("ctx", {})
     # The tag is the word that tells an object's type.
     actual_word = context.get("tag", error["input"])
-    similar_word = _find_similar(actual_word, _QUOTED.findall(expected))
+    similar_word = _find_similar(actual_word, _QUOTED_WORD_PATTERN.findall(expected))
     if similar_word:
         text += f"; did you mean {similar_word}?"
     return text

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
     from judgekit.judging.verdict import Round
 
-STRONG: TierName = "deep"
+STRONGEST_TIER: TierName = "deep"
 
 
 class Agreement(ReportPart):
@@ -54,14 +54,16 @@ class Agreement(ReportPart):
         first_tier_text = (
             f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
         )
-        strong_text = f"{STRONG} was asked about {self.strong_calls:,}"
+        strong_text = f"{STRONGEST_TIER} was asked about {self.strong_calls:,}"
         if self.sampled:
             strong_text += f" ({self.sampled:,} of them drawn as a sample)"
         lines = [f"promise {self.promise:g}: {first_tier_text}; {strong_text}"]
 
         if self.decided_by_first:
             least_text = f"at least {self.least:.1%} with 95 % confidence"
-            lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least_text}")
+            lines.append(
+                f"agreement with {STRONGEST_TIER} alone: about {self.estimate:.1%}, {least_text}"
+            )
             savings = self._describe_savings()
             if savings:
                 lines.append(savings)
@@ -69,7 +71,7 @@ class Agreement(ReportPart):
         if self.judged_twice:
             judged_twice_text = counted(self.judged_twice, "row", "rows")
             same_twice_text = f"{self.same_twice:,} of {judged_twice_text} that it judged twice"
-            lines.append(f"{STRONG} agrees with itself on {same_twice_text}")
+            lines.append(f"{STRONGEST_TIER} agrees with itself on {same_twice_text}")
         return lines
 
     def _describe_savings(self) -> str:
@@ -83,7 +85,7 @@ class Agreement(ReportPart):
             parts.append(f"{minutes:,.1f} minutes of calls {less_or_more}")
         if not parts:
             return ""
-        return f"against {STRONG} alone: {', '.join(parts)}"
+        return f"against {STRONGEST_TIER} alone: {', '.join(parts)}"
 
 
 class Call(NamedTuple):
@@ -139,7 +141,7 @@ class PromisedRow(NamedTuple):
         promise = verdict.promise
         assert promise is not None, "the record has one"  # noqa: S101
         first_rounds = [round_ for round_ in verdict.rounds if round_.tier == promise.first_tier]
-        strong_rounds = [round_ for round_ in verdict.rounds if round_.tier == STRONG]
+        strong_rounds = [round_ for round_ in verdict.rounds if round_.tier == STRONGEST_TIER]
         return cls(
             promise=promise,
             mode=verdict.mode,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from judgekit.judging.orchestrator import Judge
     from judgekit.providers.base import Endpoint
 
-_FOREVER = 30 * 86_400.0  # seconds: longer than any batch takes
+_MAX_BATCH_SECONDS = 30 * 86_400.0  # seconds: longer than any batch takes
 
 
 class BatchRunner(BatchRun):
@@ -78,7 +78,7 @@ class BatchRunner(BatchRun):
         waiting_judge = judge.with_settings(
             models_by_tier=unlimited_models,
             others=partial(_list_batch_models, judge),
-            timeout=_FOREVER,
+            timeout=_MAX_BATCH_SECONDS,
             max_cost_usd=None,  # the gateway enforces the limit for all rows together
         )
         cache = KeepOnly(ReplyFile()) if judge.cache else judge.cache
@@ -127,7 +127,7 @@ async def _judge_rows(
     judge_row: Callable[[PendingRow], Coroutine[Any, Any, None]],
 ) -> None:
     """Judge up to `batches.AT_ONCE` rows concurrently, while the gateway submits and polls their batches."""
-    free_slots = asyncio.Semaphore(batches.AT_ONCE)
+    free_slots = asyncio.Semaphore(batches.MAX_OPEN_ROWS)
     read_row = partial(next, rows, None)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.drive())

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from judgekit.data.manifest import BatchTarget
 from judgekit.environment import environ
 from judgekit.errors import (
-    KEPT,
+    CACHED_USAGE,
     FailureKind,
     GatewayError,
     InputError,
@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 
 Fallback: TypeAlias = Literal["live", "none"]
 
-AT_ONCE = 50_000  # rows being judged at a time: as many as a batch may have requests
-SECONDS = (5.0, 60.0)  # between polls of the batches, at first and at most
-SETTLED = 0.2  # seconds in which a waiting row may make further calls
+MAX_OPEN_ROWS = 50_000  # rows being judged at a time: as many as a batch may have requests
+POLL_SECONDS = (5.0, 60.0)  # between polls of the batches, at first and at most
+SETTLING_SECONDS = 0.2  # seconds in which a waiting row may make further calls
 _MAX_FAILURES = 60  # consecutive failures before the run ends; its batches carry on at the provider
 _STATUS_CHARS = 40
 _POLLS_FOR_FILES = 5  # polls of a batch that's complete but has no files yet
-_MAKING = 8  # requests built at a time: each takes a thread
+_MAX_REQUESTS_BEING_BUILT = 8  # requests built at a time: each takes a thread
 # After one of these we don't know if the provider did what we asked.
-_UNCERTAIN = {
+_UNCERTAIN_FAILURES = {
     FailureKind.TIMEOUT,
     FailureKind.CONNECTION,
     FailureKind.INVALID_REPLY,
@@ -69,10 +69,10 @@ _UNCERTAIN = {
     FailureKind.OVERLOADED,
 }
 # After one of these the provider doesn't have the thing we asked about, or not for this key.
-_GONE = {FailureKind.NOT_FOUND, FailureKind.PERMISSION, FailureKind.BAD_REQUEST}
-_PASSING = _UNCERTAIN | {FailureKind.RATE_LIMIT}
-_MISSING = {"expired": "its batch expired", "cancelled": "its batch was cancelled"}
-_RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
+_GONE_FAILURES = {FailureKind.NOT_FOUND, FailureKind.PERMISSION, FailureKind.BAD_REQUEST}
+_PASSING_FAILURES = _UNCERTAIN_FAILURES | {FailureKind.RATE_LIMIT}
+_REASON_BY_ENDED_STATUS = {"expired": "its batch expired", "cancelled": "its batch was cancelled"}
+_RUNNING_STATUSES = {"validating", "in_progress", "finalizing", "cancelling"}
 
 
 class Unanswered(Exception):  # noqa: N818 - it's a row's outcome rather than an error of the program
@@ -136,7 +136,7 @@ class BatchGateway:
         self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
         # Limits how many requests are built at a time.
-        self._making_slots = asyncio.Semaphore(_MAKING)
+        self._making_slots = asyncio.Semaphore(_MAX_REQUESTS_BEING_BUILT)
         self._asking_slots = asyncio.Semaphore(run.at_once)  # limits concurrent live calls
         self._is_manifest_needed = False  # whether the next run needs the manifest
 
@@ -261,7 +261,9 @@ class BatchGateway:
     def _charge(self, custom_id: str, usage: Usage) -> Usage:
         """Count an answer's cost as spent, and return the answer's usage. Its cost only counts once."""
         if custom_id in self._charged:
-            return KEPT  # the answer's cost was counted for another row with the same request
+            return (
+                CACHED_USAGE  # the answer's cost was counted for another row with the same request
+            )
         self._charged.add(custom_id)
         self._spent += usage.cost_usd or 0.0
         return usage
@@ -372,7 +374,7 @@ class BatchGateway:
 
         Raises `InputError` if the batches can't continue.
         """
-        shortest, longest = SECONDS
+        shortest, longest = POLL_SECONDS
         tries = retrying.Tries(inf, (shortest,), shortest_pause=shortest, longest_pause=longest)
         while await self._wait_until_blocked():
             # With a cost limit, only choose more requests once the cost of the running batches is known.
@@ -401,7 +403,7 @@ class BatchGateway:
     def _may_retry(self, failure: Exception, _: int) -> bool:
         """Count a failure, and tell whether to try again: not after a lasting one, or too many in a row."""
         self._failures += 1
-        is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING
+        is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING_FAILURES
         return is_passing and self._failures <= _MAX_FAILURES
 
     async def _wait_until_blocked(self) -> bool:
@@ -411,7 +413,7 @@ class BatchGateway:
         """
         while self._is_reading_rows or self._open_rows:
             self._changed.clear()
-            can_read_more = self._is_reading_rows and self._open_rows < AT_ONCE
+            can_read_more = self._is_reading_rows and self._open_rows < MAX_OPEN_ROWS
             are_all_waiting = self._open_rows == self._waiting_rows
             is_blocked = are_all_waiting and not can_read_more and not self._requests_in_making
             if not is_blocked:
@@ -420,7 +422,7 @@ class BatchGateway:
 
             # While a row's first call waits, the row can make another one. Give the rows a moment to do so.
             try:
-                async with asyncio.timeout(SETTLED):
+                async with asyncio.timeout(SETTLING_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
                 return True
@@ -523,7 +525,7 @@ class BatchGateway:
         try:
             return await calls.retrieve(str(submitted.id))
         except GatewayError as failure:
-            if failure.kind not in _GONE:
+            if failure.kind not in _GONE_FAILURES:
                 raise
             if not self._run.is_fresh:
                 path = self._manifest.path
@@ -548,7 +550,7 @@ class BatchGateway:
             batch = self._manifest.store(batch._replace(file=file))
             batch_id = await calls.create(file, target.path, batch.tag)
         except GatewayError as failure:
-            if batch.file and failure.kind in _UNCERTAIN:
+            if batch.file and failure.kind in _UNCERTAIN_FAILURES:
                 raise  # the batch may exist; `_recover` finds out in the next step
             await self._forget_batch(batch, calls)
             is_rate_limited = batch.file and failure.kind is FailureKind.RATE_LIMIT
@@ -721,10 +723,10 @@ class BatchGateway:
 
 def _has_ended(batch: Batch) -> bool:
     """Whether a batch has ended. If its status is unknown, it counts as ended after its deadline."""
-    if batch.status in ("completed", *_MISSING):
+    if batch.status in ("completed", *_REASON_BY_ENDED_STATUS):
         return True
     is_past_deadline = batch.deadline is not None and time.time() > batch.deadline
-    return is_past_deadline and batch.status not in _RUNNING
+    return is_past_deadline and batch.status not in _RUNNING_STATUSES
 
 
 def _name_request_file(batch: Submitted) -> str:
@@ -736,7 +738,10 @@ def _explain_missing(status: str) -> str:
     """Explain why a request has no answer although its batch has ended."""
     if status == "completed":
         return "its batch brought no answer"
-    return _MISSING.get(status) or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
+    return (
+        _REASON_BY_ENDED_STATUS.get(status)
+        or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
+    )
 
 
 def _count_batches_for(target: BatchTarget, submitted: Iterable[tuple[Any, ...]]) -> int:

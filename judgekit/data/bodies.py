@@ -18,9 +18,9 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MESSAGES = ("messages", "contents", "turns")
-_REQUEST_KEYS = (*_MESSAGES, "input", "inputText", "prompt")
-_INSTRUCTIONS = ("system", "instructions", "systemInstruction", "system_instruction")
+_MESSAGE_KEYS = ("messages", "contents", "turns")
+_REQUEST_KEYS = (*_MESSAGE_KEYS, "input", "inputText", "prompt")
+_INSTRUCTION_KEYS = ("system", "instructions", "systemInstruction", "system_instruction")
 
 
 def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -119,7 +119,7 @@ def _list_question_keys(request: Mapping[str, Any]) -> list[str]:
 
 def _read_instructions(request: Mapping[str, Any]) -> str:
     """Read the instructions that some APIs have next to the messages. Returns `system: TEXT`, or ""."""
-    for key in _INSTRUCTIONS:
+    for key in _INSTRUCTION_KEYS:
         value = request.get(key)
         if isinstance(value, str):
             return f"system: {value}"

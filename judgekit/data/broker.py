@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint, Reply, Request
 
-SILENT = 10.0  # seconds of silence after which a worker counts as dead
-_BEAT = 0.25
-_SOON = 0.02  # seconds between two beats at least
+MAX_SILENT_SECONDS = 10.0  # seconds of silence after which a worker counts as dead
+_BEAT_SECONDS = 0.25
+_MIN_BEAT_SECONDS = 0.02  # seconds between two beats at least
 
 
 class PaceReport(NamedTuple):
@@ -98,10 +98,10 @@ class Broker:
         return sum(account.spent_usd for account in self._accounts.values())
 
     def alive(self) -> list[str]:
-        """List the workers that have reported within the last `SILENT` seconds."""
+        """List the workers that have reported within the last `MAX_SILENT_SECONDS` seconds."""
         now = time.monotonic()
         accounts = self._accounts
-        return [name for name in accounts if now - accounts[name].seen <= SILENT]
+        return [name for name in accounts if now - accounts[name].seen <= MAX_SILENT_SECONDS]
 
     def learn(self, job: bytes) -> None:
         """Store the job description for workers that will register."""
@@ -133,7 +133,7 @@ class Broker:
 
         # Take back the turns and money of silent workers, so that others can use them.
         for other_account in self._accounts.values():
-            if now_s - other_account.seen > SILENT:
+            if now_s - other_account.seen > MAX_SILENT_SECONDS:
                 self._take_back(other_account)
 
         turns = {}
@@ -337,10 +337,10 @@ class BrokerClient:
 
             # Wait for the next interval, or until a call needs orders sooner.
             with suppress(TimeoutError):
-                async with asyncio.timeout(_BEAT):
+                async with asyncio.timeout(_BEAT_SECONDS):
                     await self._report_now.wait()
             self._report_now.clear()
-            await asyncio.sleep(_SOON)
+            await asyncio.sleep(_MIN_BEAT_SECONDS)
 
     def _take_reports(self) -> dict[PaceKey, PaceReport]:
         """Build a report on each provider, which also returns unused turns to the broker."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_INDEX = "Unnamed: 0"
+_INDEX_COLUMN = "Unnamed: 0"
 
 
 class CellError(Exception):
@@ -49,8 +49,8 @@ def without_blank_end(cells: Sequence[str], min_cells: int) -> Sequence[str]:
 
 def with_name_of_index(names: Sequence[str]) -> Sequence[str]:
     """Name an unnamed first column "Unnamed: 0", as pandas does when it reads back its own index."""
-    is_index = len(names) > 1 and not names[0].strip() and _INDEX not in names
-    return [_INDEX, *names[1:]] if is_index else names
+    is_index = len(names) > 1 and not names[0].strip() and _INDEX_COLUMN not in names
+    return [_INDEX_COLUMN, *names[1:]] if is_index else names
 
 
 def check_text(cell: str, column: str = "") -> None:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 _FILE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
-_TABLE: dict[str, str] = _FILE["outputs"]
+_OUTPUTS_TABLE: dict[str, str] = _FILE["outputs"]
 _LIST_FIELDS = ("conversation", "sources", "texts")  # fields that may hold a list of objects
 
-_OUTPUT_NAMES = frozenset(plain(name) for name in _TABLE["names"].split())
-_OUTPUT_WORDS = tuple(_TABLE["words"].split())
-_SCORE_ENDINGS = tuple(_TABLE["about"].split())
-_EXPECTED_ANSWER_STARTS = tuple(_TABLE["right"].split())
+_OUTPUT_NAMES = frozenset(plain(name) for name in _OUTPUTS_TABLE["names"].split())
+_OUTPUT_WORDS = tuple(_OUTPUTS_TABLE["words"].split())
+_SCORE_ENDINGS = tuple(_OUTPUTS_TABLE["about"].split())
+_EXPECTED_ANSWER_STARTS = tuple(_OUTPUTS_TABLE["right"].split())
 
 
 def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
@@ -34,7 +34,7 @@ def _is_response(name: str, known: frozenset[str]) -> bool:
     is_expected_answer = name.startswith(_EXPECTED_ANSWER_STARTS)
     if name in known or is_expected_answer:
         return False
-    return name.endswith(_TABLE["ending"])
+    return name.endswith(_OUTPUTS_TABLE["ending"])
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:

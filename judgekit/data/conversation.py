@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ASSISTANT = "assistant"
-NAME_CHARS = 80
-_EXPECTED = "expected a list of messages with role and content"
-_TOOL = "tool"
-_SPEAKERS = {
+MAX_NAME_CHARS = 80
+_EXPECTED_MESSAGES = "expected a list of messages with role and content"
+_TOOL_ROLE = "tool"
+_SPEAKER_BY_ROLE = {
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(
         (ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot", "chatbot", "aimessagechunk"), ASSISTANT
     ),
-    **dict.fromkeys((_TOOL, "function", "observation", "ipython"), _TOOL),
+    **dict.fromkeys((_TOOL_ROLE, "function", "observation", "ipython"), _TOOL_ROLE),
 }
 _KINDS = {
     list: "a list",
@@ -51,7 +51,7 @@ _TYPES_BY_KEY = {
     "function_response": "tool_result",
     **{medium: medium for medium in ("image", "document", "video", "audio")},
 }
-_CODE = "code"  # in place of a tool's name
+_CODE_TOOL_NAME = "code"  # in place of a tool's name
 # Keys of an object in place of a text.
 _TEXT_KEYS = (
     "text",
@@ -60,14 +60,16 @@ _TEXT_KEYS = (
     "value",
     "output_text",
 )
-_THOUGHTS = frozenset(
+_THOUGHT_TYPES = frozenset(
     ("thinking", "redacted_thinking", "reasoning", "thought", "reasoning_content")
 )
-_MARKS = frozenset(("step-start", "item_reference"))  # without any content
-_CALLS = frozenset(
+_EMPTY_MARK_TYPES = frozenset(("step-start", "item_reference"))  # without any content
+_TOOL_CALL_TYPES = frozenset(
     ("tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use")
 )
-_RESULTS = frozenset(("tool_result", "tool-result", "function_call_output", "mcp_tool_result"))
+_TOOL_RESULT_TYPES = frozenset(
+    ("tool_result", "tool-result", "function_call_output", "mcp_tool_result")
+)
 _RESULT_KEYS = ("content", "output", "result", "response", "errorText")
 _CALL_ID_KEYS = ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId")
 # Other media are named by the word that begins their type, or that follows `input_`.
@@ -115,7 +117,7 @@ class _Reader:
         `position`, such as "message 3", is for error messages. Raises `NotUnderstoodError`.
         """
         if not isinstance(message, dict):
-            raise NotUnderstoodError(f"{_EXPECTED}; {position} is {kind(message)}")
+            raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}; {position} is {kind(message)}")
         message = _unwrap_langchain(message)
         # Such an item, for example a call, has no role, because the assistant made it.
         if _is_api_item(message):
@@ -123,7 +125,7 @@ class _Reader:
             return
 
         speaker = _name_speaker(message, position)
-        if speaker == _TOOL:
+        if speaker == _TOOL_ROLE:
             speaker = self._name_tool(message.get("name"), message.get("tool_call_id"))
         blocks = [*_list_blocks(message, position), *_list_calls(message, position)]
         yield from self._read_blocks(blocks, speaker, position)
@@ -180,7 +182,7 @@ class _Reader:
     def _name_tool(self, name: object, call_id: object) -> str:
         """Build a speaker such as `tool search`, from the tool's name or from the call with that id."""
         tool = _clean_name(name) if name else self.tools.get(str(call_id), "")
-        return f"{_TOOL} {tool}".strip()
+        return f"{_TOOL_ROLE} {tool}".strip()
 
 
 def _read_arguments(call: Mapping[str, Any]) -> str:
@@ -251,7 +253,7 @@ def read_turns(value: object) -> list[Turn]:
         for number, message in enumerate(_list_messages(value), 1):
             turns += reader.read_message(message, f"message {number}")
     except RecursionError:
-        raise NotUnderstoodError(f"{_EXPECTED}, got values nested too deeply") from None
+        raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}, got values nested too deeply") from None
     return turns
 
 
@@ -265,7 +267,7 @@ def _list_messages(value: object) -> list[Any]:
     if isinstance(value, dict):
         value = _find_messages(value)
     if not isinstance(value, list):
-        raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
+        raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}, got {kind(value)}")
 
     # LangSmith has a list of prompts, each of which is a list of messages.
     is_list_of_one_prompt = len(value) == 1 and isinstance(value[0], list)
@@ -277,7 +279,9 @@ def _parse_json(text: str) -> object:
     try:
         value: object = json.loads(text)
     except ValueError:
-        raise NotUnderstoodError(f"{_EXPECTED}, got the text {short_line(text, 40)!r}") from None
+        raise NotUnderstoodError(
+            f"{_EXPECTED_MESSAGES}, got the text {short_line(text, 40)!r}"
+        ) from None
     return value
 
 
@@ -286,7 +290,7 @@ def is_message(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     role = value.get("role")
-    is_by_assistant = isinstance(role, str) and _SPEAKERS.get(role.casefold()) == ASSISTANT
+    is_by_assistant = isinstance(role, str) and _SPEAKER_BY_ROLE.get(role.casefold()) == ASSISTANT
     has_content = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
     return is_by_assistant and has_content
 
@@ -380,9 +384,9 @@ def _convert_old_vercel_call(call: Mapping[str, Any]) -> dict[str, Any]:
 def _unwrap_block(key: str, inner: Mapping[str, Any]) -> Mapping[str, Any]:
     """Unwrap the object under a block's telling key, with the names that other blocks use."""
     if key == "executableCode":
-        return {"name": _CODE, "input": inner.get("code")}
+        return {"name": _CODE_TOOL_NAME, "input": inner.get("code")}
     if key == "codeExecutionResult":
-        return {"name": _CODE, "content": inner.get("output")}
+        return {"name": _CODE_TOOL_NAME, "content": inner.get("output")}
     # Bedrock wraps this text twice: {"guardContent": {"text": {"text": …}}}.
     text = inner.get("text")
     if key == "guardContent" and isinstance(text, dict):
@@ -441,12 +445,16 @@ def _name_speaker(message: Mapping[str, Any], position: str) -> str:
     if role is None and isinstance(message.get("parts"), list):
         return "user"  # Gemini's requests with a single message omit the role
     if not isinstance(role, str) or role == "message":  # "message" is only a type
-        raise NotUnderstoodError(f"{_EXPECTED}; {position} has no role")
+        raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}; {position} has no role")
 
     name = role.casefold()
     # LangChain uses class names, such as HumanMessage and AIMessageChunk.
     class_name = name.removesuffix("chunk").removesuffix("message")
-    return _SPEAKERS.get(name) or _SPEAKERS.get(class_name) or short_line(role, NAME_CHARS)
+    return (
+        _SPEAKER_BY_ROLE.get(name)
+        or _SPEAKER_BY_ROLE.get(class_name)
+        or short_line(role, MAX_NAME_CHARS)
+    )
 
 
 def _find_role(message: Mapping[str, Any]) -> object:
@@ -529,9 +537,9 @@ def _classify_block(block: object) -> str:
     type_ = str(block.get("type", ""))
     if _is_thought_or_mark(block, type_):
         return "thought"  # nothing in such a block is judged
-    if type_ in _CALLS or "functionCall" in block:
+    if type_ in _TOOL_CALL_TYPES or "functionCall" in block:
         return "call"
-    if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
+    if type_ in _TOOL_RESULT_TYPES or "functionResponse" in block or type_.endswith("_tool_result"):
         return "result"
     if type_.startswith("tool-") or type_ == "dynamic-tool":
         return _classify_ai_sdk_tool(block)
@@ -542,7 +550,7 @@ def _classify_block(block: object) -> str:
 
 def _is_thought_or_mark(block: Mapping[str, Any], type_: str) -> bool:
     """Whether a block is a model's thought, or a mark without content, such as "step-start"."""
-    return type_ in _THOUGHTS or type_ in _MARKS or block.get("thought") is True
+    return type_ in _THOUGHT_TYPES or type_ in _EMPTY_MARK_TYPES or block.get("thought") is True
 
 
 def _classify_ai_sdk_tool(block: Mapping[str, Any]) -> str:
@@ -679,7 +687,7 @@ def _read_tool_name(block: Mapping[str, Any]) -> str:
 
     # The types of the AI SDK contain the name, as in `tool-search`, except for general ones.
     type_ = str(block.get("type", ""))
-    is_general = type_ in _CALLS or type_ in _RESULTS
+    is_general = type_ in _TOOL_CALL_TYPES or type_ in _TOOL_RESULT_TYPES
     if is_general or not type_.startswith("tool-"):
         return ""
     return _clean_name(type_.removeprefix("tool-"))
@@ -688,11 +696,11 @@ def _read_tool_name(block: Mapping[str, Any]) -> str:
 def _clean_name(value: object) -> str:
     """Shorten a name to one line. Returns "unknown" if it's empty or not a string."""
     if isinstance(value, str) and value:
-        return encodable(short_line(value, NAME_CHARS))
+        return encodable(short_line(value, MAX_NAME_CHARS))
     return "unknown"
 
 
 def _list_keys(block: Mapping[str, Any]) -> str:
     """List an object's first keys for an error message."""
-    names = [short_line(str(key), NAME_CHARS) for key in list(block)[:8]]
+    names = [short_line(str(key), MAX_NAME_CHARS) for key in list(block)[:8]]
     return ", ".join(names)

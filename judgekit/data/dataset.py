@@ -40,10 +40,12 @@ if TYPE_CHECKING:
 
     RowReader: TypeAlias = Callable[[DataRow, str], "ReadRow"]
 
-NOTHING = seals.Fingerprint(current="")
+EMPTY_FINGERPRINT = seals.Fingerprint(current="")
 # Options of a request that don't change a row's result, or that other fields of the result cover.
-_NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
-_LOOKED_AT = 100  # rows whose columns we look at to guess fields; in a stream only the first
+_OPTIONS_NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
+_MAX_EXAMINED_ROWS = (
+    100  # rows whose columns we look at to guess fields; in a stream only the first
+)
 
 
 class ReadRow(NamedTuple):
@@ -103,7 +105,7 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
     if rows.lasting:
         # These rows can be read again, so don't keep any in memory. A small Parquet file can unpack to
         # gigabytes.
-        first_rows = islice(stream, _LOOKED_AT)
+        first_rows = islice(stream, _MAX_EXAMINED_ROWS)
         return rows, _survey_head(first_rows, rows.name, rest=stream)
 
     # A stream can only be read once, so put its first row back.
@@ -218,7 +220,7 @@ class Dataset:
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
-            return PendingRow(row, row_id, NOTHING, subject=None, error=str(error))
+            return PendingRow(row, row_id, EMPTY_FINGERPRINT, subject=None, error=str(error))
         fingerprint = seals.fingerprint_of("\0".join([self.basis, *contents]))
         return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
@@ -266,12 +268,12 @@ class Dataset:
 def _keep_bad_row(row: DataRow, unreadable: UnreadableRow) -> PendingRow:
     """Build a pending row that has an error instead of a subject."""
     error = f"{unreadable.column}: {unreadable.problem}"
-    return PendingRow(row, row.number, fingerprint=NOTHING, subject=None, error=error)
+    return PendingRow(row, row.number, fingerprint=EMPTY_FINGERPRINT, subject=None, error=error)
 
 
 def _describe_expected_id(id_cell: object) -> str:
     """Describe what an id must be, and what to do if the cell is blank."""
-    expected = f"expected a text of up to {labels.ID_CHARS:,} characters, or a number"
+    expected = f"expected a text of up to {labels.MAX_ID_CHARS:,} characters, or a number"
     if labels.is_no_label(id_cell):
         expected += ", got a blank; give each row an id, or name another column of ids"
     return expected
@@ -433,7 +435,9 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = _list_judge_settings(task, project, request)
     basis_parts: list[object] = [_list_basis_of(judge_settings) for judge_settings in settings]
-    for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
+    for option, value in request.model_dump(
+        exclude=_OPTIONS_NOT_IN_BASIS, exclude_defaults=True
+    ).items():
         # The depth is added without its name, to match the fingerprints in existing results.
         basis_parts.append(value if option == "depth" else [option, value])
     return json.dumps(basis_parts), settings[0].loaded

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.data.dataset import PendingRow
 
 _DRAW_BYTES = 8
-_DRAWS = 1 << (8 * _DRAW_BYTES)
+_POSSIBLE_DRAW_COUNT = 1 << (8 * _DRAW_BYTES)
 _SEAL_KIND = "nonce"
 
 
@@ -42,7 +42,7 @@ class Draws(NamedTuple):
         digest = hmac.digest(key, message, "sha256")
 
         number = int.from_bytes(digest[:_DRAW_BYTES], "big")
-        return number / _DRAWS
+        return number / _POSSIBLE_DRAW_COUNT
 
 
 def require_key(what: str) -> str:
@@ -56,7 +56,7 @@ def require_key(what: str) -> str:
             f"{what} with a key that the authors of rows can't know, and none can be kept "
             "in the user's folder; set it to 32 or more random characters"
         )
-        raise ConfigError(problem, key=seals.VARIABLE)
+        raise ConfigError(problem, key=seals.STATE_KEY_VARIABLE)
     return key
 
 

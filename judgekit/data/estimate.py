@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 REPLY_TOKENS = 250
 """Tokens in a reply: a few sentences of reasons, the scores, and a finding or two."""
 SECONDS_A_CALL = 3.0
-_SAMPLED = 200  # subjects whose prompts are measured; the others count as the mean of these
+_MAX_SAMPLED_SUBJECTS = (
+    200  # subjects whose prompts are measured; the others count as the mean of these
+)
 
 
 class ModelEstimate(NamedTuple):
@@ -90,13 +92,15 @@ def estimate_run(
     total = 0
     for subject in subjects:
         total += 1
-        is_in_sample = total <= _SAMPLED
+        is_in_sample = total <= _MAX_SAMPLED_SUBJECTS
         if is_in_sample:  # further subjects are only counted
             judge = judges.find(subject)
             at_once = max_concurrency(judge, at_once)
             _count_calls(calls, judge, subject)
 
-    sample_size = max(1, min(total, _SAMPLED))  # not 0, because `total` is divided by it
+    sample_size = max(
+        1, min(total, _MAX_SAMPLED_SUBJECTS)
+    )  # not 0, because `total` is divided by it
     factor = total / sample_size
     models = []
     for tier, model_calls in _sort_by_tier(calls):

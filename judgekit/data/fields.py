@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 TaskName: TypeAlias = Literal["judge", "compare"]
 JudgeTurn: TypeAlias = Literal["last", "all"]
 
-_TABLE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
-USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
-_CONTINUED: dict[str, str] = _TABLE["continued"]
-_ONE_HOT = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")
-_SHOWN = 12  # column names in a message
+_FIELDS_TABLE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
+USUAL_NAMES_BY_TASK: dict[TaskName, dict[str, str]] = _FIELDS_TABLE["usual"]
+_NEXT_NAME_BY_NAME: dict[str, str] = _FIELDS_TABLE["continued"]
+_ONE_HOT_WINNER_PATTERN = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")
+_MAX_SHOWN_COLUMNS = 12  # column names in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
-_LABELS = ("label", "winner")
+_LABEL_FIELDS = ("label", "winner")
 TEMPLATE_FIELDS = ("description", "prompt")
 
 
@@ -94,7 +94,7 @@ class Naming(NamedTuple):
         return 'task="compare"' if self.is_python else "judgekit compare --data"
 
 
-ON_THE_COMMAND_LINE = Naming()
+COMMAND_LINE_NAMING = Naming()
 
 
 class Fields(NamedTuple):
@@ -209,7 +209,7 @@ def fields_of(
     """
     # Names are always compared in their plain form.
     usual = {}
-    for field, names in USUAL[task].items():
+    for field, names in USUAL_NAMES_BY_TASK[task].items():
         usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
     paths = {} if export is None else _select_paths(export, given)
@@ -232,7 +232,7 @@ def fields_of(
     open_names = {}
     for field, plain_names in usual.items():
         is_known = field in given or field in paths
-        if not is_known and (not is_closed or field in _LABELS):
+        if not is_known and (not is_closed or field in _LABEL_FIELDS):
             open_names[field] = plain_names
     found = _find_by_usual_name(open_names, free)
 
@@ -287,7 +287,7 @@ def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]
         first_name, *other_names = matching
         found.columns[field] = free.pop(first_name)
         # Some columns come in pairs, such as Alpaca's `instruction` and `input`.
-        next_name = _CONTINUED.get(first_name, "")
+        next_name = _NEXT_NAME_BY_NAME.get(first_name, "")
         if next_name in free:
             found.continues[field] = free.pop(next_name)
             other_names.remove(next_name)
@@ -310,7 +310,7 @@ def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def id_column_of(
-    columns: Iterable[str], name: str, naming: Naming = ON_THE_COMMAND_LINE
+    columns: Iterable[str], name: str, naming: Naming = COMMAND_LINE_NAMING
 ) -> str | None:
     """Find the id column: `id`, or the only column with a similar name, such as `ID` or `_id`.
 
@@ -622,9 +622,9 @@ def read_winner(fields: Fields, row: DataRow) -> str:
     winner_letter = labels.winner_of(value, most_texts, letter_by_name)
     if winner_letter:
         return winner_letter
-    if key == labels.BLANK:
+    if key == labels.BLANK_LABEL_KEY:
         return key
-    return labels.NOT_UNDERSTOOD + key
+    return labels.NOT_UNDERSTOOD_PREFIX + key
 
 
 def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]:
@@ -665,7 +665,7 @@ def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
     marked_sides = []
     sides = set()
     for column, value in columns.items():
-        match = _ONE_HOT.fullmatch(plain(column))
+        match = _ONE_HOT_WINNER_PATTERN.fullmatch(plain(column))
         if match is None:
             continue
         side = match[1]  # a letter, or "tie"
@@ -677,7 +677,7 @@ def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
     if not has_both_texts:
         return None
     if len(marked_sides) != 1:  # there's no winner, or more than one
-        return labels.BLANK
+        return labels.BLANK_LABEL_KEY
     (winner_side,) = marked_sides
     return winner_side if winner_side == "tie" else winner_side.upper()
 
@@ -797,8 +797,8 @@ def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
 
 def format_column_names(columns: Sequence[str]) -> str:
     """Format column names for a message, up to a dozen of them."""
-    names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN]]
+    names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_MAX_SHOWN_COLUMNS]]
     text = ", ".join(names)
-    if len(columns) > _SHOWN:
-        return f"{text} and {len(columns) - _SHOWN} more"
+    if len(columns) > _MAX_SHOWN_COLUMNS:
+        return f"{text} and {len(columns) - _MAX_SHOWN_COLUMNS} more"
     return text

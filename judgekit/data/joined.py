@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from judgekit.data.fields import Fields
     from judgekit.data.sources import Reading
 
-_GIVEN = Given()  # neither a reference nor sources: a comparison shows only prompts and texts
+_NOTHING_GIVEN = (
+    Given()
+)  # neither a reference nor sources: a comparison shows only prompts and texts
 
 
 class Side(NamedTuple):
@@ -174,7 +176,7 @@ def _map_fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
 def _read_side(fields: Fields, row: DataRow) -> Side:
     """Read one side of a pair from a row."""
     try:
-        document = row_fields.read_document(fields, row, str(row.number), _GIVEN)
+        document = row_fields.read_document(fields, row, str(row.number), _NOTHING_GIVEN)
     except row_fields.Unjudgeable:
         return Side("", "", None)  # `compare` reports the empty text
     return Side(document.task.description, document.files[0].text, document.author.family)

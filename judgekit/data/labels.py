@@ -20,7 +20,7 @@ from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import survey, unreadable_error
 from judgekit.data.paths import is_path_into
 from judgekit.data.presets import Recogniser
-from judgekit.data.results import OURS, Ids, lock_output, resolve_output_path
+from judgekit.data.results import OUR_COLUMNS, Ids, lock_output, resolve_output_path
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
@@ -41,17 +41,19 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import Document
 
 # Read every field; the rubric decides later which of them models see.
-_EVERYTHING = Given(reference="reference", sources="sources")
-_FOR_PEOPLE = Given(reference="reference")
+_EVERYTHING_GIVEN = Given(reference="reference", sources="sources")
+_GIVEN_TO_PEOPLE = Given(reference="reference")
 _EXPECTED_VERDICTS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )
-_LOOKED_AT = 100  # rows of a file whose columns we look at, at least; of a stream, one is enough
-_MAX_CHARS = 400  # of each compared text of a row
+_MIN_EXAMINED_ROWS = (
+    100  # rows of a file whose columns we look at, at least; of a stream, one is enough
+)
+_MAX_COMPARED_CHARS = 400  # of each compared text of a row
 _MAX_SOURCES = 5  # of each row on a page
 _SOURCE_CHARS = 1000
-_COMPARISON = "judgekit/comparison@"
-_SCORE = "score."  # the prefix of a score's column in a table
+_COMPARISON_SCHEMA_PREFIX = "judgekit/comparison@"
+_SCORE_COLUMN_PREFIX = "score."  # the prefix of a score's column in a table
 
 
 class NamedColumns(NamedTuple):
@@ -110,8 +112,8 @@ class ResultRow(NamedTuple):
     @property
     def input_columns(self) -> dict[str, Any]:
         """The columns that the row had before it was judged."""
-        scores = [f"{_SCORE}{name}" for name in self.scores]
-        ours = {*OURS, *scores}
+        scores = [f"{_SCORE_COLUMN_PREFIX}{name}" for name in self.scores]
+        ours = {*OUR_COLUMNS, *scores}
         return {name: value for name, value in self.columns.items() if name not in ours}
 
     def values_of(self, column: str) -> list[str]:
@@ -120,8 +122,8 @@ class ResultRow(NamedTuple):
         The strings don't depend on the file format from which the row was read.
         """
         value = self.columns.get(column)
-        if column not in self.columns and column.startswith(_SCORE):
-            value = self.scores.get(column.removeprefix(_SCORE))
+        if column not in self.columns and column.startswith(_SCORE_COLUMN_PREFIX):
+            value = self.scores.get(column.removeprefix(_SCORE_COLUMN_PREFIX))
         if isinstance(value, str) and value.startswith("["):
             value = parse_json(value)  # in tables, lists are written as JSON
         elements = value if isinstance(value, list) else [value]
@@ -134,7 +136,10 @@ class ResultRow(NamedTuple):
 
     def has(self, column: str) -> bool:
         """Whether the row has a column, even with an empty cell."""
-        is_score = column.startswith(_SCORE) and column.removeprefix(_SCORE) in self.scores
+        is_score = (
+            column.startswith(_SCORE_COLUMN_PREFIX)
+            and column.removeprefix(_SCORE_COLUMN_PREFIX) in self.scores
+        )
         return is_score or column in self.columns
 
 
@@ -179,7 +184,7 @@ class ResultFile:
         verdict_counts = Counter[str]()
         first_rows = []  # only kept for a stream, which can't be read again
         column_names = dict[str, None]()
-        min_rows = _LOOKED_AT if rows.lasting else 1
+        min_rows = _MIN_EXAMINED_ROWS if rows.lasting else 1
         row_iterator: Any = iter(rows)  # a generator
         for number, row in enumerate(row_iterator, 1):
             if not rows.lasting:
@@ -210,7 +215,7 @@ class ResultFile:
 
     def _check_named_columns(self, column_names: Sequence[str]) -> None:
         """Raise `UsageError` if the caller named an unknown field or a missing column."""
-        known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])
+        known_fields = dict.fromkeys([*fields.USUAL_NAMES_BY_TASK[self.task], "verdict", "label"])
         for field, column in self._columns.given.items():
             option = f"--map {field}={column}"
             if field not in known_fields:
@@ -261,7 +266,7 @@ class ResultFile:
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):
-            return "compare" if schema.startswith(_COMPARISON) else "judge"
+            return "compare" if schema.startswith(_COMPARISON_SCHEMA_PREFIX) else "judge"
         scores = dict(_read_scores(row.columns))
         are_scores_of_texts = all(len(name) == 1 and name in LETTERS for name in scores)
         if scores and are_scores_of_texts:
@@ -297,10 +302,10 @@ class ResultFile:
         data_row = DataRow(0, row.input_columns)
         with suppress(InputError):
             if self.task == "judge":
-                document = fields.read_document(row_fields, data_row, row.row_id, _EVERYTHING)
+                document = fields.read_document(row_fields, data_row, row.row_id, _EVERYTHING_GIVEN)
                 return document.files[0].text
             files = fields.read_comparison(row_fields, data_row).files
-            chars_per_text = _MAX_CHARS // len(files)
+            chars_per_text = _MAX_COMPARED_CHARS // len(files)
             return " ".join(
                 f"{file.path}: {short_line(file.text, chars_per_text)}" for file in files
             )
@@ -368,7 +373,7 @@ def _collect_comparison_texts(row_fields: Fields, row: DataRow) -> dict[str, str
 def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question, the answer, the expected answer and the sources by name."""
     try:
-        document = fields.read_document(row_fields, row, "", _FOR_PEOPLE)
+        document = fields.read_document(row_fields, row, "", _GIVEN_TO_PEOPLE)
     except InputError:  # there's no answer, or a cell isn't a string; show the other texts anyway
         texts = {}
         for role, name in (("description", "question"), ("reference", "expected")):
@@ -384,7 +389,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     if "sources" in row_fields.columns:
         # Read these separately, so that malformed sources don't hide the rest.
         with suppress(InputError):
-            sources = fields.read_document(row_fields, row, "", _EVERYTHING).files[1:]
+            sources = fields.read_document(row_fields, row, "", _EVERYTHING_GIVEN).files[1:]
             for file in sources[:_MAX_SOURCES]:
                 texts[f"source: {file.path}"] = _shorten_source(file.text)
     return texts
@@ -438,7 +443,7 @@ def read_labels(
     Raises `InputError` if an id has two different labels, and `UsageError` if the labels are ambiguous.
     """
     field = "winner" if task == "compare" else "label"
-    names = fields.USUAL[task][field].split()
+    names = fields.USUAL_NAMES_BY_TASK[task][field].split()
     label_column = columns.given.get(field, columns.given.get("label"))
     if label_column is not None:
         columns = columns._replace(given={field: label_column})
@@ -449,7 +454,7 @@ def read_labels(
     for row, row_id, value in _read_label_column(rows, task, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
         key = labels.key_of(value)
-        if key == labels.BLANK:
+        if key == labels.BLANK_LABEL_KEY:
             left_out.blank += 1
             continue
         first_key = keys.setdefault(row_id, key)
@@ -527,7 +532,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             left_out.blank += 1
             continue
         try:
-            document = fields.read_document(row_fields, row, row_id, _EVERYTHING)
+            document = fields.read_document(row_fields, row, row_id, _EVERYTHING_GIVEN)
         except fields.Unjudgeable:
             left_out.texts += 1
             continue
@@ -604,8 +609,8 @@ def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Collect the scores in `score.NAME` columns by name, without input columns that have such a name."""
     cells = {}
     for name, value in columns.items():
-        if name.startswith(_SCORE):
-            cells[name.removeprefix(_SCORE)] = value
+        if name.startswith(_SCORE_COLUMN_PREFIX):
+            cells[name.removeprefix(_SCORE_COLUMN_PREFIX)] = value
     if not cells:
         return {}
 

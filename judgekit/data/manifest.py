@@ -21,7 +21,7 @@ from judgekit.providers.batches import MAX_BYTES, MAX_REQUESTS, BatchAnswer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_CREATE = """
+_CREATE_TABLES_SQL = """
 CREATE TABLE IF NOT EXISTS batch (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     tag TEXT, place TEXT,
@@ -42,8 +42,8 @@ _LATER_COLUMNS = (  # columns missing in a file of an earlier version
     "ALTER TABLE batch ADD COLUMN seal TEXT",
     "ALTER TABLE request ADD COLUMN seal TEXT",
 )
-_OBJECTS = {"batch", "request", "of_batch", "sqlite_sequence"}
-_ALL = 2**62  # as the number of the last request: above that of any
+_DATABASE_OBJECT_NAMES = {"batch", "request", "of_batch", "sqlite_sequence"}
+_MAX_REQUEST_NUMBER = 2**62  # as the number of the last request: above that of any
 _LINE_OVERHEAD = 200  # bytes that a file adds around a body, at most
 
 
@@ -124,7 +124,7 @@ class Manifest:
         """Create missing tables and columns. Raises `InputError` for a database that isn't ours."""
         self._table.execute("PRAGMA trusted_schema = OFF")
         self._check_objects()
-        self._table.executescript(_CREATE)
+        self._table.executescript(_CREATE_TABLES_SQL)
         if not self._has_seals():  # the file was created by an earlier version
             for statement in _LATER_COLUMNS:
                 self._table.execute(statement)
@@ -154,7 +154,7 @@ class Manifest:
         row = self._execute("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
-    def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchTarget, int]]:
+    def unsent(self, last: int = _MAX_REQUEST_NUMBER) -> Iterator[tuple[str, BatchTarget, int]]:
         """Yield the custom id, target and size of each unsent request up to number `last`, in order."""
         query = (
             "SELECT custom_id, place, length(body) FROM request"
@@ -355,7 +355,7 @@ class Manifest:
         """Raise `InputError` if the database contains anything but our own tables and indexes."""
         # In a file from somebody else, a trigger, for example, could change data.
         for kind, name in self._table.execute("SELECT type, name FROM sqlite_master"):
-            is_known = name in _OBJECTS or name.startswith("sqlite_autoindex_")
+            is_known = name in _DATABASE_OBJECT_NAMES or name.startswith("sqlite_autoindex_")
             if not is_known or kind not in ("table", "index"):
                 raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
 

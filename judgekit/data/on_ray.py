@@ -26,7 +26,7 @@ import pyarrow as pa
 from judgekit import environment
 from judgekit.data import dataset, parts, runners, seals, tables, worker
 from judgekit.data.broker import Broker
-from judgekit.data.results import OURS, lock_output
+from judgekit.data.results import OUR_COLUMNS, lock_output
 from judgekit.data.rows import RowFiles, rows_in, source_of
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import InputError, JudgekitError, UsageError
@@ -59,7 +59,7 @@ _WORKER_CPU = 0.4
 _READ_CPU = 0.1  # little, so that the remaining machines can take over the workers of a lost one
 _DRAIN_SECONDS = 20.0  # to finish blocks under way when a run ends early
 _THREAD_SECONDS = 5.0  # for one of Ray's threads to end
-_FILES = 64  # files read in one task
+_FILES_PER_TASK = 64  # files read in one task
 
 
 @contextmanager
@@ -135,7 +135,7 @@ class RayRun:
         self._types: dict[str, pa.DataType] = {}  # of columns that keep their type
         self._subject_by_kind: dict[Any, Any] = {}
         self._judges: dict[Any, Any] = {}  # by kind of subject
-        self._columns = tables.ColumnKinds(OURS)
+        self._columns = tables.ColumnKinds(OUR_COLUMNS)
         self._merge_tasks = list[Any]()
         self._unmerged_names = list[str]()
         # By worker: for each block it reported, the number of blocks it had begun by then.
@@ -269,11 +269,11 @@ class RayRun:
         """
         # Scan groups of files in Ray's workers.
         groups = []
-        for start in range(0, len(names), _FILES):
-            group = names[start : start + _FILES]
+        for start in range(0, len(names), _FILES_PER_TASK):
+            group = names[start : start + _FILES_PER_TASK]
             groups.append((self._folder, group, self._key, first + start))
         replaced = set()  # names of files that are part of a merged one
-        lines_of_groups = [parts.NOTHING]
+        lines_of_groups = [parts.NO_RESULT_LINES]
         schemas = set()
         for scanned in _run_remotely(parts.scan, groups):
             replaced.update(scanned.replaced)
@@ -335,7 +335,7 @@ class RayRun:
     def _plan_judging(self, source: _Source, broker: Any, cpus: int) -> Any:  # noqa: ANN401 - Ray's
         """Build the dataset of workers' reports. Rows are only read and judged when it's iterated over."""
         # Give a worker enough blocks, so that it has further rows when it finishes some.
-        blocks_per_worker = 2 + 2 * self._at_once // worker.ROWS
+        blocks_per_worker = 2 + 2 * self._at_once // worker.MAX_BLOCK_ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
             max_size=cpus,
@@ -375,11 +375,11 @@ class RayRun:
 
         all_variables = environment.environ()
         variables = {}
-        for name in environment.NAMES:
+        for name in environment.VARIABLE_NAMES:
             if name in all_variables:
                 variables[name] = all_variables[name]
         if self._key.key:
-            variables[seals.VARIABLE] = self._key.key
+            variables[seals.STATE_KEY_VARIABLE] = self._key.key
 
         return worker.Job(
             judges=judges,
@@ -428,7 +428,7 @@ class RayRun:
         self._begun_counts[judged.worker].append(judged.blocks_begun)
         if judged.name:
             self._unmerged_names.append(judged.name)
-        if len(self._unmerged_names) == parts.MERGED:
+        if len(self._unmerged_names) == parts.FILES_PER_MERGE:
             self._merge(self._unmerged_names)
             self._unmerged_names = []
 
@@ -469,8 +469,8 @@ class RayRun:
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
             for _, files_of_run in groupby(small, parts.run_of):
                 names = list(files_of_run)
-                for start in range(0, len(names), parts.MERGED):
-                    self._merge(names[start : start + parts.MERGED])
+                for start in range(0, len(names), parts.FILES_PER_MERGE):
+                    self._merge(names[start : start + parts.FILES_PER_MERGE])
             ray.get(self._merge_tasks)
 
     def _drop_superseded(self) -> None:

@@ -43,7 +43,7 @@ TIERS_DIFFER = "tiers differ"
 # Rows with these flags come first on a page, in this order. Among equals, these verdicts come first.
 _FIRST_FLAGS = (REGRESSED, FIXED, CHANGED, UNLIKE_LABEL)
 _FIRST_VERDICTS = ("undetermined", "escalate", "reject", "improve")
-_ANSWER = "answer"
+_ANSWER_TEXT_NAME = "answer"
 _NO_TEXTS = (
     "These results hold no texts. --data FILE takes the question, the answer and what's expected from the"
     " file that was judged."
@@ -341,7 +341,7 @@ def _mark_answers(view: RowView) -> None:
     # Findings quote the answer, so don't mark the same words in other texts.
     texts_in_pieces: list[tuple[str, list[str]]] = []
     for name, text in view.get("texts", {}).items():
-        is_answer = name == _ANSWER or name.startswith(f"{_ANSWER}, ")
+        is_answer = name == _ANSWER_TEXT_NAME or name.startswith(f"{_ANSWER_TEXT_NAME}, ")
         texts_in_pieces.append((name, mark_quotes(text, quotes if is_answer else ())))
     if texts_in_pieces:
         view["texts"] = texts_in_pieces

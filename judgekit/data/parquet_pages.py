@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from pyarrow import parquet
 
-MAX_BYTES = 256_000_000  # unpacked at once, plus
-BYTES_FOR_ONE = 4  # for each byte of the file
+MAX_UNPACKED_BYTES = 256_000_000  # unpacked at once, plus
+UNPACKED_BYTES_PER_FILE_BYTE = 4  # for each byte of the file
 MAX_VALUES = 10_000_000  # in the lists of one column of a row group, plus
-VALUES_FOR_ONE = 8  # for each byte of that column
+VALUES_PER_COLUMN_BYTE = 8  # for each byte of that column
 BATCH_BYTES = 64_000_000  # of rows read at once
 _FIRST_READ_BYTES = 8_192  # most headers are far shorter
-_LONGEST_HEADER = 16_000_000  # bytes: Arrow's own limit
+_MAX_HEADER_BYTES = 16_000_000  # bytes: Arrow's own limit
 _DICTIONARY = 2  # the page type of dictionaries
 _DATA_HEADERS = (5, 8)  # ids of the header's fields about a data page, of both versions
 
@@ -45,7 +45,7 @@ class Pages:
 def measure_pages(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
     """Measure a Parquet file of `size` bytes. Raises `PagesError` if its pages take too much memory."""
     pages = Pages()
-    max_bytes = MAX_BYTES + BYTES_FOR_ONE * size
+    max_bytes = MAX_UNPACKED_BYTES + UNPACKED_BYTES_PER_FILE_BYTE * size
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         group_bytes = _measure_group(opened, group, file.schema, pages)
@@ -95,13 +95,13 @@ def _check_values(
 
     Such a file could have been made to use up memory.
     """
-    max_values = MAX_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
+    max_values = MAX_VALUES + VALUES_PER_COLUMN_BYTE * chunk.total_compressed_size
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         value_bytes = max(1, column.length)
     # Limit the number of values, and their bytes if they have a fixed size.
     has_too_many_values = values > max_values
-    has_too_many_bytes = values * value_bytes > MAX_BYTES + max_values
+    has_too_many_bytes = values * value_bytes > MAX_UNPACKED_BYTES + max_values
     if has_too_many_values or has_too_many_bytes:
         problem = f"its column {chunk.path_in_schema} has {values:,} values in lists"
         raise PagesError(f"{problem}, more than so few bytes may say; write smaller row groups")
@@ -165,9 +165,9 @@ def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
             return _parse_header(raw)
         except IndexError:  # the header is longer than the bytes read so far
             is_end_of_file = len(raw) < max_bytes
-            if is_end_of_file or max_bytes == _LONGEST_HEADER:
+            if is_end_of_file or max_bytes == _MAX_HEADER_BYTES:
                 raise PagesError("the header of a page is broken") from None
-            max_bytes = min(16 * max_bytes, _LONGEST_HEADER)
+            max_bytes = min(16 * max_bytes, _MAX_HEADER_BYTES)
 
 
 def _parse_header(raw: bytes) -> tuple[_Page, int]:

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from judgekit.data.seals import Fingerprint
 
-MERGED = 256  # part files merged into one
-_WORDS = ("accept", "improve", "reject", "escalate", TIE, *LETTERS)
-_READ = ("id", "fingerprint", "verdict", "error")
-_ROWS = 5000
-_BYTES = 64_000_000  # in a row group
-_NAME = re.compile(r"(?:part|rows)-(\d+)-\d+\.parquet")
-_PARTS = b"judgekit.parts"  # metadata key: the files that this one replaces
-_LINE: list[tuple[str, str]] = [
+FILES_PER_MERGE = 256  # part files merged into one
+_VERDICT_WORDS = ("accept", "improve", "reject", "escalate", TIE, *LETTERS)
+_REQUIRED_COLUMNS = ("id", "fingerprint", "verdict", "error")
+_MAX_GROUP_ROWS = 5000
+_MAX_GROUP_BYTES = 64_000_000  # in a row group
+_PART_NAME_PATTERN = re.compile(r"(?:part|rows)-(\d+)-\d+\.parquet")
+_REPLACED_PARTS_KEY = b"judgekit.parts"  # metadata key: the files that this one replaces
+_RESULT_LINE_DTYPE: list[tuple[str, str]] = [
     ("id", "u8"),
     ("first", "u8"),  # half of the fingerprint, and
     ("second", "u8"),
@@ -52,7 +52,7 @@ _LINE: list[tuple[str, str]] = [
     ("done", "?"),
     ("sealed", "?"),
 ]
-NOTHING = np.array([], _LINE)
+NO_RESULT_LINES = np.array([], _RESULT_LINE_DTYPE)
 
 
 class Shape(NamedTuple):
@@ -119,7 +119,7 @@ class Folder:
             if info.base_name.startswith((".", "_")):
                 continue
             is_link = isinstance(self.system, LocalFileSystem) and Path(info.path).is_symlink()
-            if is_link or not info.is_file or not _NAME.fullmatch(info.base_name):
+            if is_link or not info.is_file or not _PART_NAME_PATTERN.fullmatch(info.base_name):
                 problem = f"{info.base_name} in it is no file of its results"
                 raise UsageError(f"{self.name}: {problem}; move it away, or choose another --out")
             names.append(info.base_name)
@@ -172,7 +172,7 @@ class Folder:
 
 def run_of(name: str) -> int:
     """Return the number of the run that wrote a file."""
-    match = _NAME.fullmatch(name)
+    match = _PART_NAME_PATTERN.fullmatch(name)
     return int(match[1]) if match else 0
 
 
@@ -186,24 +186,24 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
     replaced_names = []
     for number, name in enumerate(names, first):
         schema = folder.schema(name)
-        if not set(_READ).issubset(schema.names):
+        if not set(_REQUIRED_COLUMNS).issubset(schema.names):
             raise UsageError(
                 f"{folder.name}: {name} is no result of judgekit; choose another --out"
             )
 
         metadata = schema.metadata or {}
-        replaced_names += metadata.get(_PARTS, b"").decode().split()
+        replaced_names += metadata.get(_REPLACED_PARTS_KEY, b"").decode().split()
         schemas[schema.remove_metadata()] = None
         for row, cells in enumerate(folder.rows(name)):
             result_lines.append(_make_line(cells, number, row, key))
-    return Found(np.array(result_lines, _LINE), list(schemas), replaced_names)
+    return Found(np.array(result_lines, _RESULT_LINE_DTYPE), list(schemas), replaced_names)
 
 
 def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Convert a result row to the numbers that are kept in memory, in the order of `_LINE`."""
+    """Convert a result row to the numbers that are kept in memory, in the order of `_RESULT_LINE_DTYPE`."""
     word = cells["verdict"]
-    is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
-    word_number = _WORDS.index(word) if is_done else 0
+    is_done = cells["error"] is None and word != UNDETERMINED and word in _VERDICT_WORDS
+    word_number = _VERDICT_WORDS.index(word) if is_done else 0
     fingerprint = seals.read_content_hash(cells["fingerprint"] or "")
     first_half, second_half = _split_fingerprint(fingerprint)
     is_sealed = seals.are_cells_valid(cells, key.key)
@@ -290,7 +290,7 @@ class KeptLines(Results):
         if fingerprint_halves == (0, 0):  # the row has no fingerprint
             return None
         is_same_content = fingerprint_halves in [_split_fingerprint(form) for form in fingerprint]
-        return _WORDS[table["word"][index]] if is_same_content else None
+        return _VERDICT_WORDS[table["word"][index]] if is_same_content else None
 
 
 def choose_shape(
@@ -356,7 +356,7 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
     existing = [name for name in names if folder.exists(name)]
     # If an earlier run merged the parts and was then killed, only remove the parts.
     if not folder.exists(target) and existing:
-        schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
+        schema = folder.schema(existing[0]).with_metadata({_REPLACED_PARTS_KEY: " ".join(names)})
         folder.write(target, _group_tables(folder, existing, schema), schema)
     folder.remove(names)
 
@@ -371,7 +371,7 @@ def _group_tables(folder: Folder, names: Sequence[str], schema: pa.Schema) -> It
         group.append(table)
         rows += len(table)
         size += table.nbytes
-        if rows >= _ROWS or size >= _BYTES or name == names[-1]:
+        if rows >= _MAX_GROUP_ROWS or size >= _MAX_GROUP_BYTES or name == names[-1]:
             yield pa.concat_tables(group)
             group.clear()
             rows = 0

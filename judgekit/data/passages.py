@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Keys of an object's text. With the usual ones its name is under a key in `_NAMES`, else in more places.
+# Keys of an object's text. With the usual ones its name is under a key in `_NAME_KEYS`, else in more places.
 _USUAL_KEYS = ("text", "content", "page_content")
 _MORE_KEYS = (
     "chunk",
@@ -36,11 +36,29 @@ _WRAPPINGS = (
     "source",
     "metadata",
 )
-_NAMES = ("title", "name", "id")
-_MORE_NAMES = (*_NAMES, "filename", "file_name", "source", "url", "id_", "_id", "doc_id", "docid")
-_LISTS = ("sentences", "passage_text", "contexts", "passages", "texts", "chunks", "paragraphs")
-_TITLES = ("title", "titles")
-_PAIR = 2
+_NAME_KEYS = ("title", "name", "id")
+_MORE_NAME_KEYS = (
+    *_NAME_KEYS,
+    "filename",
+    "file_name",
+    "source",
+    "url",
+    "id_",
+    "_id",
+    "doc_id",
+    "docid",
+)
+_TEXT_LIST_KEYS = (
+    "sentences",
+    "passage_text",
+    "contexts",
+    "passages",
+    "texts",
+    "chunks",
+    "paragraphs",
+)
+_TITLE_KEYS = ("title", "titles")
+_PAIR_LENGTH = 2
 
 
 class Passage(NamedTuple):
@@ -98,10 +116,10 @@ def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
 
     Returns None if there are no such lists.
     """
-    texts = _find_list(value, _LISTS)
+    texts = _find_list(value, _TEXT_LIST_KEYS)
     if texts is None or len(value) == 1:
         return None
-    titles = _find_list(value, _TITLES)
+    titles = _find_list(value, _TITLE_KEYS)
     if titles is None or len(titles) != len(texts):  # then the titles don't belong to the texts
         titles = [""] * len(texts)
     passages = []
@@ -131,7 +149,7 @@ def _read_item(item: object) -> Passage:
             return _read_text(item, item[key])
     for key in _MORE_KEYS:
         if isinstance(item.get(key), str | list):
-            return Passage(_find_name(item, _MORE_NAMES), _read_parts(item[key]))
+            return Passage(_find_name(item, _MORE_NAME_KEYS), _read_parts(item[key]))
 
     for key in _WRAPPINGS:
         wrapped = item.get(key)
@@ -140,25 +158,25 @@ def _read_item(item: object) -> Passage:
         passage = _read_item(wrapped)
         is_recognised = passage.content is not wrapped
         if is_recognised:
-            outer_name = _find_name(item, _MORE_NAMES)
-            wrapped_name = _find_name(wrapped, _MORE_NAMES)
+            outer_name = _find_name(item, _MORE_NAME_KEYS)
+            wrapped_name = _find_name(wrapped, _MORE_NAME_KEYS)
             return Passage(outer_name or wrapped_name or passage.name, passage.content)
-    return Passage(_find_name(item, _NAMES), item)
+    return Passage(_find_name(item, _NAME_KEYS), item)
 
 
 def _read_text(item: Mapping[str, Any], text: object) -> Passage:
     """Read a source from an item and its text, which can be a string, a list of blocks, or an object."""
     if isinstance(text, list):
-        return Passage(_find_name(item, _MORE_NAMES), _read_parts(text))
+        return Passage(_find_name(item, _MORE_NAME_KEYS), _read_parts(text))
     if isinstance(text, dict):
         inner = _read_item(text)
-        return Passage(_find_name(item, _MORE_NAMES) or inner.name, inner.content)
-    return Passage(_find_name(item, _NAMES), text)
+        return Passage(_find_name(item, _MORE_NAME_KEYS) or inner.name, inner.content)
+    return Passage(_find_name(item, _NAME_KEYS), text)
 
 
 def _read_pair(items: Sequence[Any]) -> Passage:
     """Read a pair as a source: [title, sentences] or [source, score]. Any other list becomes the content."""
-    if len(items) != _PAIR:
+    if len(items) != _PAIR_LENGTH:
         return Passage("", items)
     first, second = items
     if isinstance(second, int | float) and isinstance(first, str | dict):  # a score
@@ -204,6 +222,6 @@ def _find_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
 
     # Only callers with the longer list of keys also want a name from the metadata.
     metadata = item.get("metadata")
-    if keys is _MORE_NAMES and isinstance(metadata, dict):
-        return _find_name(metadata, _NAMES)
+    if keys is _MORE_NAME_KEYS and isinstance(metadata, dict):
+        return _find_name(metadata, _NAME_KEYS)
     return ""

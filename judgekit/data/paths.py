@@ -27,7 +27,7 @@ class _Functions(functions.Functions):  # type: ignore[misc]  # jmespath has no 
 
 
 # Nodes whose first child gives the value that the others look at.
-_ONWARD = frozenset(
+_ONWARD_NODE_TYPES = frozenset(
     (
         "filter_projection",
         "flatten",
@@ -38,7 +38,7 @@ _ONWARD = frozenset(
         "value_projection",
     )
 )
-_OPTIONS = jmespath.Options(custom_functions=_Functions())
+_JMESPATH_OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -59,7 +59,7 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
         if isinstance(cell, str):
             data = {**data, root: parse_json(cell)}
     try:
-        return path.search(data, options=_OPTIONS)
+        return path.search(data, options=_JMESPATH_OPTIONS)
     except JMESPathError:  # for example, a function in the path doesn't accept the value
         return None
 
@@ -115,7 +115,7 @@ def _list_roots(path: ParsedResult) -> list[str]:
         if node["type"] == "field":
             roots[str(node["value"])] = None
         children = node["children"]
-        if node["type"] in _ONWARD:
+        if node["type"] in _ONWARD_NODE_TYPES:
             # Only the first child is applied to the row. The other children are applied to its result.
             children = children[:1]
         elif node["type"] == "and_expression":
@@ -134,7 +134,7 @@ def _list_opened_roots(name: str) -> Sequence[str]:
     while nodes:
         node = nodes.pop(0)
         children = node["children"]
-        is_onward = node["type"] in _ONWARD
+        is_onward = node["type"] in _ONWARD_NODE_TYPES
         # Functions look into their arguments, except `to_string`, which returns text unchanged.
         is_call = node["type"] == "function_expression" and node["value"] != "to_string"
         if is_onward:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 Task: TypeAlias = Literal["judge", "compare"]
 
 _EXAMINED_ROWS = 3  # of a document
-_EMPTY: tuple[object, ...] = (None, "", [], {})
-_REPLIES = ("text", "a", "b")
-_JUDGED = ("text", "conversation", "a", "b", "texts")
-_LABELS = ("label", "winner")
-_REQUESTS = ("description", "prompt", "acceptance", "reference")
+_EMPTY_VALUES: tuple[object, ...] = (None, "", [], {})
+_REPLY_FIELDS = ("text", "a", "b")
+_JUDGED_FIELDS = ("text", "conversation", "a", "b", "texts")
+_LABEL_FIELDS = ("label", "winner")
+_REQUEST_FIELDS = ("description", "prompt", "acceptance", "reference")
 
 
 class Preset(NamedTuple):
@@ -76,7 +76,7 @@ def names() -> list[str]:
 
 def is_given(value: object) -> bool:
     """Whether a value isn't None or an empty string, list or object."""
-    return not any(value is empty or value == empty for empty in _EMPTY)
+    return not any(value is empty or value == empty for empty in _EMPTY_VALUES)
 
 
 def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -85,9 +85,9 @@ def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> 
         value = read_cell(columns, path)
         if not is_given(value):
             continue
-        if field in _REPLIES:
+        if field in _REPLY_FIELDS:
             return read_reply(value)
-        if field in _REQUESTS:
+        if field in _REQUEST_FIELDS:
             return read_request(value)
         return value
     return None
@@ -122,7 +122,9 @@ class Recogniser:
 
         Also returns None if `given` names a column for the judged text.
         """
-        if any(given.get(field) for field in _JUDGED):  # the caller knows how to read the rows
+        if any(
+            given.get(field) for field in _JUDGED_FIELDS
+        ):  # the caller knows how to read the rows
             return None
         if self._found is None or self._found.fields(task) is None:
             return None
@@ -151,8 +153,8 @@ def _choose_paths(
     for field in list(paths):
         # Drop paths of optional fields that have no value: labels, which rows don't need, and fields that may
         # be in another column with a common name.
-        may_be_other_column = preset.usual and field not in _JUDGED
-        is_optional = field in _LABELS or may_be_other_column
+        may_be_other_column = preset.usual and field not in _JUDGED_FIELDS
+        is_optional = field in _LABEL_FIELDS or may_be_other_column
         if is_optional and field not in fields_with_value:
             del paths[field]
     # Read rows either as texts or as conversations.

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import settings as configuration
-from judgekit.data.agreement_tally import STRONG, AgreementTally, Call, PromisedRow
+from judgekit.data.agreement_tally import STRONGEST_TIER, AgreementTally, Call, PromisedRow
 from judgekit.data.dataset import Mappings, PendingRow, open_dataset
 from judgekit.data.draws import fingerprint_rows
 from judgekit.data.opinions import ENDING, Opinions
@@ -28,7 +28,7 @@ from judgekit.evaluation.labels import id_key
 from judgekit.judging.one_tier import join_verdicts, judge_first, judge_of_tier
 from judgekit.judging.round import INEXACT
 from judgekit.judging.service import document_judge
-from judgekit.judging.steps import PROMISED
+from judgekit.judging.steps import PROMISED_ROW
 from judgekit.judging.verdict import AgreementPromise, Verdict
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     # Builds a batch runner from the money that's left and a flag for the first round.
     MakeBatchRunner: TypeAlias = Callable[[float | None, bool], BatchRunner]
 
-_STRONG_AGAIN = "deep again"  # the name under which second verdicts are kept
+_SECOND_VERDICT_NAME = "deep again"  # the name under which second verdicts are kept
 # Rows that both tiers judge to find out if the first tier pays for itself.
 _MIN_PILOT_ROWS = 50
 _MAX_PILOT_ROWS = 200
@@ -111,15 +111,15 @@ def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
 
     judge, _ = document_judge(open_gateway({}), project, request)
     tiers = list(judge.models_by_tier)
-    if STRONG not in tiers or tiers[0] == STRONG:
+    if STRONGEST_TIER not in tiers or tiers[0] == STRONGEST_TIER:
         found_tiers = ", ".join(tiers) or "no model"
-        problem = f"expected models of a first tier and of {STRONG}, got {found_tiers}"
+        problem = f"expected models of a first tier and of {STRONGEST_TIER}, got {found_tiers}"
         raise UsageError(f"--agree: {problem}; name both in judge.tiers")
 
     model_names = judge.settings.model_names
-    if model_names[tiers[0]] == model_names[STRONG]:
-        model = " and ".join(sorted(model_names[STRONG]))
-        problem = f"{tiers[0]} and {STRONG} are both {model}"
+    if model_names[tiers[0]] == model_names[STRONGEST_TIER]:
+        model = " and ".join(sorted(model_names[STRONGEST_TIER]))
+        problem = f"{tiers[0]} and {STRONGEST_TIER} are both {model}"
         raise UsageError(f"--agree: {problem}; name a cheaper one in judge.tiers.{tiers[0]}")
     return PromisedTiers(first=tiers[0], mode=judge.settings.mode)
 
@@ -253,7 +253,7 @@ class PromisedRun:
         settled = agreement.NOTHING_FINAL
         if len(self._rows) < agreement.MIN_ROWS:
             count = f"{len(self._rows)} rows, fewer than {agreement.MIN_ROWS}"
-            self._note(f"--agree: {count}, so {STRONG} is asked about all")
+            self._note(f"--agree: {count}, so {STRONGEST_TIER} is asked about all")
         elif await self._try_first_tier():
             settled = await self._ask_both()
         await self._ask_strong(self._list_rows_for_strong(settled))
@@ -287,13 +287,15 @@ class PromisedRun:
             opinions, self._map_strong_words(), len(pilot), len(self._rows), self._promise
         )
         first_price = self._average_price(self._tiers.first, pilot)
-        strong_price = self._average_price(STRONG, pilot)
+        strong_price = self._average_price(STRONGEST_TIER, pilot)
         if _is_worth_it(fraction, first_price, strong_price):
             return True
 
         pilot_rows = f"of {len(pilot)} rows that both judged"
         problem = f"{self._tiers.first} could decide about {fraction:.0%}, which doesn't pay for it"
-        self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONG} judges all")
+        self._note(
+            f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONGEST_TIER} judges all"
+        )
         return False
 
     def _choose_pilot(self) -> list[str]:
@@ -302,7 +304,7 @@ class PromisedRun:
         size = min(max(size, _MIN_PILOT_ROWS), _MAX_PILOT_ROWS)
         # `deep` will have to judge the rows with the lowest draws anyway, because they'll be in its sample.
         budget = self._promise.budget(len(self._rows))
-        rate = agreement.choose_rate(budget, agreement.LEVEL)
+        rate = agreement.choose_rate(budget, agreement.SIGNIFICANCE_LEVEL)
         in_sample = [key for key in self._rows if self._draw(key) < rate]
         return sorted(in_sample, key=self._draw)[:size]
 
@@ -383,7 +385,7 @@ class PromisedRun:
     def _note_first(self, key: str, verdict: Verdict) -> None:
         """Note the first tier's opinion on a row. Its outcome is None if it can't become final."""
         outcome: Outcome | None = None
-        if verdict.because == PROMISED and verdict.margin is not None:
+        if verdict.because == PROMISED_ROW and verdict.margin is not None:
             outcome = _find_outcome(verdict.verdict)
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
@@ -402,12 +404,12 @@ class PromisedRun:
             if missing and not self._is_over:
                 await self._ask_in_batches(missing, note)
             return
-        async for key, verdict in self._stream_verdicts(STRONG, missing, only_deep):
+        async for key, verdict in self._stream_verdicts(STRONGEST_TIER, missing, only_deep):
             note(key, verdict)
 
     def _recall_strong(self, key: str) -> bool:
         """Note `deep`'s verdict on a row from an earlier run. Returns False if there's none."""
-        verdict = self._opinions.find(STRONG, self._rows[key])
+        verdict = self._opinions.find(STRONGEST_TIER, self._rows[key])
         if verdict is None or verdict.verdict == "undetermined":
             return False
         self._note_strong(key, verdict, writes=False)
@@ -435,7 +437,7 @@ class PromisedRun:
                     self._write(waiting_row._replace(error=row.error), None)
                 return
             verdict = Verdict.model_validate(record)
-            self._opinions.add(STRONG, row, verdict)
+            self._opinions.add(STRONGEST_TIER, row, verdict)
             self._work.note_calls(record)
             note(key, verdict)
 
@@ -453,7 +455,7 @@ class PromisedRun:
         """
         purse = _Purse(self._limit_usd)
         request = self._job.request
-        if stored_as == _STRONG_AGAIN:  # the cache would just repeat the first verdict
+        if stored_as == _SECOND_VERDICT_NAME:  # the cache would just repeat the first verdict
             request = request.model_copy(update={"cache": False})
 
         stream = stream_judgements(
@@ -496,13 +498,13 @@ class PromisedRun:
         keys_to_repeat = sorted(sample, key=self._draw)[: self._options.noise]
         missing = []
         for key in keys_to_repeat:
-            kept_verdict = self._opinions.find(_STRONG_AGAIN, self._rows[key])
+            kept_verdict = self._opinions.find(_SECOND_VERDICT_NAME, self._rows[key])
             if kept_verdict is None or kept_verdict.verdict == "undetermined":
                 missing.append(key)
             else:
                 self._second_words[key] = kept_verdict.verdict
 
-        async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, missing, only_deep):
+        async for key, verdict in self._stream_verdicts(_SECOND_VERDICT_NAME, missing, only_deep):
             self._second_words[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
@@ -538,7 +540,7 @@ class PromisedRun:
         row = self._to_write.pop(key, None)
         if row is None:
             return
-        verdict = self._opinions.find(STRONG, self._rows[key])
+        verdict = self._opinions.find(STRONGEST_TIER, self._rows[key])
         assert verdict is not None, "it has just been stored"  # noqa: S101
         first_verdict = self._opinions.find(self._tiers.first, self._rows[key])
         promise = self._describe_promise(key)
@@ -697,7 +699,7 @@ def _is_worth_it(fraction: float, first: _Price, strong: _Price) -> bool:
 
 def only_deep(judge: DocumentJudge) -> DocumentJudge:
     """Build a judge that only asks `deep`."""
-    return judge_of_tier(STRONG, judge)
+    return judge_of_tier(STRONGEST_TIER, judge)
 
 
 def _make_first_judge(tier: TierName, judge: DocumentJudge) -> DocumentJudge:

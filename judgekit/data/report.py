@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from judgekit.data.page_rows import PageRows
 
 MIN_LABELS = 30  # with fewer, the bounds don't keep the confidence they claim
-_REASONS = 5  # most judges listed, and most errors
+_MAX_LISTED_REASONS = 5  # most judges listed, and most errors
 MAX_SHOWN = 100  # rows in a list, and values of a column
 _SHOWN_CHARS = 400
-NO_VALUE = ""  # the group of rows whose cell in the column is empty
+NO_VALUE_GROUP = ""  # the group of rows whose cell in the column is empty
 _SHOWN_IDS = 3  # ids shown from each of two files that have none in common
 _EMPTY_TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
@@ -295,7 +295,7 @@ def _count_draws_until_seen(fraction: float) -> int:
     if fraction >= 1:
         return 1
     # The probability of missing the group in n draws is (1 - fraction) ** n.
-    return ceil(log(1 - stats.LEVEL) / log(1 - fraction))
+    return ceil(log(1 - stats.CONFIDENCE_LEVEL) / log(1 - fraction))
 
 
 def _count_undecided(words: Mapping[str, int]) -> int:
@@ -388,7 +388,7 @@ def summarise(
             page_rows.add(row, label, is_binary=lists.is_binary)
         if column is not None:
             has_column = has_column or row.has(column)
-            for value in row.values_of(column) or [NO_VALUE]:
+            for value in row.values_of(column) or [NO_VALUE_GROUP]:
                 groups[value].add(row.verdict, label)
 
     tally = totals.tally
@@ -435,8 +435,8 @@ def summarise(
         tiers={name: _hide_unknown_cost(tier) for name, tier in totals.tiers.items()},
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
-        judged_by=dict(totals.judges.most_common(_REASONS)),
-        errors=dict(totals.errors.most_common(_REASONS)),
+        judged_by=dict(totals.judges.most_common(_MAX_LISTED_REASONS)),
+        errors=dict(totals.errors.most_common(_MAX_LISTED_REASONS)),
         not_accepted=sum(tally.words[word] for word in OUTCOMES[:2]),  # reject and improve
         values=len(groups),
         labelled=labelled,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from judgekit.data.sources import DataRow
     from judgekit.data.tables import TableWriter
 
-OURS = (
+OUR_COLUMNS = (
     "id",
     "verdict",
     "average",
@@ -52,7 +52,7 @@ OURS = (
 )
 """The columns that follow a row's own."""
 RECORD_COLUMNS = ("fingerprint", "judged")
-"""Those of `OURS` that programs read and people don't: a lean table leaves them out."""
+"""Those of `OUR_COLUMNS` that programs read and people don't: a lean table leaves them out."""
 UNDETERMINED = "undetermined"
 VARIANTS = "variants"
 """The record's key for the verdicts by name, if a row was judged in several ways."""
@@ -63,7 +63,7 @@ _JUDGE_CHARS = 200
 _REQUIRED_COLUMNS = ("verdict", "fingerprint")  # besides the id, a line of ours has both
 _NO_RESULT = b"?"
 _MAX_LINE = 8 * MAX_BYTES  # bytes; JSON writes some characters as six
-_ROWS = """CREATE TABLE rows (
+_CREATE_ROWS_SQL = """CREATE TABLE rows (
     id TEXT PRIMARY KEY,
     place INTEGER,  -- in the input; null for a row that it no longer has
     in_again_file INTEGER, start INTEGER, size INTEGER,  -- its newest line: in which file, and where
@@ -72,22 +72,22 @@ _ROWS = """CREATE TABLE rows (
     again INTEGER NOT NULL DEFAULT 0,  -- whether it is to be judged again
     moved INTEGER  -- where the line starts in the file that is being written
 ) WITHOUT ROWID"""
-_NOTE = """INSERT INTO rows (id, in_again_file, start, size, fingerprint, word, failed, sealed)
+_NOTE_LINE_SQL = """INSERT INTO rows (id, in_again_file, start, size, fingerprint, word, failed, sealed)
     VALUES (:id, :in_again_file, :start, :size, :fingerprint, :word, :failed, :sealed)
     ON CONFLICT (id) DO UPDATE SET in_again_file = excluded.in_again_file, start = excluded.start,
     size = excluded.size, fingerprint = excluded.fingerprint, word = excluded.word,
     failed = excluded.failed, sealed = excluded.sealed, again = 0"""
-_NOTE_PLACE = """INSERT INTO rows (id, place) VALUES (?, ?)
+_NOTE_PLACE_SQL = """INSERT INTO rows (id, place) VALUES (?, ?)
     ON CONFLICT (id) DO UPDATE SET place = coalesce(place, excluded.place)"""
-_NOTE_MOVE = "UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?"
-_IN_ORDER = (
+_NOTE_MOVE_SQL = "UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?"
+_SELECT_IN_ORDER_SQL = (
     "SELECT id, in_again_file, start, size, sealed FROM rows WHERE {}"
     " ORDER BY place IS NULL, place, in_again_file DESC, start"
 )
 
 
 class TakenNames(NamedTuple):
-    """Names that an input column can't keep in the results file: `OURS`, and `more` that this run writes.
+    """Names that an input column can't keep in the results file: `OUR_COLUMNS` and this run's `more`.
 
     A column that gives the ids keeps the name `id`, since its values are our ids.
     """
@@ -99,7 +99,7 @@ class TakenNames(NamedTuple):
         return self._replace(more=self.more.union(names))
 
     def __contains__(self, name: object) -> bool:
-        return name in OURS or name in self.more
+        return name in OUR_COLUMNS or name in self.more
 
 
 ONLY_OURS = TakenNames()
@@ -114,7 +114,7 @@ def result(
     taken: TakenNames = ONLY_OURS,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Build a result row: the input row's columns, then `OURS`.
+    """Build a result row: the input row's columns, then `OUR_COLUMNS`.
 
     `record` is a verdict's or comparison's, or None if the row couldn't be judged. Input columns with a
     `taken` name become `row.NAME`. `run` is the name of the run, if any. Infinity and NaN become null.
@@ -132,7 +132,7 @@ def result(
         "fingerprint": fingerprint,
         "judged": record,
     }
-    ours = {name: values.get(name) for name in OURS}
+    ours = {name: values.get(name) for name in OUR_COLUMNS}
     return {**columns, **_replace_infinities(ours)}
 
 
@@ -359,7 +359,7 @@ class _File(Results):
         """
         with ExitStack() as opened:
             opened.enter_context(lock_output(str(self._path), self.name))
-            self._database = _open_temporary(_ROWS)
+            self._database = _open_temporary(_CREATE_ROWS_SQL)
             opened.callback(self._database.close)
             try:
                 if not self._fresh:
@@ -431,7 +431,7 @@ class _File(Results):
         """
         self._rows_met += 1
         key = id_key(row_id)
-        self._database.execute(_NOTE_PLACE, (key, self._rows_met))  # adds the row if it's new
+        self._database.execute(_NOTE_PLACE_SQL, (key, self._rows_met))  # adds the row if it's new
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
         old_fingerprint, word, failed, start = self._database.execute(query, (key,)).fetchone()
         is_in_results_file = start is not None
@@ -513,7 +513,7 @@ class _File(Results):
         Then it needs no rewriting to become the results file.
         """
         expected_start = 0
-        noted_lines = self._database.execute(_IN_ORDER.format("start IS NOT NULL"))
+        noted_lines = self._database.execute(_SELECT_IN_ORDER_SQL.format("start IS NOT NULL"))
         for _, in_again_file, start, size, sealed in noted_lines:
             is_next = start == expected_start and not in_again_file
             lacks_seal = bool(self._key) and not sealed
@@ -530,7 +530,7 @@ class _File(Results):
             if has_same_time and self._is_own_file():
                 return
         tables.write_table(
-            writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
+            writer, self._part, self._path, OUR_COLUMNS, self._schema, left_out=self._left_out
         )
         # If both files have the same mtime, the next run knows that the results file contains exactly these
         # rows.
@@ -611,7 +611,7 @@ class _File(Results):
                 table = Path(folder) / f"table{self._path.suffix}"
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
-                        writer, self._part, table, OURS, self._schema, left_out=left_out
+                        writer, self._part, table, OUR_COLUMNS, self._schema, left_out=left_out
                     )
                     if filecmp.cmp(table, self._path, shallow=False):
                         return True
@@ -669,7 +669,7 @@ class _File(Results):
             "failed": row.get("error") is not None,
             "sealed": seals.is_row_valid(row, self._key),
         }
-        self._database.execute(_NOTE, values)
+        self._database.execute(_NOTE_LINE_SQL, values)
 
     def _clean_end(self) -> None:
         """Before the first write, remove an incomplete last line, or add a missing line break.
@@ -733,7 +733,7 @@ class _File(Results):
     ) -> None:
         """Copy the lines of rows for which `condition` holds, and note their new positions as `moved`."""
         new_start = 0
-        noted_lines = self._database.execute(_IN_ORDER.format(condition))
+        noted_lines = self._database.execute(_SELECT_IN_ORDER_SQL.format(condition))
         for row_id, in_again_file, start, size, sealed in noted_lines:
             source = again_file if in_again_file else part_file
             source.seek(start)
@@ -743,7 +743,7 @@ class _File(Results):
             target.write(raw_line)
 
             is_sealed = bool(self._key) or sealed
-            self._database.execute(_NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id))
+            self._database.execute(_NOTE_MOVE_SQL, (new_start, len(raw_line), is_sealed, row_id))
             new_start += len(raw_line)
 
 

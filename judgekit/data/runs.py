@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _MAX_LABELS = 10_000
 _OTHER_LABEL = "…"
-HOPELESS = 20  # if the first rows sent are all refused, the others would be, too
-_REFUSALS = {
+MIN_HOPELESS_REFUSALS = 20  # if the first rows sent are all refused, the others would be, too
+_REFUSAL_FAILURES = {
     FailureKind.AUTHENTICATION,
     FailureKind.PERMISSION,
     FailureKind.PAYMENT,
     FailureKind.NOT_FOUND,
     FailureKind.NOT_LOADED,
 }
-_WRONG = {*_REFUSALS, FailureKind.BAD_REQUEST}
-_NUMBERS = re.compile(r"\d+")
+_REQUEST_FAILURES = {*_REFUSAL_FAILURES, FailureKind.BAD_REQUEST}
+_NUMBER_PATTERN = re.compile(r"\d+")
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Tally:
     @property
     def is_hopeless(self) -> bool:
         """Whether all rows so far were refused, so that the others would probably be, too."""
-        return self.refused >= HOPELESS and self.refused == self.sent
+        return self.refused >= MIN_HOPELESS_REFUSALS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one. For strings and flags, the first value that is set counts."""
@@ -282,9 +282,9 @@ class DatasetRun(Tally):
         `failures` contains None for a successful call.
         """
         kinds = {failure["kind"] if failure else None for failure in failures}
-        if kinds.issubset(_REFUSALS):
+        if kinds.issubset(_REFUSAL_FAILURES):
             return True
-        if kinds.issubset(_WRONG):
+        if kinds.issubset(_REQUEST_FAILURES):
             return self._is_same_refusal(failures[0]["message"])
         return False
 
@@ -294,7 +294,7 @@ class DatasetRun(Tally):
         The first message is noted here. If messages differ, they may be about the row's text rather than the
         configuration.
         """
-        words = _NUMBERS.sub("N", message)
+        words = _NUMBER_PATTERN.sub("N", message)
         is_first = not self.refused_words
         if is_first:
             self.refused_words = words

@@ -24,10 +24,10 @@ from judgekit.text import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VARIABLE = "JUDGEKIT_STATE_KEY"
+STATE_KEY_VARIABLE = "JUDGEKIT_STATE_KEY"
 FINGERPRINT = "fingerprint"  # the column with the hash of the judged content, and the seal
-_MIN_LENGTH = 16  # characters of a key
-_MIN_DIFFERENT = 5  # different ones; 32 random hexadecimal digits have fewer once in 10^15
+_MIN_KEY_CHARS = 16  # characters of a key
+_MIN_DIFFERENT_CHARS = 5  # different ones; 32 random hexadecimal digits have fewer once in 10^15
 _SEAL_CHARS = 32
 _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0")
 
@@ -62,13 +62,15 @@ def state_key() -> str | None:
 
     Raises `ConfigError` for a key that others can guess or read.
     """
-    key_in_environment = environment.environ().get(VARIABLE, "")
+    key_in_environment = environment.environ().get(STATE_KEY_VARIABLE, "")
     if not key_in_environment:
         return _read_or_create_key_file()
     key = key_in_environment.strip()
     problem = _describe_weakness(key)
     if problem:
-        raise ConfigError(f"{problem}; use {_MIN_LENGTH} or more random ones", key=VARIABLE)
+        raise ConfigError(
+            f"{problem}; use {_MIN_KEY_CHARS} or more random ones", key=STATE_KEY_VARIABLE
+        )
     return key
 
 
@@ -107,11 +109,13 @@ def _may_others_read(mode: int) -> bool:
 
 def _describe_weakness(key: str) -> str:
     """Describe why a key is weak. Returns "" if it isn't."""
-    if len(key) < _MIN_LENGTH:
-        return f"expected at least {_MIN_LENGTH} characters, got {len(key)}"
+    if len(key) < _MIN_KEY_CHARS:
+        return f"expected at least {_MIN_KEY_CHARS} characters, got {len(key)}"
     different_chars = len(set(key))
-    if different_chars < _MIN_DIFFERENT:
-        return f"expected at least {_MIN_DIFFERENT} different characters, got {different_chars}"
+    if different_chars < _MIN_DIFFERENT_CHARS:
+        return (
+            f"expected at least {_MIN_DIFFERENT_CHARS} different characters, got {different_chars}"
+        )
     return ""
 
 
@@ -217,7 +221,8 @@ def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") 
     verb = "does" if unsealed == 1 else "do"
     problem = f"{counted(unsealed, thing, things)} {verb} not verify"
     possible_reasons = (
-        f"edited, or written by an earlier version, by another user or under another {VARIABLE}"
+        "edited, or written by an earlier version, by another user or under another "
+        f"{STATE_KEY_VARIABLE}"
     )
     remedy = "keep them as they are with --trust-results, or judge all again with --fresh"
     return UsageError(f"{name}: {problem} ({possible_reasons}); nothing was sent; {remedy}")

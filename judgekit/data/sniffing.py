@@ -29,7 +29,7 @@ _BEGINNINGS = (
     (b"\x1f\x8b", "this is compressed twice (gzip); unpack it"),
     (b"PAR1", "this is Parquet; let its name end in .parquet"),
 )
-_MARKS = (  # UTF-32 first, because one of its marks begins with that of UTF-16
+_BYTE_ORDER_MARKS = (  # UTF-32 first, because one of its marks begins with that of UTF-16
     (b"\xff\xfe\0\0", "UTF-32", "utf-32"),
     (b"\0\0\xfe\xff", "UTF-32", "utf-32"),
     (b"\xff\xfe", "UTF-16", "utf-16"),
@@ -110,7 +110,7 @@ def refuse_others(head: bytes, name: str) -> None:
 
 def _recognise_encoding(head: bytes) -> tuple[str, str]:
     """Recognise a text's encoding by its first bytes. Returns its name and Python's codec."""
-    for mark, encoding, codec in _MARKS:
+    for mark, encoding, codec in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return encoding, codec
 

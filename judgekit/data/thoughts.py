@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_BLOCK = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL | re.IGNORECASE)
+_THINK_BLOCK_PATTERN = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL | re.IGNORECASE)
 
 
 class Thoughts:
@@ -15,7 +15,7 @@ class Thoughts:
 
     def drop(self, text: str) -> str:
         """Remove a block of thoughts, such as `<think>…</think>`, from the beginning of an output."""
-        block = _BLOCK.match(text)
+        block = _THINK_BLOCK_PATTERN.match(text)
         if block is None:
             return text
         self.count += 1

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from judgekit.text import encodable, short_line
 
-DEEPEST = 100  # levels of nested lists and objects; Python itself stops somewhere below 1,000
+MAX_DEPTH = 100  # levels of nested lists and objects; Python itself stops somewhere below 1,000
 _MAX_BITS = 10_000  # of a whole number: Python writes at most 4,300 digits
 
 
@@ -55,9 +55,9 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
     Bytes become text, in Base64 if they aren't UTF-8. Sets become lists, and objects with fields become JSON
     objects.
     """
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise NoJsonValueError(
-            f"expected at most {DEEPEST} lists and objects inside each other, got more"
+            f"expected at most {MAX_DEPTH} lists and objects inside each other, got more"
         )
     if value is None or isinstance(value, bool):
         return value

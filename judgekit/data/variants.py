@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Combination: TypeAlias = Literal["all", "any"]
 
 # A row gets the first of these words that any variant gives.
-_ORDER: dict[Combination, tuple[str, ...]] = {
+_VERDICT_ORDER_BY_COMBINATION: dict[Combination, tuple[str, ...]] = {
     "all": ("reject", "undetermined", "escalate", "improve", "accept"),
     "any": ("accept", "undetermined", "escalate", "improve", "reject"),
 }
@@ -142,7 +142,7 @@ class Variants:
 
     def combine(self, records: Mapping[str, Record]) -> dict[str, Any]:
         """Combine the records of a row's variants into one."""
-        order = _ORDER[self._combination]
+        order = _VERDICT_ORDER_BY_COMBINATION[self._combination]
         # The verdict that comes first in this order decides. If several variants gave it, use the first one.
         deciding_record = min(records.values(), key=lambda record: order.index(record["verdict"]))
 

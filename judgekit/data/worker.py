@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment
 from judgekit.data import parts, runners, seals, tables
 from judgekit.data.broker import BrokerClient, SharedGateway
-from judgekit.data.results import OURS, UNDETERMINED, Results, result
+from judgekit.data.results import OUR_COLUMNS, UNDETERMINED, Results, result
 from judgekit.data.rows import rows_in
 from judgekit.data.runs import DatasetRun, Tally
 from judgekit.data.sources import UnreadableRow
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from judgekit.data.runs import Expected, Record
     from judgekit.judging.documents import ComparisonInput, Document
 
-ROWS = 32  # in a block
-_CHARS = 1_000_000  # in a block's texts
-_CHECKED_AT_ONCE = 500  # rows whose cells are checked against their column's type at once
+MAX_BLOCK_ROWS = 32  # in a block
+_MAX_BLOCK_CHARS = 1_000_000  # in a block's texts
+_ROWS_PER_CHECK = 500  # rows whose cells are checked against their column's type at once
 _PAUSES = (5.0, 15.0, 45.0)  # seconds before each retry of a row whose provider is down
-_DOWN = {
+_PROVIDER_DOWN_FAILURES = {
     FailureKind.CONNECTION,
     FailureKind.OVERLOADED,
     FailureKind.SERVER_ERROR,
@@ -67,7 +67,7 @@ class Checked:
     first_unreadable: UnreadableRow | None = None
     ids: bytes = b""
     wanted_rows: list[tuple[int, str | int]] = field(default_factory=list)
-    columns: tables.ColumnKinds = field(default_factory=lambda: tables.ColumnKinds(OURS))
+    columns: tables.ColumnKinds = field(default_factory=lambda: tables.ColumnKinds(OUR_COLUMNS))
     misfits: set[str] = field(default_factory=set)
     kinds: dict[Any, Document | ComparisonInput] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ def check(
             cells = _make_cells(row, dataset)
             _note_row(checked, row, cells)
             unchecked.append(cells)
-            if len(unchecked) == _CHECKED_AT_ONCE:
+            if len(unchecked) == _ROWS_PER_CHECK:
                 checked.misfits |= tables.misfits(unchecked, types)
                 unchecked.clear()
 
@@ -117,14 +117,14 @@ def _note_unreadable(checked: Checked, row: UnreadableRow) -> None:
 
 def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
     """Build the cells that a row will have in the results file, with placeholders instead of a verdict."""
-    ours = dict.fromkeys(OURS, "\0")  # no input cell can contain NUL
+    ours = dict.fromkeys(OUR_COLUMNS, "\0")  # no input cell can contain NUL
     return result(row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken)
 
 
 def _note_row(checked: Checked, row: PendingRow, cells: Mapping[str, Any]) -> None:
     """Note a row's columns, and keep its subject if it's the first of its kind."""
     # Before rows are judged, result columns only contain placeholders, except for the id.
-    input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
+    input_cells = {name: cells[name] for name in cells if name == "id" or name not in OUR_COLUMNS}
     checked.columns.add(input_cells)
     if row.subject is not None:
         checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
@@ -149,7 +149,7 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
         rows.append(row)
         if row.subject:
             size += sum(len(file.text) for file in row.subject.files)
-        if len(rows) == ROWS or size > _CHARS:
+        if len(rows) == MAX_BLOCK_ROWS or size > _MAX_BLOCK_CHARS:
             yield _make_block(rows, run, number)
             rows = []
             size = 0
@@ -375,7 +375,7 @@ def _is_final(record: Record) -> bool:
     if record["verdict"] != UNDETERMINED:
         return True
     failures = _list_failures(record)
-    was_provider_down = bool(failures) and failures[-1] in _DOWN
+    was_provider_down = bool(failures) and failures[-1] in _PROVIDER_DOWN_FAILURES
     return not was_provider_down
 
 

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from judgekit.engine.process import Log
 
 MAX_REQUESTS = 512  # at work or waiting
-MAX_BYTES = 64_000_000  # of all bodies at once
-MAX_BODY = 16_000_000
-HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
+MAX_TOTAL_BODY_BYTES = 64_000_000  # of all bodies at once
+MAX_BODY_BYTES = 16_000_000
+HOLDER_KEY = "judgekit.holder"  # in a request's scope: the name of the token's holder
 UNCOUNTED_PATHS = ("/v1/health", "/v1/stop")  # answered no matter how many requests wait
 _DAMAGED_RETRY_AFTER_S = 30  # by then the token file may have been repaired
 _RANDOM_BYTES = 32  # in a token; with that many, a plain hash is as safe as a slow one
-_PREFIX = "jk_"
+_TOKEN_PREFIX = "jk_"  # noqa: S105 - not a token itself
 _LOCK_SECONDS = 10.0
 _MAX_NAME_LENGTH = 64
-_NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
+_HOLDER_NAME_PATTERN = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 
 if TYPE_CHECKING:
     # Finds the name of a token's holder, or None if the token is unknown.
@@ -117,7 +117,7 @@ class AdmissionMiddleware:
         if scope["path"] in self._open_paths:
             return ""
         holder = await self._authenticate(headers)
-        scope[HOLDER] = holder
+        scope[HOLDER_KEY] = holder
         return holder
 
     async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
@@ -150,8 +150,8 @@ class AdmissionMiddleware:
         """
         if size < 0:  # the size is unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
-        if size > MAX_BODY:
-            size_limit = f"{MAX_BODY // 1_000_000} MB"
+        if size > MAX_BODY_BYTES:
+            size_limit = f"{MAX_BODY_BYTES // 1_000_000} MB"
             raise _RefusedError(413, "size", f"larger than {size_limit}; judge a part of it")
 
         if not is_counted:
@@ -171,7 +171,7 @@ class AdmissionMiddleware:
         if requests >= self._max_requests:
             return f"{requests} requests"
         total_bytes = self._bytes.total()
-        if total_bytes + size > MAX_BYTES:
+        if total_bytes + size > MAX_TOTAL_BODY_BYTES:
             return f"{total_bytes // 1_000_000} MB of requests"
         if not holder:  # a local engine has a single client, which can use everything
             return None
@@ -186,7 +186,7 @@ class AdmissionMiddleware:
 
         own_bytes = self._bytes[holder]
         all_bytes = self._bytes.total()
-        if _exceeds_share(own_bytes, all_bytes, added=size, limit=MAX_BYTES):
+        if _exceeds_share(own_bytes, all_bytes, added=size, limit=MAX_TOTAL_BODY_BYTES):
             return f"{own_bytes // 1_000_000} MB of your requests"
         return None
 
@@ -263,12 +263,12 @@ def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
 
 
 class Token(Strict):
-    name: Annotated[str, StringConstraints(pattern=_NAME)]
+    name: Annotated[str, StringConstraints(pattern=_HOLDER_NAME_PATTERN)]
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     created: AwareDatetime
 
 
-_ROWS = TypeAdapter(list[Any])
+_TOKEN_ROWS_ADAPTER = TypeAdapter(list[Any])
 
 
 def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
@@ -313,7 +313,7 @@ class Tokens:
         Raises `ConfigError` if the file can't be read or isn't a JSON list.
         """
         try:
-            return _ROWS.validate_json(self.path.read_bytes())
+            return _TOKEN_ROWS_ADAPTER.validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return []
         except (ValidationError, OSError) as error:
@@ -327,7 +327,7 @@ class Tokens:
 
         Raises `UsageError` if `name` is invalid or already has a token.
         """
-        token = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        token = _TOKEN_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         try:
             stored_token = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
         except ValidationError:
@@ -364,7 +364,9 @@ class Tokens:
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):
             rows = self.rows()
             yield rows
-            outputs.write_atomically(str(self.path), _ROWS.dump_json(rows, indent=2), private=True)
+            outputs.write_atomically(
+                str(self.path), _TOKEN_ROWS_ADAPTER.dump_json(rows, indent=2), private=True
+            )
 
 
 def user_tokens() -> Tokens:

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 # Prepare this many times the concurrent requests, so that a slow one doesn't hold up the others
-AHEAD = 4
+PENDING_PER_THREAD = 4
 _REQUEST_TIMEOUT_S = 24 * 3600.0  # seconds for one answer, as long as the engine is healthy
 _BUSY_SECONDS = 60.0
 _BUSY_PAUSE = 1.0  # seconds, at most
-_OK = 200
+_OK_STATUS = 200
 _CALLER_ERRORS: dict[str, type[Exception]] = {
     error.wire_name: error for error in (ConfigError, InputError, UsageError)
 }
@@ -48,7 +48,7 @@ def read_value(response: Response) -> Any:  # noqa: ANN401 - any JSON
     raises `NoEngine`.
     """
     answer = _parse_json(response.read())
-    if response.status != _OK:
+    if response.status != _OK_STATUS:
         raise _make_error(answer)
     return answer
 
@@ -59,7 +59,7 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
     An "error" event raises the error that it describes, as does a response with an error status. Raises
     `EngineLost` if the last event isn't "end".
     """
-    if response.status != _OK:
+    if response.status != _OK_STATUS:
         raise _make_error(_parse_json(response.read()))
 
     last_name = ""
@@ -160,7 +160,7 @@ def _request_all(
     Raises `_EngineGone` if the engine stops, and an answer that is an error.
     """
     # In order, a slow answer delays all later ones. Queue more requests to keep the threads busy meanwhile.
-    max_pending = AHEAD * max_threads if in_order else max_threads
+    max_pending = PENDING_PER_THREAD * max_threads if in_order else max_threads
     for item in items:
         requests.add(item)
         # Deliver the answers that have arrived. If the pool is full, also wait for more.

@@ -32,7 +32,7 @@ from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import documents
 from judgekit.judging import search as retrieval
-from judgekit.judging.request import AS_CONFIGURED, JudgeRequest, Raw
+from judgekit.judging.request import DEFAULT_REQUEST, JudgeRequest, Raw
 from judgekit.providers.pace import caller
 from judgekit.retrieval.confidence import Candidate
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from judgekit.engine.process import Log
     from judgekit.providers.base import Gateway
 
-JSON = "application/json"
-LINES = "application/x-ndjson"
+JSON_MEDIA_TYPE = "application/json"
+JSON_LINES_MEDIA_TYPE = "application/x-ndjson"
 ALIVE_SECONDS = 2.0  # between keep-alive events while nothing else happens
-_CLIENT_GONE = 499  # status for the log when the client has hung up; no client sees it
+_CLIENT_GONE_STATUS = 499  # status for the log when the client has hung up; no client sees it
 _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
@@ -116,7 +116,7 @@ class StopBody(Strict):
 
 
 class RequestBody(CallerBody):
-    request: JudgeRequest = Field(default=AS_CONFIGURED, alias="wish")
+    request: JudgeRequest = Field(default=DEFAULT_REQUEST, alias="wish")
 
     def judge_request(self) -> JudgeRequest:
         """Return the judge request, with a relative rubric path resolved against the caller's folder."""
@@ -220,7 +220,7 @@ async def stop(request: Request, body: StopBody | None = None) -> Response:
     """Stop the engine now, or after it has been idle for the seconds in the body."""
     idle_seconds = body.idle_seconds if body else 0
     request.app.state.service.stop(idle_seconds)
-    return Response(b'{"leaving":true}', 202, media_type=JSON)
+    return Response(b'{"leaving":true}', 202, media_type=JSON_MEDIA_TYPE)
 
 
 @router.post("/judge")
@@ -335,7 +335,7 @@ async def gate(request: Request, body: GateBody) -> Response:
     """
     service: Service = request.app.state.service
     await service.wait_until_ready()
-    return StreamingResponse(_stream_push(service.gateway, body), media_type=LINES)
+    return StreamingResponse(_stream_push(service.gateway, body), media_type=JSON_LINES_MEDIA_TYPE)
 
 
 async def _stream_push(gateway: Gateway, body: GateBody) -> AsyncIterator[bytes]:
@@ -415,8 +415,8 @@ async def run_and_answer(
         # Wait for whichever comes first: the result or the disconnect.
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            return Response(status_code=_CLIENT_GONE)
-        return Response(task.result(), media_type=JSON)
+            return Response(status_code=_CLIENT_GONE_STATUS)
+        return Response(task.result(), media_type=JSON_MEDIA_TYPE)
     finally:
         task.cancel()
         watcher.cancel()
@@ -452,18 +452,18 @@ class OtherRubricError(UsageError):
     status = 409
 
 
-_EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
+_EXPECTED_ERRORS = (JudgekitError, RequestValidationError, HTTPException)
 
 
 def report_errors(app: FastAPI, log: Log) -> None:
     """Make an application respond to every error with JSON, and log unexpected errors."""
 
     async def respond(_: Request, error: Exception) -> Response:
-        if not isinstance(error, _EXPECTED):
+        if not isinstance(error, _EXPECTED_ERRORS):
             log.add_error(error)
         return answer_to(error)
 
-    for error_class in (*_EXPECTED, Exception):
+    for error_class in (*_EXPECTED_ERRORS, Exception):
         app.add_exception_handler(error_class, respond)
 
 
@@ -495,7 +495,7 @@ def answer_to(error: Exception) -> Response:
         message = f"internal error ({type(error).__name__}); see the engine's log"
 
     return Response(
-        error_body(wire_name, message, int(exit_code)), status, headers, media_type=JSON
+        error_body(wire_name, message, int(exit_code)), status, headers, media_type=JSON_MEDIA_TYPE
     )
 
 

@@ -22,32 +22,34 @@ if TYPE_CHECKING:
     Value = TypeVar("Value")
 
 PROTOCOL = 1
-MAX_PATH = 103  # bytes of a socket's path: macOS allows 104 with the zero at the end, Linux 108
+MAX_SOCKET_PATH_BYTES = (
+    103  # bytes of a socket's path: macOS allows 104 with the zero at the end, Linux 108
+)
 CONNECT_SECONDS = 0.05  # a busy engine accepts connections, too
 START_SECONDS = 15.0
-SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
+MAX_ANSWER_SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
 SILENCE_SECONDS = 2.0  # of silence, then the engine's health is checked
 HEALTH_SECONDS = 3.0  # for that check: the engine may be importing, and the machine busy
 RESTART_SECONDS = 600.0  # until `start_for_later` starts an engine again that did not come up
-TAKEN = 3  # exit code of an engine that finds another one in its place
+TAKEN_EXIT_CODE = 3  # exit code of an engine that finds another one in its place
 _POLL = 0.005
 _TAKEN_POLL = 0.1
 _CHUNK_SIZE = 65536
 _MAX_ANSWER_BYTES = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
-_BUSY = 503
-_HEALTH = "/v1/health"
+_BUSY_STATUS = 503
+_HEALTH_PATH = "/v1/health"
 _END_OF_HEAD = b"\r\n\r\n"  # a blank line
 _NO_HTTP = "lost the engine: its response is not HTTP"
 # Provider clients read these from their own process, not from arguments, so one engine serves callers with
 # the same values.
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-SHARED = (
-    *(*_PROXIES, *map(str.lower, _PROXIES)),
+_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+SHARED_VARIABLES = (
+    *(*_PROXY_VARIABLES, *map(str.lower, _PROXY_VARIABLES)),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 # The rest of an engine's environment: enough to find Python's modules and its own files. No keys, nothing of
 # git.
-_INHERITED = (
+_INHERITED_VARIABLES = (
     *(
         "PATH",
         "HOME",
@@ -143,7 +145,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
     compat_key = _compute_compat_key(environ)
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
-        is_too_long = len(os.fsencode(address.socket)) > MAX_PATH
+        is_too_long = len(os.fsencode(address.socket)) > MAX_SOCKET_PATH_BYTES
         if is_too_long:
             continue
         if make and not _try_to_make(folder):
@@ -171,9 +173,9 @@ def _identify_code() -> str:
 def _compute_compat_key(environ: Mapping[str, str]) -> str:
     """Hash the values that processes must have in common to use one engine.
 
-    These are the home folder and the variables in `SHARED`, such as HTTPS_PROXY.
+    These are the home folder and the variables in `SHARED_VARIABLES`, such as HTTPS_PROXY.
     """
-    shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED]
+    shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED_VARIABLES]
     text = "\0".join([os.path.expanduser("~"), *shared_values])
     return environment.checksum(text.encode("utf-8", "surrogateescape"))[:12]
 
@@ -329,7 +331,7 @@ class Connection:
         """
         deadline = time.monotonic() + seconds
         # After this silence, `_receive` checks the engine's health. The health check itself just waits.
-        silence_s = seconds if path == _HEALTH else SILENCE_SECONDS
+        silence_s = seconds if path == _HEALTH_PATH else SILENCE_SECONDS
         request = self._build_request_head(method, path, len(body)) + body
         self._send(request, seconds)
 
@@ -339,7 +341,7 @@ class Connection:
         body_bytes = int(length) if length else None
         chunks = self._yield_body(start_of_body, body_bytes, deadline, silence_s)
         response = Response(status, chunks)
-        if status == _BUSY:
+        if status == _BUSY_STATUS:
             raise _make_busy_error(response, headers)
         return response
 
@@ -521,7 +523,7 @@ def health(address: EngineAddress | None, seconds: float) -> bytes:
     Raises `NoEngine` if the engine doesn't answer within `seconds`.
     """
     with Connection(address) as connection:
-        return connection.ask("GET", _HEALTH, seconds=seconds).read()
+        return connection.ask("GET", _HEALTH_PATH, seconds=seconds).read()
 
 
 def start(address: EngineAddress | None) -> int | None:
@@ -552,7 +554,7 @@ def _select_variables() -> dict[str, str]:
     """
     environ = {}
     for name, value in environment.environ().items():
-        if name in (*_INHERITED, *SHARED):
+        if name in (*_INHERITED_VARIABLES, *SHARED_VARIABLES):
             environ[name] = value
     environ.setdefault("MALLOC_ARENA_MAX", "2")  # otherwise glibc reserves memory for every thread
     return environ
@@ -644,7 +646,7 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
             return Connection(address)
         except NoEngine as error:
             _give_up_if_hopeless(error, deadline, exit_code)
-        if exit_code == TAKEN:
+        if exit_code == TAKEN_EXIT_CODE:
             # Another engine is at the address, but it may be shutting down. Wait, then run a new starter.
             time.sleep(_TAKEN_POLL)
             starter = start(address)
@@ -662,7 +664,7 @@ def _give_up_if_hopeless(error: NoEngine, deadline: float, exit_code: int | None
 
     `exit_code` is the starter's, or None while there's none or it's running.
     """
-    has_failed = exit_code not in (None, TAKEN)
+    has_failed = exit_code not in (None, TAKEN_EXIT_CODE)
     is_late = time.monotonic() > deadline
     if has_failed or is_late:
         raise NoEngine(f"the engine could not start ({error})") from None
@@ -689,7 +691,7 @@ def call(
     *,
     use: bool = True,
     connect: Callable[[], Connection] = connect_or_start,
-    seconds: float = SECONDS,
+    seconds: float = MAX_ANSWER_SECONDS,
     warn: Callable[[str], None] | None = None,
 ) -> Value:
     """Run an operation, such as "judge", on the engine, and return the result of `read(response)`.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-SECONDS = (
+MAX_JUDGE_AGE_SECONDS = (
     10.0  # for which a judge can be reused; after that, a local model server may have been started
 )
 _CONFIG_ENDINGS = (".yaml", ".yml", ".json")
@@ -124,8 +124,8 @@ class Service:
     ) -> Value:
         """Return a judge built by `make`, or reuse a recent one for the same configuration.
 
-        A judge can be reused for `SECONDS` seconds, as long as the project, request, text counts, environment
-        variables and configuration files are the same.
+        A judge can be reused for `MAX_JUDGE_AGE_SECONDS`, as long as the project, request, text counts,
+        environment variables and configuration files are the same.
         """
         # Everything that could change the judge is in the key.
         config = _fingerprint_config(project, request)
@@ -146,7 +146,7 @@ class Service:
     def _drop_unusable(self, key: object, now: float) -> None:
         """Drop all judges that are too old, and also the judge for `key` if building it failed."""
         for cached_key, (task, made_at) in list(self.cached_judges.items()):
-            is_old = now - made_at > SECONDS
+            is_old = now - made_at > MAX_JUDGE_AGE_SECONDS
             has_failed = _has_failed(task)
             must_be_rebuilt = has_failed and cached_key == key  # others are only rebuilt on request
             if is_old or must_be_rebuilt:

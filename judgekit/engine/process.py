@@ -25,7 +25,9 @@ from judgekit.text import short_line
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
-MAX_BYTES = 200_000  # of the log; then it becomes the older half, `.1`, replacing the previous one
+MAX_LOG_BYTES = (
+    200_000  # of the log; then it becomes the older half, `.1`, replacing the previous one
+)
 REPEAT_AFTER_S = 60.0  # before the same text is logged again: strangers must not fill the log
 _PID_TIMEOUT_S = 1.0  # from taking the lock to writing into it, which takes milliseconds
 _POLL = 0.02
@@ -387,7 +389,7 @@ class Log(logging.Handler):
         with suppress(OSError):
             # If somebody removed the folder, don't let `append` create it again.
             os.stat(os.path.dirname(self._path))
-            outputs.append(self._path, line, max_bytes=MAX_BYTES)
+            outputs.append(self._path, line, max_bytes=MAX_LOG_BYTES)
 
     def add_error(self, error: BaseException) -> None:
         """Write an error's class and source line, without the message, which can quote private texts."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-SERVED = "serve-000000000000"
+SERVED_PROJECT = "serve-000000000000"
 """The ledger of verdicts given to clients, until these send lines of their own about them."""
 TOKEN_SECONDS = 1.0  # at most, until a revoked token is refused
 BEAT_SECONDS = 3.0
@@ -305,7 +305,7 @@ class Replica:
         # The server can't know if a gate asked for this verdict. So record it as one on a task, which the
         # gate's figures leave out. If a gate asked, its client may report so later.
         task_line = make_verdict_line(verdict, text=self._keeps_quotes, of_task=True)
-        ledger_line = task_line.model_copy(update={"project": SERVED})
+        ledger_line = task_line.model_copy(update={"project": SERVED_PROJECT})
         answer = verdict.model_dump_json(by_alias=True)
         return partial(self.database.finish_attempt, attempt, usd, answer, ledger_line)
 

@@ -14,16 +14,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from judgekit.engine import process
-from judgekit.engine.client import TAKEN, EngineAddress
+from judgekit.engine.client import TAKEN_EXIT_CODE, EngineAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REQUIRED_MODULES = ("fastapi", "litellm", "pydantic", "uvicorn")
 _MAX_DESCRIPTORS = 65536
-_NOT_INSTALLED = 69
-_CANNOT_LISTEN = 73
-_FAULT = 70  # of sysexits.h: unavailable, cannot create, software
+_NOT_INSTALLED_EXIT_CODE = 69
+_CANNOT_LISTEN_EXIT_CODE = 73
+_FAULT_EXIT_CODE = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,17 +36,17 @@ def main(arguments: Sequence[str]) -> int:
         os.closerange(3, _MAX_DESCRIPTORS)
         os.chdir("/")  # so that the caller's folder can be removed
     if not all(importlib.util.find_spec(name) for name in _REQUIRED_MODULES):
-        return _NOT_INSTALLED
+        return _NOT_INSTALLED_EXIT_CODE
 
     address = EngineAddress(*arguments)
     try:
         engine_lock = process.become_engine(address)
     except OSError:
-        return _CANNOT_LISTEN
+        return _CANNOT_LISTEN_EXIT_CODE
     with suppress(OSError):
         os.unlink(address.tried)  # an engine is listening now
     if engine_lock is None:
-        return TAKEN
+        return TAKEN_EXIT_CODE
 
     if os.name != "nt":
         is_parent = os.fork() != 0
@@ -73,7 +73,7 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
         lifecycle.run(engine_lock, log)
     except BaseException as error:  # noqa: BLE001 - the boundary: nothing else would report it
         log.add_error(error)
-        code = _FAULT
+        code = _FAULT_EXIT_CODE
     finally:
         engine_lock.end()
         # Exit immediately, without waiting for threads or freeing memory.

@@ -24,7 +24,7 @@ from judgekit import environment
 from judgekit.config import ModeName
 from judgekit.config.yamlfile import Strict
 from judgekit.engine import app as local
-from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens
+from judgekit.engine.admission import HOLDER_KEY, AdmissionMiddleware, Tokens
 from judgekit.engine.metrics import METRICS_TYPE, Metrics
 from judgekit.engine.replicas import Replica
 from judgekit.environment import __version__
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 _CHUNK_SIZE = 32_768  # bytes
-_OPEN = ("/healthz", "/openapi.json")
-_HINT = "send a token of this server: Authorization: Bearer jk_…"
+_OPEN_PATHS = ("/healthz", "/openapi.json")
+_AUTHORIZATION_HINT = "send a token of this server: Authorization: Bearer jk_…"
 
 RubricId = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")
@@ -97,7 +97,7 @@ class ErrorBody(BaseModel):
     error: dict[str, str | int]
 
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
+_ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {"model": ErrorBody, "description": "An error"}
 }
 
@@ -125,7 +125,7 @@ class CheckedRoute(APIRoute):
 _bearer = Depends(HTTPBearer(auto_error=False, description="judgekit serve token create NAME"))
 public = APIRouter(tags=["operation"])
 router = APIRouter(
-    prefix="/v1", dependencies=[_bearer], responses=_ERRORS, route_class=CheckedRoute
+    prefix="/v1", dependencies=[_bearer], responses=_ERROR_RESPONSES, route_class=CheckedRoute
 )
 
 
@@ -144,7 +144,12 @@ def create_team_app(
 
     # The open paths, such as the health check, need no token, and are answered even if the server is full.
     admission = AdmissionMiddleware(
-        app, log, tokens.holder, uncounted_paths=_OPEN, open_paths=_OPEN, hint=_HINT
+        app,
+        log,
+        tokens.holder,
+        uncounted_paths=_OPEN_PATHS,
+        open_paths=_OPEN_PATHS,
+        hint=_AUTHORIZATION_HINT,
     )
     metrics = Metrics(admission)
     app.state.service = service
@@ -155,7 +160,7 @@ def create_team_app(
 
 
 @public.head("/healthz", include_in_schema=False)
-@public.get("/healthz", responses=_ERRORS)
+@public.get("/healthz", responses=_ERROR_RESPONSES)
 async def healthz(request: Request) -> dict[str, str]:
     """Answer that the server works. If it has a store, also check that this answers."""
     replica = request.app.state.replica
@@ -164,7 +169,9 @@ async def healthz(request: Request) -> dict[str, str]:
     return {"status": "ok", "version": __version__}
 
 
-@public.get("/metrics", dependencies=[_bearer], responses=_ERRORS, response_class=PlainTextResponse)
+@public.get(
+    "/metrics", dependencies=[_bearer], responses=_ERROR_RESPONSES, response_class=PlainTextResponse
+)
 async def metrics(request: Request) -> Response:
     """Return figures for monitoring."""
     return Response(request.app.state.metrics.text(), media_type=METRICS_TYPE)
@@ -187,12 +194,12 @@ def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "t
     return rows
 
 
-_KEY = Header(
+_IDEMPOTENCY_KEY_HEADER = Header(
     min_length=1, max_length=200, description="Of a retry: that of the request. With a store only."
 )
 
 
-_READS_ON = Header(
+_READS_ON_HEADER = Header(
     alias=records.READS_ON_HEADER,
     description=f"{records.READS_ON}: the client ignores fields of a verdict that it doesn't know.",
 )
@@ -202,8 +209,8 @@ _READS_ON = Header(
 async def judge(
     request: Request,
     body: TeamBody,
-    idempotency_key: Annotated[str | None, _KEY] = None,
-    unknown_fields: Annotated[str | None, _READS_ON] = None,
+    idempotency_key: Annotated[str | None, _IDEMPOTENCY_KEY_HEADER] = None,
+    unknown_fields: Annotated[str | None, _READS_ON_HEADER] = None,
 ) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
 
@@ -214,7 +221,7 @@ async def judge(
 
     # Judge in the server's environment and folder. Clients, told apart by token holder, take turns.
     environ = dict(environment.environ())
-    holder = request.scope[HOLDER]
+    holder = request.scope[HOLDER_KEY]
     server_body = local.CallerBody(environ=environ, cwd=str(Path.cwd()), client=holder)
     return await local.run_and_answer(request, server_body, work)
 
@@ -240,7 +247,7 @@ async def _judge_document(request: Request, body: TeamBody, idempotency_key: str
     # original text.
     raw_body = await request.body()
     text = raw_body.decode("utf-8", "surrogateescape")
-    holder = request.scope[HOLDER]
+    holder = request.scope[HOLDER_KEY]
     return await replica.answer(
         holder, idempotency_key, text, judge=limited_judge, run_judge=judge_and_count
     )
@@ -295,7 +302,7 @@ def keep(request: Request, body: LinesBody) -> Kept:
     Labels and overrides get the name of the token's holder.
     """
     replica = request.app.state.replica
-    holder = request.scope[HOLDER]
+    holder = request.scope[HOLDER_KEY]
     if replica is None:
         find_problem = store.explain_misplaced
     else:
@@ -321,7 +328,9 @@ def _add_to_ledgers(records: Iterable[Record]) -> None:
 
 
 @router.get(
-    "/ledger", response_class=StreamingResponse, responses={200: {"content": {local.LINES: {}}}}
+    "/ledger",
+    response_class=StreamingResponse,
+    responses={200: {"content": {local.JSON_LINES_MEDIA_TYPE: {}}}},
 )
 def lines(
     request: Request,
@@ -345,7 +354,7 @@ def lines(
     # most failures get a proper error response. After a later failure, the response has no end mark (the
     # last chunk of HTTP's encoding), so the client notices.
     first_chunk = next(chunks)
-    return StreamingResponse(chain([first_chunk], chunks), media_type=local.LINES)
+    return StreamingResponse(chain([first_chunk], chunks), media_type=local.JSON_LINES_MEDIA_TYPE)
 
 
 def _read_raw_lines(replica: Replica | None, line_filter: LineFilter) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.engine import lifecycle
 from judgekit.engine.admission import error_body, user_tokens
-from judgekit.engine.app import JSON
+from judgekit.engine.app import JSON_MEDIA_TYPE
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
 from judgekit.engine.replicas import join_store
@@ -119,7 +119,7 @@ class PatientProtocol(H11Protocol):
         """Respond to an invalid or oversized request head with JSON, as to other errors."""
         body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
         headers = [
-            ("content-type", JSON),
+            ("content-type", JSON_MEDIA_TYPE),
             ("content-length", str(len(body))),
             ("connection", "close"),
         ]

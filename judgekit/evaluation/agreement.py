@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     StrongVerdicts: TypeAlias = Mapping[int, VerdictWord]
 
-LEVEL = 0.05  # of breaking a promise: 1 in 20
+SIGNIFICANCE_LEVEL = 0.05  # of breaking a promise: 1 in 20
 MIN_ROWS = 50
 """With fewer, the strong judge is asked about all."""
 _RATES = [percent / 100 for percent in range(2, 96)]
 # The fraction of rows that a judge decides grows roughly with the square root of the disagreements
 # allowed. That holds for true probabilities, and for the recorded pairs in `bench/judged`.
-_GROWTH = 0.5
-_REMEMBERED = 50  # sampled rows whose agreement predicts that of the next ones
+_DECIDED_ROWS_EXPONENT = 0.5
+_MAX_REMEMBERED_ROWS = 50  # sampled rows whose agreement predicts that of the next ones
 _PRIOR_ROWS = 1.0
 _PRIOR_DISAGREEMENT = 0.1
 _ACCEPTED_PARTS = 4  # the surest one, two, three or all quarters of the acceptances may be final
@@ -158,7 +158,9 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
     budget = promise.budget(rows)  # the number of disagreements that the promise allows
     if promise.strict:
         return Plan(promise, rows, _build_strict_groups(opinions, budget, promise))
-    group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
+    group = Group(
+        tuple(opinions), rate=choose_rate(budget, SIGNIFICANCE_LEVEL), level=SIGNIFICANCE_LEVEL
+    )
     return Plan(promise, rows, (group,))
 
 
@@ -185,10 +187,11 @@ def _build_strict_groups(
 def compute_level(*, is_strict: bool, is_separate: bool) -> float:
     """Compute the probability with which a group of opinions may break the promise."""
     if not is_strict:
-        return LEVEL
+        return SIGNIFICANCE_LEVEL
 
-    # In strict mode, there are two groups, and together they may break it with a probability of `LEVEL`.
-    group_level = LEVEL / 2
+    # In strict mode, there are two groups. Together, they may break it with a probability of
+    # `SIGNIFICANCE_LEVEL`.
+    group_level = SIGNIFICANCE_LEVEL / 2
     if is_separate:
         # The surest quarter of the acceptances is tested, then the surest half, and so on. Each test may be
         # wrong, so they share the group's level.
@@ -311,7 +314,7 @@ class _Queues:
         # Whether the strong judge disagreed with each queue's latest sampled opinions
         self._latest_disagreements: dict[Outcome, deque[bool]] = {}
         for outcome in self._queues:
-            self._latest_disagreements[outcome] = deque(maxlen=_REMEMBERED)
+            self._latest_disagreements[outcome] = deque(maxlen=_MAX_REMEMBERED_ROWS)
 
     def next(self) -> FirstOpinion | None:
         """Take the next opinion from the queue with the lowest rate of recent disagreements.
@@ -402,7 +405,7 @@ def choose_rate(budget: int, level: float) -> float:
         # in the sample is between `allowed` and `allowed` + 1.
         sampled_disagreements = allowed + 0.5
         total_disagreements = sampled_disagreements / rate
-        decided_rows = math.pow(total_disagreements, _GROWTH)
+        decided_rows = math.pow(total_disagreements, _DECIDED_ROWS_EXPONENT)
         spared_fraction = 1 - rate  # the strong judge judges the sampled rows anyway
         return spared_fraction * decided_rows
 
@@ -425,8 +428,8 @@ def estimate_decided_fraction(
         return 0.0
 
     budget = promise.budget(rows)
-    rate = choose_rate(budget, LEVEL)
-    allowed_in_sample = max_sampled_disagreements(budget, rate, LEVEL)
+    rate = choose_rate(budget, SIGNIFICANCE_LEVEL)
+    allowed_in_sample = max_sampled_disagreements(budget, rate, SIGNIFICANCE_LEVEL)
     if allowed_in_sample < 0:
         return 0.0
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LEVEL = 0.025  # on each of two sides
+ONE_SIDED_LEVEL = 0.025  # on each of two sides
 _BETTORS = 20
 _STAKES = [
     math.sin(math.pi / 2 * number / (_BETTORS + 1)) ** 2 for number in range(1, _BETTORS + 1)
@@ -34,7 +34,7 @@ _STAKES = [
 class Bets:
     """Bets against the claim that `count` numbers add up to at most `claimed_total`."""
 
-    def __init__(self, count: int, claimed_total: int, level: float = LEVEL) -> None:
+    def __init__(self, count: int, claimed_total: int, level: float = ONE_SIDED_LEVEL) -> None:
         """Start to bet against the claim that `count` numbers add up to at most `claimed_total`."""
         self._numbers_left = count
         self._total_left = claimed_total
@@ -79,7 +79,7 @@ class Bets:
 
 
 def bound_total(
-    known_numbers: Sequence[int], count: int, largest: int, level: float = LEVEL
+    known_numbers: Sequence[int], count: int, largest: int, level: float = ONE_SIDED_LEVEL
 ) -> int:
     """Compute a lower bound for the total of `count` numbers, of which only `known_numbers` are known.
 

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from judgekit.rubric.schema import Rubric
 
 # The most gates in a chain: each should let through many more opinions than the one before.
-STEPS = 6
+MAX_GATES = 6
 # The same if a chain holds both trusted and untrusted opinions: finer, so it can end in between.
-LEANING_STEPS = 300
-COARSE = 20  # different leanings
+MAX_LEANING_GATES = 300
+MAX_COARSE_MARGINS = 20  # different leanings
 _SIDES: tuple[Outcome, Outcome] = ("accept", "reject")
 # The first gate is wide enough to hold even with errors at this share of the promised rate.
-FREE_SHARE = 0.25
+FIRST_GATE_ERROR_SHARE = 0.25
 # Each gate lets through at least this many times the opinions of the one before.
-WIDER = 1.15
+MIN_WIDENING_RATIO = 1.15
 
 
 class Chain(NamedTuple):
@@ -422,7 +422,7 @@ def _choose_margins(
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
 
-    max_steps = LEANING_STEPS if chain.leans else STEPS
+    max_steps = MAX_LEANING_GATES if chain.leans else MAX_GATES
     ratio = _choose_growth(chain, len(margins) / first_size, max_steps)
     chosen: list[float] = []
     size = float(first_size)
@@ -445,18 +445,20 @@ def _choose_first_size(
     chain: Chain, margins: Sequence[float], level: float, promise: Promise
 ) -> int | None:
     """Choose the number of opinions in the first gate. Returns None if no number is enough."""
-    is_coarse = chain.leans and len(set(margins)) <= COARSE
+    is_coarse = chain.leans and len(set(margins)) <= MAX_COARSE_MARGINS
     if is_coarse:
         # Many opinions share each of the few margins, so start with the smallest gate that can hold.
         return _count_labels_for_promise(promise, level, error_rate=0.0)
     # Start with a gate that's wide enough to hold in spite of a few errors.
-    return _count_labels_for_promise(promise, level, error_rate=promise.rate * FREE_SHARE)
+    return _count_labels_for_promise(
+        promise, level, error_rate=promise.rate * FIRST_GATE_ERROR_SHARE
+    )
 
 
 def _choose_growth(chain: Chain, total_growth: float, max_steps: int) -> float:
     """Choose a gate's size relative to the one before, so that equal steps lead to the total growth."""
     even_ratio: float = total_growth ** (1 / (max_steps - 1))
-    min_ratio = 1.0 if chain.leans else WIDER
+    min_ratio = 1.0 if chain.leans else MIN_WIDENING_RATIO
     return max(min_ratio, even_ratio)
 
 
@@ -687,7 +689,7 @@ def _complete_names(
     names: calibration.Answered = {}
     for tier, joined_models in models.items():
         names[tier] = {}
-        for model in joined_models.split(calibration.TOGETHER):
+        for model in joined_models.split(calibration.MODEL_SEPARATOR):
             names[tier][model] = answered.get(tier, {}).get(model, model)
     return names
 
@@ -757,7 +759,7 @@ def _build_default_rules(
     models_by_tier = {}
     for tier in TIERS:
         if tier in models:
-            models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
+            models_by_tier[tier] = frozenset(models[tier].split(calibration.MODEL_SEPARATOR))
 
     return EscalationRules(
         confirm=getattr(rubric.modes, mode).confirm,

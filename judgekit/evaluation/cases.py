@@ -23,7 +23,7 @@ from pydantic import (
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.evaluation import labels
-from judgekit.judging.calibration import TOGETHER
+from judgekit.judging.calibration import MODEL_SEPARATOR
 from judgekit.judging.documents import LETTERS
 from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
@@ -44,13 +44,13 @@ Label: TypeAlias = str | list[Word]
 Score: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 # The labels allowed in a case with this key; other cases take a document's labels.
-_LABELS = {
+_LABELS_BY_CASE_KEY = {
     "candidates": "a list of ids of its candidates",
     "subjects": "A, B, … or tie",
     "b": "A, B or tie",
 }
 _DOCUMENT_LABELS = "accept, improve, reject or a number"
-_ANSWERS = (
+_ANSWER_FIELDS = (
     "reply",
     "scores",
     "keep",
@@ -61,8 +61,12 @@ _ANSWERS = (
     "jury",
     "failure",
 )
-_ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
-_SHOWN = 60  # characters quoted of a wrong value
+_ANSWERED_FAILURES = (
+    "invalid_reply",
+    "refusal",
+    "truncated",
+)  # failures of a model that did answer
+_MAX_LABEL_CHARS = 60  # characters quoted of a wrong value
 
 ALL_TIERS = "course"  # as a judge: the joint result of all tiers and the rules of escalation
 
@@ -98,10 +102,10 @@ class Recorded(Strict):
     @model_validator(mode="after")
     def _check_one_answer(self) -> Recorded:
         """Check that exactly one of the fields for an answer is set, such as `scores` or `failure`."""
-        answers = [name for name in _ANSWERS if getattr(self, name) is not None]
+        answers = [name for name in _ANSWER_FIELDS if getattr(self, name) is not None]
         if len(answers) != 1:
             got = ", ".join(answers) or "none"
-            raise ValueError(f"expected one of {', '.join(_ANSWERS)}, got {got}")
+            raise ValueError(f"expected one of {', '.join(_ANSWER_FIELDS)}, got {got}")
         return self
 
     @property
@@ -110,7 +114,7 @@ class Recorded(Strict):
 
     @property
     def name(self) -> str:
-        return TOGETHER.join(juror.model for juror in self.jurors)
+        return MODEL_SEPARATOR.join(juror.model for juror in self.jurors)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -121,7 +125,7 @@ class Recorded(Strict):
         """The failure if no model answered. None if any model did, even if its answer is unreadable."""
         for juror in self.jurors:
             has_readable_answer = not juror.failure
-            has_unreadable_answer = juror.failure in _ANSWERED
+            has_unreadable_answer = juror.failure in _ANSWERED_FAILURES
             if has_readable_answer or has_unreadable_answer:
                 return None
         return self.jurors[0].failure
@@ -182,7 +186,7 @@ class Case(Strict):
     def _find_allowed_labels(self) -> str:
         """Find the description of the labels that are allowed for this kind of case."""
         # The fields that have values show what kind of case this is.
-        for key, wording in _LABELS.items():
+        for key, wording in _LABELS_BY_CASE_KEY.items():
             if getattr(self, key):
                 return wording
         return _DOCUMENT_LABELS
@@ -192,8 +196,8 @@ class Case(Strict):
         if isinstance(self.label, float):
             return f"{self.label:g}"
         if isinstance(self.label, str):
-            return repr(short_line(self.label, _SHOWN))
-        return short_line(str(self.label), _SHOWN)
+            return repr(short_line(self.label, _MAX_LABEL_CHARS))
+        return short_line(str(self.label), _MAX_LABEL_CHARS)
 
     def wrong(self, text: str) -> InputError:
         place = f"{self._place}: " if self._place else ""
@@ -273,14 +277,14 @@ def _describe_problem(line: str, error: ValidationError) -> str:
     if is_in_label and is_unexpected_value:
         expected = _guess_allowed_labels(line)
         label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-        return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
+        return f"{problem.key} must be {expected}; got {short_line(label, _MAX_LABEL_CHARS)}"
     return str(problem)
 
 
 def _guess_allowed_labels(line: str) -> str:
     """Find the description of the labels that are probably allowed in an invalid line."""
     # The line can't become a case whose fields show its kind, so search its text for the keys.
-    for key, wording in _LABELS.items():
+    for key, wording in _LABELS_BY_CASE_KEY.items():
         if f'"{key}"' in line:
             return wording
     return "accept, improve or reject"
@@ -335,14 +339,14 @@ def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
 
 # --- Collections
 
-CORPUS = "corpus.jsonl"
-QUERIES = "queries.jsonl"
-QRELS = "qrels.tsv"
-HEADER = ("query-id", "corpus-id", "score")
-_COLUMNS = f"{' '.join(HEADER)}, separated by tabs"
-_EXPECTED_FILES = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
-_WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
-_DIGITS = 9  # people grade from 0 to some hundreds, and sums of gains must stay numbers
+CORPUS_FILE = "corpus.jsonl"
+QUERIES_FILE = "queries.jsonl"
+QRELS_FILE = "qrels.tsv"
+QRELS_HEADER = ("query-id", "corpus-id", "score")
+_EXPECTED_COLUMNS = f"{' '.join(QRELS_HEADER)}, separated by tabs"
+_EXPECTED_FILES = f"expected a folder with {CORPUS_FILE}, {QUERIES_FILE} and {QRELS_FILE}"
+_WHOLE_NUMBER_PATTERN = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
+_MAX_GRADE_CHARS = 9  # people grade from 0 to some hundreds, and sums of gains must stay numbers
 
 
 class CollectionQuery(BaseModel, frozen=True):
@@ -381,13 +385,15 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     read or is invalid.
     """
     documents = _read_items(
-        folder / CORPUS, _EXPECTED_FILES, "JSON object", CollectionDocument.read
+        folder / CORPUS_FILE, _EXPECTED_FILES, "JSON object", CollectionDocument.read
     )
-    queries = _read_items(folder / QUERIES, _EXPECTED_FILES, "JSON object", CollectionQuery.read)
-    grades = _read_grades(folder / QRELS)
+    queries = _read_items(
+        folder / QUERIES_FILE, _EXPECTED_FILES, "JSON object", CollectionQuery.read
+    )
+    grades = _read_grades(folder / QRELS_FILE)
     if scoped:
-        _check_scopes(folder / CORPUS, documents)
-        _check_scopes(folder / QUERIES, queries)
+        _check_scopes(folder / CORPUS_FILE, documents)
+        _check_scopes(folder / QUERIES_FILE, queries)
 
     stray_count = _count_strays(grades, documents, queries)
     return Collection(folder.resolve().name, documents, queries, grades, stray_count)
@@ -419,8 +425,8 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
     """
     rows = lines(path, _EXPECTED_FILES)  # pairs of a place, such as `FILE:1`, and a line
     header_place, header = next(rows, (f"{path}:1", ""))
-    if tuple(header.split("\t")) != HEADER:
-        raise InputError(f"{header_place}: expected the header {_COLUMNS}")
+    if tuple(header.split("\t")) != QRELS_HEADER:
+        raise InputError(f"{header_place}: expected the header {_EXPECTED_COLUMNS}")
 
     grades: dict[str, dict[str, int]] = {}
     for place, line in rows:
@@ -433,23 +439,25 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
         document_grades[document_id] = grade
 
     if not grades:
-        raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
+        raise InputError(
+            f"{path}: no judgements; expected a line {' '.join(QRELS_HEADER)} for each"
+        )
     return grades
 
 
 def _parse_grade(line: str, place: str) -> tuple[str, str, int]:
     """Parse a line to a query id, a document id and a grade. Raises `InputError` if it's invalid."""
     fields = line.split("\t")
-    if len(fields) != len(HEADER):
-        raise InputError(f"{place}: expected {_COLUMNS}, got {len(fields)} fields")
+    if len(fields) != len(QRELS_HEADER):
+        raise InputError(f"{place}: expected {_EXPECTED_COLUMNS}, got {len(fields)} fields")
 
     query_id, document_id, grade = fields
-    is_short = len(grade) <= _DIGITS
-    is_whole_number = _WHOLE.match(grade) is not None
+    is_short = len(grade) <= _MAX_GRADE_CHARS
+    is_whole_number = _WHOLE_NUMBER_PATTERN.match(grade) is not None
     if is_short and is_whole_number:
         return query_id, document_id, int(grade)
-    shown_grade = short_line(repr(grade), _SHOWN)
-    expected = f"a whole number of at most {_DIGITS} characters"
+    shown_grade = short_line(repr(grade), _MAX_LABEL_CHARS)
+    expected = f"a whole number of at most {_MAX_GRADE_CHARS} characters"
     raise InputError(f"{place}: score: expected {expected}, got {shown_grade}")
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Operator: TypeAlias = Literal[">=", ">", "<=", "<"]
 
 UNDETERMINED = "undetermined"
-_JUDGED = (*reversed(OUTCOMES), UNDETERMINED)
-_COMPARED = (*LETTERS, TIE, UNDETERMINED)
-_PARTS = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(\S+)\s*")
-_DIGITS = 3
+_JUDGED_VERDICTS = (*reversed(OUTCOMES), UNDETERMINED)
+_COMPARED_VERDICTS = (*LETTERS, TIE, UNDETERMINED)
+_CONDITION_PATTERN = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(\S+)\s*")
+_MIN_SHOWN_DIGITS = 3
 
 
 class Totals(NamedTuple):
@@ -124,7 +124,7 @@ class Condition(NamedTuple):
     def describe_range(self, totals: Totals, rows: int) -> str:
         """Format the range of fractions that the totals allow, with more digits than the limit has."""
         _, _, decimals = self.limit_text.partition(".")
-        digits = max(_DIGITS, len(decimals) + 1)
+        digits = max(_MIN_SHOWN_DIGITS, len(decimals) + 1)
         # When comparing two texts, each row's value is offset by 1 to keep it non-negative; undo that here.
         offset = rows if self.other else 0
         lowest = Fraction(totals.minimum - offset, rows)
@@ -144,7 +144,7 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
 
     Raises `UsageError`, which names the option, if the condition is invalid.
     """
-    match = _PARTS.fullmatch(text)
+    match = _CONDITION_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"{option}: {_describe_form(task)}; got {text!r}")
 
@@ -171,10 +171,10 @@ def _describe_form(task: Literal["judge", "compare"]) -> str:
 def _check_word(word: str, task: Literal["judge", "compare"], option: str) -> None:
     """Raise `UsageError` if the word isn't a verdict of the task."""
     if task == "judge":
-        words = _JUDGED
+        words = _JUDGED_VERDICTS
         expected = "accept, improve, reject or undetermined"
     else:
-        words = _COMPARED
+        words = _COMPARED_VERDICTS
         expected = "A, B (or another letter), tie or undetermined"
     if word not in words:
         raise UsageError(f"{option}: unknown word {word!r}; expected {expected}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation.cases import Recorded
-from judgekit.evaluation.samples import WHOLE
+from judgekit.evaluation.samples import WHOLE_CASE_KEY
 from judgekit.evaluation.stats import OUTCOMES
 from judgekit.evaluation.task import (
     RecordedAnswer,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from judgekit.replies.forms import ScoreReply
     from judgekit.rubric.loader import LoadedRubric
 
-DISTANCE = ""
+DISTANCE_KEY = ""
 """The key of the distance from acceptance among a document's scores."""
 
 
@@ -53,7 +53,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
     name = "document"
     label_kind = "outcome"
-    trials_at_once = service.AT_ONCE
+    trials_at_once = service.DEFAULT_CONCURRENCY
 
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
@@ -108,7 +108,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             decides=gives_decisions(recorded),
             sees_all=not recorded.cut,
         )
-        return {WHOLE: evidence}
+        return {WHOLE_CASE_KEY: evidence}
 
     def _read_opinion(self, case: Case, recorded: Recorded) -> Opinion | None:
         """Combine a tier's readable answers into an opinion. Returns None if there are too few."""
@@ -194,7 +194,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             raise case.wrong(f"label: expected {expected}, got {case.score:g}")
 
     def read_ratings(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return a document's scores by dimension, and under `DISTANCE` their distance from acceptance.
+        """Return a document's scores by dimension, and under `DISTANCE_KEY` their distance from acceptance.
 
         The distance is negative below acceptance. Returns None if the opinion can't be read.
         """
@@ -202,11 +202,11 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         if opinion is None:
             return None
         distance = measure_margin(self.rubric, opinion.scores, self.mode, signed=True)
-        return {DISTANCE: distance, **opinion.scores}
+        return {DISTANCE_KEY: distance, **opinion.scores}
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
         """Record the scores of the tier that decided about the document. If none did, record a failure."""
-        end = ends[WHOLE]
+        end = ends[WHOLE_CASE_KEY]
         deciding_tier = end.tier
         if deciding_tier is None:
             return Recorded(calls=calls, failure=end.verdict)

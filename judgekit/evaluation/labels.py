@@ -45,13 +45,13 @@ class _WordTable(TypedDict):
     sides: _Sides
 
 
-_TABLE = cast("_WordTable", environment.read_toml(__file__, "labels.toml"))
+_LABELS_TABLE = cast("_WordTable", environment.read_toml(__file__, "labels.toml"))
 _NAME_CHARS = 60
 _ORDER_CHARS = 200
 _SHOWN_CHARS = 40
-ID_CHARS = 1000
-_EXACT = 2**53  # above it, floating-point numbers skip some integers
-_WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
+MAX_ID_CHARS = 1000
+_MAX_EXACT_FLOAT = 2**53  # above it, floating-point numbers skip some integers
+_WHOLE_NUMBER_PATTERN = re.compile(r"(-?\d+)\.0+", re.ASCII)
 
 
 def plain(name: str) -> str:
@@ -68,43 +68,46 @@ def _map_words_to_names(words_by_name: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
-_OUTCOME_WORDS = _map_words_to_names(_TABLE["outcomes"])
-_OUTCOME_SIGNS = _map_words_to_names(_TABLE["signs"])
+_OUTCOME_WORDS = _map_words_to_names(_LABELS_TABLE["outcomes"])
+_OUTCOME_SIGNS = _map_words_to_names(_LABELS_TABLE["signs"])
 _OUTCOME_LETTERS = [
-    {letter: word for word, letter in letters.items()} for letters in _TABLE["letters"].values()
+    {letter: word for word, letter in letters.items()}
+    for letters in _LABELS_TABLE["letters"].values()
 ]
-_WINNER_WORDS: dict[str, str | None] = {**_map_words_to_names(_TABLE["winners"])}
-_BEFORE = "|".join(_TABLE["sides"]["before"].split())
-_BEHIND = "|".join(_TABLE["sides"]["behind"].split())
-_SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)
-_ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in A>B
+_WINNER_WORDS: dict[str, str | None] = {**_map_words_to_names(_LABELS_TABLE["winners"])}
+_WORDS_BEFORE_SIDE = "|".join(_LABELS_TABLE["sides"]["before"].split())
+_WORDS_BEHIND_SIDE = "|".join(_LABELS_TABLE["sides"]["behind"].split())
+_SIDE_PATTERN = re.compile(
+    rf"(?:{_WORDS_BEFORE_SIDE})?([a-z]|\d\d?)(?:{_WORDS_BEHIND_SIDE})?", re.ASCII
+)
+_ORDER_SIGN_PATTERN = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in A>B
 
-BLANK = ""  # the key of a label that says nothing
-NOT_UNDERSTOOD = "\0"  # prefix of the key of a winner that isn't one of its row's texts
+BLANK_LABEL_KEY = ""  # the key of a label that says nothing
+NOT_UNDERSTOOD_PREFIX = "\0"  # prefix of the key of a winner that isn't one of its row's texts
 _MAX_IGNORED = 2  # labels that a reading may always ignore
 _MAX_IGNORED_FRACTION = 0.1  # of all labels
-_DIGITS = {"0": "reject", "1": "accept"}
+_OUTCOME_BY_BINARY_DIGIT = {"0": "reject", "1": "accept"}
 
 
 # --- Ids
 
 
 def id_of(value: object) -> str | int | None:
-    """Read an id from a cell: a number, or text of up to `ID_CHARS` characters. Returns None otherwise."""
+    """Read an id from a cell: a number, or text of up to `MAX_ID_CHARS`. Returns None otherwise."""
     if isinstance(value, bool) or is_no_label(value):
         return None
     if isinstance(value, float) and math.isfinite(value):
         return _read_float_id(value)
     if not isinstance(value, str | int):
         return None
-    is_too_long = len(str(value)) > ID_CHARS
+    is_too_long = len(str(value)) > MAX_ID_CHARS
     return None if is_too_long else value
 
 
 def _read_float_id(number: float) -> str | int:
     """Convert an id such as 17.0 to 17. A number that isn't whole or isn't exact becomes text."""
     # If any row lacks an id, pandas converts the other rows' ids to floats, so undo that.
-    is_exact = abs(number) < _EXACT
+    is_exact = abs(number) < _MAX_EXACT_FLOAT
     if number.is_integer() and is_exact:
         return int(number)
     return str(number)
@@ -113,7 +116,7 @@ def _read_float_id(number: float) -> str | int:
 def id_key(row_id: str | int) -> str:
     """Normalise an id for comparison, so that 17, "17", "17.0" and " 17" are equal, as are NFC and NFD."""
     text = unicodedata.normalize("NFC", " ".join(str(row_id).split()))
-    whole = _WHOLE.fullmatch(text)
+    whole = _WHOLE_NUMBER_PATTERN.fullmatch(text)
     return whole[1] if whole else text
 
 
@@ -126,7 +129,7 @@ def key_of(value: object) -> str:
     What a key means depends on all labels in the column, see `read_outcomes` and `read_winners`.
     """
     if is_no_label(value):
-        return BLANK
+        return BLANK_LABEL_KEY
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -168,8 +171,8 @@ def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
 def _find_outcomes_of_digits(counts: Mapping[str, int]) -> Mapping[str, str]:
     """Find the outcomes that 0 and 1 mean. Returns {} if they're scores, like the other labels."""
     if _are_nearly_digits(counts):
-        return _DIGITS
-    return {} if are_scores(counts) else _DIGITS
+        return _OUTCOME_BY_BINARY_DIGIT
+    return {} if are_scores(counts) else _OUTCOME_BY_BINARY_DIGIT
 
 
 def _read_outcome(
@@ -208,7 +211,7 @@ def _read_words(words: Iterable[str]) -> dict[str, str]:
     """Map labels that are words or letters to a text's letter or "tie". Omits those without a meaning."""
     letter_by_word = {}
     for word in words:
-        if word == BLANK or word.startswith(NOT_UNDERSTOOD):
+        if word == BLANK_LABEL_KEY or word.startswith(NOT_UNDERSTOOD_PREFIX):
             continue
         letter = winner_of(word)
         if letter:
@@ -358,7 +361,7 @@ def _is_one_sided(reading: Mapping[str, str]) -> bool:
 
 def _leaves_many_unexplained(reading: Mapping[str, str], counts: Mapping[str, int]) -> bool:
     """Whether more labels are unexplained by a reading than may be ignored. Blank ones don't matter."""
-    label_count = sum(counts.values()) - counts.get(BLANK, 0)
+    label_count = sum(counts.values()) - counts.get(BLANK_LABEL_KEY, 0)
     unexplained = label_count - _count_explained(reading, counts)
     max_ignored = max(_MAX_IGNORED, label_count * _MAX_IGNORED_FRACTION)
     return unexplained > max_ignored
@@ -388,7 +391,7 @@ def are_scores(counts: Mapping[str, int]) -> bool:
     `counts` contains the labels by key.
     """
     numbers = [key for key in counts if number_of(key) is not None]
-    are_all_digits = all(key in _DIGITS for key in numbers)
+    are_all_digits = all(key in _OUTCOME_BY_BINARY_DIGIT for key in numbers)
     if are_all_digits:
         return False
     number_count = sum(counts[key] for key in numbers)
@@ -401,11 +404,11 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 
     A few others, such as -1 for unrated rows, don't matter.
     """
-    do_both_occur = all(counts.get(digit) for digit in _DIGITS)
+    do_both_occur = all(counts.get(digit) for digit in _OUTCOME_BY_BINARY_DIGIT)
     if not do_both_occur:
         return False
     number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
-    digit_count = sum(counts[digit] for digit in _DIGITS)
+    digit_count = sum(counts[digit] for digit in _OUTCOME_BY_BINARY_DIGIT)
     other_count = number_count - digit_count
     max_other_count = number_count * _MAX_IGNORED_FRACTION
     return other_count <= max_other_count
@@ -436,7 +439,7 @@ def winner_of(
     if name in letter_by_name:
         return letter_by_name[name]
 
-    names_and_signs = _ORDER.split(text)  # such as ["A", ">", "B"]
+    names_and_signs = _ORDER_SIGN_PATTERN.split(text)  # such as ["A", ">", "B"]
     if len(names_and_signs) == 1:
         return _find_letter_of_side(text, text_count)
     letters = _read_ordered_names(names_and_signs[::2], letter_by_name, text_count)
@@ -462,7 +465,7 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
     """
     # `plain` removes a minus, which would make 1 of -1.
     is_negative_number = text.strip().startswith("-")
-    match = _SIDE.fullmatch(plain(text))
+    match = _SIDE_PATTERN.fullmatch(plain(text))
     if is_negative_number or match is None:
         return None
 
@@ -625,9 +628,9 @@ def _count_agreed(count_by_meaning: Mapping[tuple[str, str], int]) -> tuple[int,
 
 def _count_left_out(counts: Counter[str], meaning_by_key: Mapping[str, str]) -> LeftOut:
     """Count the labels that are blank or aren't understood."""
-    left_out = LeftOut(blank=counts[BLANK])
+    left_out = LeftOut(blank=counts[BLANK_LABEL_KEY])
     for key, count in counts.items():
-        if key == BLANK or key in meaning_by_key:
+        if key == BLANK_LABEL_KEY or key in meaning_by_key:
             continue
-        left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD), count)
+        left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD_PREFIX), count)
     return left_out

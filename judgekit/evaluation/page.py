@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from judgekit.ledger.rates import Interval
 
 INTERVALS = "[ ] = 95 % confidence interval"
-_NAME = 400  # characters of a name on a page
+_MAX_NAME_CHARS = 400  # characters of a name on a page
 _REACHES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the axis of a difference, to both sides of 0
-_SNIPPET = 160  # characters; the script draws as many
+_MAX_SNIPPET_CHARS = 160  # characters; the script draws as many
 _DATA_PLACE = '<script type="application/json" id="rows-as-data"></script>'
 
 
@@ -211,7 +211,7 @@ def page(
     """
     template = _load_templates().get_template("page.html.jinja")
     html = template.render(
-        title=short_line(title, _NAME),
+        title=short_line(title, _MAX_NAME_CHARS),
         headline=headline,
         about=about,
         sections=sections,
@@ -238,7 +238,7 @@ def snippet(row: RowView) -> str:
     else:
         first_judged = row["judged"][0]
         text = first_judged.get("reasoning", "")
-    return str(text)[:_SNIPPET]
+    return str(text)[:_MAX_SNIPPET_CHARS]
 
 
 def cell_of(row: RowView, key: str) -> str:

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from judgekit.evaluation.row_views import RowView, ShownRows
     from judgekit.ledger.kpi import Evidence, Kpi, Limit
 
-MAX_WORDS = 30  # nobody reads a table of a thousand columns
+MAX_TABLE_CLASSES = 30  # nobody reads a table of a thousand columns
 CHANGES_WITH_ORDER = "verdict changes with another order"
 CHANGES_WHEN_ASKED_AGAIN = "verdict changes when asked again"
 LIFT = "effect of injected text"
 GAP = "accuracy gap to the best"
 NO_FOOT = Foot()
 _NAME_CHARS = 40
-_TABLE: dict[str, Any] = environment.read_toml(__file__, "pages.toml")
-_TEXTS: dict[str, str] = _TABLE["texts"]
-_EXPLANATIONS: dict[str, str] = _TABLE["figures"]
+_PAGE_TEXTS_TABLE: dict[str, Any] = environment.read_toml(__file__, "pages.toml")
+_TEXTS: dict[str, str] = _PAGE_TEXTS_TABLE["texts"]
+_EXPLANATIONS: dict[str, str] = _PAGE_TEXTS_TABLE["figures"]
 
 
 def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
@@ -91,7 +91,7 @@ def _build_answer_sections(judges: Sequence[JudgeReport]) -> list[Section]:
     """Build a section for each judge, with a table of how often each label got each answer."""
     sections = []
     for judge in judges:
-        if len(judge.classes) > MAX_WORDS:
+        if len(judge.classes) > MAX_TABLE_CLASSES:
             note = f"{len(judge.classes)} different words are too many for a table."
             sections.append(Section(judge.title, [note]))
         elif judge.confusion:
@@ -388,7 +388,7 @@ def kpi_charts(evidence: Evidence) -> list[Chart]:
     days = kpi_days(evidence)
     ends = _label_ends([str(day) for day in days])
     # `measure_kpis` omits the KPIs of reliance, and returns all others in the order of `LIMITS`.
-    names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
+    names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE_KPIS]
     charts = []
     for index, name in enumerate(names):
         kpi_by_day = [measures[index] for measures in days.values()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from judgekit.config import TIE
 from judgekit.evaluation.samples import (
-    WHOLE,
+    WHOLE_CASE_KEY,
     Sample,
     answers_by_tier,
     find_cut_tiers,
@@ -87,7 +87,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return super().find_failure(calls)
 
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        return {WHOLE: _read_tier_vote(case, recorded).word}
+        return {WHOLE_CASE_KEY: _read_tier_vote(case, recorded).word}
 
     def label_words(self, case: Case) -> Sequence[str]:
         del case  # other tasks use it
@@ -117,7 +117,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
     def _compare_label(self, favourite: str | None, case: Case) -> Outcome:
         """Convert a label to an outcome: "accept" if it's the tiers' favourite, and "improve" for a tie."""
-        label = self.labels(case)[WHOLE]
+        label = self.labels(case)[WHOLE_CASE_KEY]
         if label == TIE:
             return "improve"
         return "accept" if label == favourite else "reject"

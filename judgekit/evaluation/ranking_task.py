@@ -8,7 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config import TIE
-from judgekit.evaluation.samples import WHOLE, Sample, Walked, answers_by_tier, find_cut_tiers
+from judgekit.evaluation.samples import (
+    WHOLE_CASE_KEY,
+    Sample,
+    Walked,
+    answers_by_tier,
+    find_cut_tiers,
+)
 from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
 from judgekit.judging.documents import ComparisonInput, file_of
 from judgekit.judging.escalation import decide
@@ -19,7 +25,7 @@ from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.round import gather_limited
 from judgekit.judging.score_source import score_source
 from judgekit.judging.standing import Voter, count_calls, rank, usual_margins
-from judgekit.judging.steps import LEAD_CALIBRATED, Ask, End, EscalationRules
+from judgekit.judging.steps import LEAD_CALIBRATED_ROW, Ask, End, EscalationRules
 from judgekit.judging.verdict import Comparison
 from judgekit.rubric.schema import ScoreRubric
 
@@ -109,7 +115,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
         """Read which text is best by this answer: its letter, or a tie, or None if the answer ranks nothing.
 
-        The only key is `WHOLE`.
+        The only key is `WHOLE_CASE_KEY`.
         """
         points = read_points(case, recorded)
         # With `asked=1`, there's no quorum: the answer counts even if few jurors gave scores.
@@ -118,11 +124,11 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         standing = evidence["quick"].standing
 
         if standing is None:
-            return {WHOLE: None}
+            return {WHOLE_CASE_KEY: None}
         if not standing.is_won(self.mode):
-            return {WHOLE: TIE}
+            return {WHOLE_CASE_KEY: TIE}
         best_letter = standing.order[0]
-        return {WHOLE: best_letter}
+        return {WHOLE_CASE_KEY: best_letter}
 
     def label_words(self, case: Case) -> Sequence[str]:
         return (*case.letters, TIE)
@@ -137,7 +143,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             rubric=self.rubric,
             mode=self.mode,
             scores_by_tier=scores_by_tier,
-            best=self.labels(case)[WHOLE],
+            best=self.labels(case)[WHOLE_CASE_KEY],
             deviating_tiers=frozenset(deviating_tiers),
         )
 
@@ -254,7 +260,7 @@ class RankedCase(NamedTuple):
         end = last_turn.step
         assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
         # A gate ends a ranking before its last tier, if the best text's lead is large enough.
-        is_ended_by_gate = end.because == LEAD_CALIBRATED
+        is_ended_by_gate = end.because == LEAD_CALIBRATED_ROW
 
         is_undecided = end.tier is None
         if is_undecided:

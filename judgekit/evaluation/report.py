@@ -11,13 +11,13 @@ from pydantic import Field
 from judgekit.errors import InputError
 from judgekit.evaluation import stats
 from judgekit.evaluation.cases import ALL_TIERS
-from judgekit.evaluation.document_task import DISTANCE
+from judgekit.evaluation.document_task import DISTANCE_KEY
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
-from judgekit.evaluation.samples import WHOLE
+from judgekit.evaluation.samples import WHOLE_CASE_KEY
 from judgekit.evaluation.tasks import choose_task
-from judgekit.judging.finality import DIGITS
+from judgekit.judging.finality import MARGIN_DECIMALS
 from judgekit.judging.jury import ORDERS
-from judgekit.judging.noise import COVERAGE
+from judgekit.judging.noise import COVERAGE_DEVIATIONS
 from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
@@ -532,7 +532,10 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
 
 
 class _Reading(NamedTuple):
-    """A case's labels and a judge's answers: about the entire case (`WHOLE`) or, by id, each candidate."""
+    """A case's labels and a judge's answers, by candidate id.
+
+    If there are no candidates, `WHOLE_CASE_KEY` is the only key.
+    """
 
     labels: Mapping[str, str]
     answers: Mapping[str, str | None]
@@ -550,7 +553,7 @@ def _read_choice(case: Case, judge: str, recorded: Recorded) -> _Reading:
     # A failed judge has chosen nothing.
     has_choice = recorded.choice is not None or recorded.failure is not None
     if isinstance(label, str) and has_choice:
-        return _Reading(labels={WHOLE: label}, answers={WHOLE: recorded.choice})
+        return _Reading(labels={WHOLE_CASE_KEY: label}, answers={WHOLE_CASE_KEY: recorded.choice})
     raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
 
 
@@ -563,14 +566,14 @@ def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
 
     score_pair = (case.score, task.read_score(case, recorded))
     answers = task.read_answers(case, recorded)
-    labels = {WHOLE: f"{case.score:g}"}
+    labels = {WHOLE_CASE_KEY: f"{case.score:g}"}
     return _Reading(labels, answers, rated, score_pair)
 
 
 def _name_original(case: Case, part_name: str) -> str:
     """Name the original of a case's part: CASE for the whole, or CASE/CANDIDATE."""
     original = case.pair or case.id  # a variant, such as a rerun, names its original in `pair`
-    if part_name == WHOLE:
+    if part_name == WHOLE_CASE_KEY:
         return original
     return f"{original}/{part_name}"
 
@@ -606,9 +609,9 @@ def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread |
         return None
 
     spread_by_name = _measure_spread_by_name(repeated_groups)
-    distance = spread_by_name.pop(DISTANCE)  # reported separately, because it isn't a dimension
+    distance = spread_by_name.pop(DISTANCE_KEY)  # reported separately, because it isn't a dimension
     # The distances of 95 % of judgements are this close to their mean.
-    noise = round(COVERAGE * distance.value, DIGITS)
+    noise = round(COVERAGE_DEVIATIONS * distance.value, MARGIN_DECIMALS)
     return Spread(
         cases=len(repeated_groups),
         answers=sum(len(group) for group in repeated_groups),

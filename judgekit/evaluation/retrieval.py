@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Grades = Mapping[str, Mapping[str, int]]
     Progress = Callable[[int], None]
 
-_FILE = """INSERT INTO file
+_INSERT_FILE_SQL = """INSERT INTO file
     (number, path, folder, pending, live, id, title, category, tags, updated, language, sections)
     VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0, ?, ?)"""
 
@@ -114,7 +114,7 @@ def _add_document(
     columns, sections = update.cut_texts(entry, *languages)
 
     row = (number, entry.id, entry.id, title, category, language, len(sections))
-    writer.execute(_FILE, row)
+    writer.execute(_INSERT_FILE_SQL, row)
     writer.add_text(number, columns, language, sections)
 
 
@@ -223,8 +223,8 @@ def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
 
 
 CUTOFF = 10
-FIRST = 3
-SHOWN = 10  # hits of a query whose confidence counts: as many as a search lists
+PRECISION_CUTOFF = 3
+MAX_SHOWN_HITS = 10  # hits of a query whose confidence counts: as many as a search lists
 
 
 class Seen(NamedTuple):
@@ -263,13 +263,13 @@ def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval 
             judgements = grades[result.query]
             gains.append(ndcg(result.ranking, judgements, CUTOFF))
             recalls.append(recall(result.ranking, judgements, CUTOFF))
-            precisions.append(precision(result.ranking, judgements, FIRST))
+            precisions.append(precision(result.ranking, judgements, PRECISION_CUTOFF))
             reciprocal_ranks.append(reciprocal_rank(result.ranking, judgements))
 
     measures = {
         f"nDCG@{CUTOFF}": mean(gains),
         f"R@{CUTOFF}": mean(recalls),
-        f"P@{FIRST}": mean(precisions),
+        f"P@{PRECISION_CUTOFF}": mean(precisions),
         "MRR": mean(reciprocal_ranks),
     }
     return intervals(measures)
@@ -282,7 +282,7 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
     confidence_labels = []
     for result in seen:
         judgements = grades.get(result.query, {})
-        first_hits = result.candidates[:SHOWN]
+        first_hits = result.candidates[:MAX_SHOWN_HITS]
         for hit in first_hits:
             is_relevant = judgements.get(hit.id, 0) > 0
             probabilities.append(hit.confidence)

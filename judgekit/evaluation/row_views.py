@@ -22,12 +22,12 @@ RowView: TypeAlias = "dict[str, Any]"
 MAX_CHARS = 20_000  # of a text on a page
 STATIC_ROWS = 200  # written into the page for readers without scripts
 MAX_BYTES = 24_000_000  # of all rows
-MAX_PAGE = 24_500_000  # bytes of all rows, plus those included twice
+MAX_PAGE_BYTES = 24_500_000  # bytes of all rows, plus those included twice
 _MAX_QUOTES = 20
 _MAX_QUOTE_CHARS = 1000  # characters in a quote
 _MIN_QUOTE_CHARS = 4  # characters a quote needs to be searched for
-_ELLIPSIS = re.compile(r"\u2026|\.\.\.|\[\u2026\]|\[\.\.\.\]")
-_DIGITS = 6  # of an amount in USD
+_ELLIPSIS_PATTERN = re.compile(r"\u2026|\.\.\.|\[\u2026\]|\[\.\.\.\]")
+_USD_DECIMALS = 6  # of an amount in USD
 
 
 def shown_text(text: str) -> str:
@@ -74,7 +74,7 @@ def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
     spans = []
     for quote in list(quotes)[:_MAX_QUOTES]:
         shortened_quote = quote[:_MAX_QUOTE_CHARS]
-        for quote_part in _ELLIPSIS.split(shortened_quote):
+        for quote_part in _ELLIPSIS_PATTERN.split(shortened_quote):
             match = _find_quote_part(text, quote_part)
             if match:
                 spans.append(match.span())
@@ -101,7 +101,7 @@ def amount(usd: float | None) -> str:
     if usd is None:
         return ""
 
-    rounded = f"{usd:.{_DIGITS}f}"
+    rounded = f"{usd:.{_USD_DECIMALS}f}"
     looks_free = usd != 0 and float(rounded) == 0
     if looks_free:
         return f"{usd:.1e}"
@@ -193,7 +193,7 @@ class RowList:
 
     def _choose_static_rows(self, lines: Sequence[str]) -> Sequence[str]:
         """Choose the first rows, which the page also contains as HTML, for readers without scripts."""
-        room = MAX_PAGE - self._bytes  # in bytes
+        room = MAX_PAGE_BYTES - self._bytes  # in bytes
         for index, row_json in enumerate(lines[:STATIC_ROWS]):
             room -= 2 * len(row_json.encode())  # the markup takes about as much as the row
             if room < 0:

@@ -19,7 +19,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.document_task import read_text
-from judgekit.evaluation.samples import WHOLE
+from judgekit.evaluation.samples import WHOLE_CASE_KEY
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.evaluation.task import UnaskedError, join_answers
 from judgekit.evaluation.tasks import choose_task
@@ -72,7 +72,7 @@ def ask(
     progress: Progress = lambda _: None,
     *,
     models: Sequence[str | None] = (None,),
-    at_once: int = service.AT_ONCE,
+    at_once: int = service.DEFAULT_CONCURRENCY,
 ) -> Opinions:
     """Ask every tier about every case, and return the cases with the answers.
 
@@ -431,7 +431,7 @@ def _collect_words(
             task = choose_task(loaded.rubric, mode, case)
             words = task.read_answers(case, case.judges[tier])
             kind = kind_by_id[case.id]
-            words_by_kind[kind].append(words[WHOLE])
+            words_by_kind[kind].append(words[WHOLE_CASE_KEY])
     return {kind: words for kind, words in words_by_kind.items() if words}
 
 

@@ -16,7 +16,7 @@ from judgekit.evaluation.labels import agrees
 from judgekit.judging.calibration import DEFAULT_OPTIONS, Answered, Asked, Readings, together
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import FAILED
-from judgekit.judging.steps import CALIBRATED, Ask
+from judgekit.judging.steps import CALIBRATED_ROW, Ask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-WHOLE = ""
+WHOLE_CASE_KEY = ""
 """Stands for a case judged as a whole (a document, a pair); candidates have their ids."""
 
 
@@ -338,7 +338,7 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     # A calibration's last tier is always final, so it needs no gate to end the judging.
     last_tier = rules.finality.last if rules.finality else None
     is_before_last_tier = end.tier != last_tier
-    is_calibrated = end.because == CALIBRATED
+    is_calibrated = end.because == CALIBRATED_ROW
     is_right = sample.is_right(end.verdict)
     return Walked(calls, is_right, by_gate=is_calibrated and is_before_last_tier)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 RESAMPLES = 2_000
-LEVEL = 0.95
+CONFIDENCE_LEVEL = 0.95
 SEED = 20_020_401
 BINS = 10
 OUTCOMES = ("reject", "improve", "accept")  # from worst to best
@@ -54,7 +54,7 @@ class ReportPart(BaseModel, frozen=True):
 
 
 class Resampling(ReportPart):
-    level: float = LEVEL
+    level: float = CONFIDENCE_LEVEL
     resamples: int = RESAMPLES
     seed: int = SEED
 
@@ -90,7 +90,7 @@ def bootstrap(
 
     # The interval's bounds cut off the same fraction of the values at both ends.
     values.sort()
-    tail = (1 - LEVEL) / 2
+    tail = (1 - CONFIDENCE_LEVEL) / 2
     last_position = len(values) - 1
     low_bound = values[round(tail * last_position)]
     high_bound = values[round((1 - tail) * last_position)]
@@ -251,7 +251,7 @@ def _limit_interval(
 
     It always contains the mean, which may differ from the middle.
     """
-    upper_quantile = 0.5 + LEVEL / 2  # half of the level is above the middle
+    upper_quantile = 0.5 + CONFIDENCE_LEVEL / 2  # half of the level is above the middle
     half_width = NormalDist().inv_cdf(upper_quantile) * sqrt(mean_variance)
     bounded_mean = min(1.0, max(minimum, mean_value))
 

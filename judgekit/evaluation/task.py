@@ -15,14 +15,14 @@ from judgekit.config import settings as configuration
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import Recorded
 from judgekit.evaluation.samples import (
-    WHOLE,
+    WHOLE_CASE_KEY,
     Sample,
     answers_by_tier,
     replay_tiers,
     without_margins,
 )
 from judgekit.judging import service
-from judgekit.judging.calibration import TOGETHER
+from judgekit.judging.calibration import MODEL_SEPARATOR
 from judgekit.judging.kinds import DECIDES, WRITES, kind_of
 from judgekit.judging.orchestrator import Record
 from judgekit.judging.question import AnyRubric, Opinion, Subject
@@ -155,7 +155,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return Recorded(
             **answer,
             model=turn.endpoint.model,
-            answered=TOGETHER.join(answering_names) or None,
+            answered=MODEL_SEPARATOR.join(answering_names) or None,
             family=turn.endpoint.family,
             calls=self.count_calls(turn, settings),
             input_tokens=sum(usage.input_tokens for usage in usages),
@@ -197,14 +197,17 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return a judge's answers by candidate id. If there are no candidates, `WHOLE` is the only key."""
+        """Return a judge's answers by candidate id.
+
+        If there are no candidates, `WHOLE_CASE_KEY` is the only key.
+        """
 
     @abstractmethod
     def label_words(self, case: Case) -> Sequence[str]:
         """Return the words that are valid labels."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Read the label of a case, which is for the case as a whole, so `WHOLE` is the only key.
+        """Read the label of a case, which is for the case as a whole, so `WHOLE_CASE_KEY` is the only key.
 
         A task with candidates labels each by its id instead. Raises `InputError` if the label is invalid.
         """
@@ -212,7 +215,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         words = self.label_words(case)
         if label not in words:
             raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
-        return {WHOLE: str(label)}
+        return {WHOLE_CASE_KEY: str(label)}
 
     @abstractmethod
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
@@ -258,11 +261,11 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
-        """Read a tier's evidence, by candidate id. For a document, `WHOLE` is the only key."""
+        """Read a tier's evidence, by candidate id. For a document, `WHOLE_CASE_KEY` is the only key."""
 
     @abstractmethod
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record how the judging ended, by candidate id. For a document, `WHOLE` is the only key."""
+        """Record how the judging ended, by candidate id. For a document, `WHOLE_CASE_KEY` is the only key."""
 
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
         evidence = self.evidence(case, recorded)
@@ -314,7 +317,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
 
 def _name_sample(case: Case, part_name: str) -> str:
     """Name a sample CASE/CANDIDATE or, for a whole document, CASE."""
-    if part_name == WHOLE:
+    if part_name == WHOLE_CASE_KEY:
         return case.id
     return f"{case.id}/{part_name}"
 
@@ -322,7 +325,7 @@ def _name_sample(case: Case, part_name: str) -> str:
 def _list_part_names(
     evidence_by_tier: Mapping[TierName, Mapping[str, TierEvidence]],
 ) -> list[str]:
-    """List the parts that the tiers judged: `WHOLE` for a document, or each candidate by id."""
+    """List the parts that the tiers judged: `WHOLE_CASE_KEY` for a document, or each candidate by id."""
     first_evidence = next(iter(evidence_by_tier.values()))  # all tiers have the same parts
     return list(first_evidence)
 

@@ -12,9 +12,9 @@ from judgekit.text import counted
 if TYPE_CHECKING:
     from judgekit.evaluation.conditions import Condition
 
-WRONG = 0.05
+ERROR_PROBABILITY = 0.05
 """The highest probability of a wrong answer."""
-CONFIDENCE = f"{1 - WRONG:.0%}".replace("%", " %")
+CONFIDENCE = f"{1 - ERROR_PROBABILITY:.0%}".replace("%", " %")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from judgekit.gate import Omission, history
 from judgekit.gate.commits import ChangedFile, PushedChanges
 from judgekit.gate.trees import Tree
-from judgekit.git import PARTIAL, GitError
+from judgekit.git import PARTIAL_CLONE_MESSAGE, GitError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class _Examination:
         path_filter = self._choose_path_filter(covered_paths, has_gap=has_gap)
         tree = self._read_tree(self.tip, path_filter)
         if tree is None:  # it's missing from this partial clone
-            self._add_omission(PARTIAL)
+            self._add_omission(PARTIAL_CLONE_MESSAGE)
             return
         old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, path_filter)
 

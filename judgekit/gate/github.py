@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from judgekit.config.settings import EscalateConfig
     from judgekit.judging.verdict import Verdict
 
-SECONDS = 10.0  # for all issues of a run, and for all notices to a program
+MAX_TOTAL_SECONDS = 10.0  # for all issues of a run, and for all notices to a program
 MAX_ISSUES = 10  # per push
 _MAX_NOTICES = 1_000
 _MAX_MESSAGE_CHARS = 200  # characters quoted of a program's message
-_IMPROVE_ROUNDS = 2  # from this many on, the author needs help
-_LATER = "retry with judgekit escalate"
+_MIN_ROUNDS_FOR_HELP = 2  # from this many on, the author needs help
+_RETRY_HINT = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
-_GITHUB = "github.com"
-_ALIASES = {"ssh.github.com": _GITHUB, "www.github.com": _GITHUB}
-_NAME = r"[A-Za-z0-9_.][\w.-]*"
-_ADDRESS = re.compile(
+_GITHUB_HOST = "github.com"
+_ALIASES = {"ssh.github.com": _GITHUB_HOST, "www.github.com": _GITHUB_HOST}
+_NAME_PATTERN = r"[A-Za-z0-9_.][\w.-]*"
+_REMOTE_ADDRESS_PATTERN = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^@/\s]*@)?(?P<host>[\w.-]+)(?::\d+)?/|(?:[^@/\s:]+@)?(?P<scp>[\w.-]+):/?)"
-    rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?/?",
+    rf"(?P<owner>{_NAME_PATTERN})/(?P<name>{_NAME_PATTERN}?)(?:\.git)?/?",
     re.ASCII,
 )
-_REPOSITORY = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
+_REPOSITORY_PATTERN = re.compile(rf"(?:[\w.-]+/)?{_NAME_PATTERN}/{_NAME_PATTERN}", re.ASCII)
 
 
 class GhError(JudgekitError):
@@ -164,7 +164,7 @@ def find_github_name(
     """
     users_choice = environ.get("GH_REPO", "").strip()
     if users_choice:
-        return users_choice if _REPOSITORY.fullmatch(users_choice) else None
+        return users_choice if _REPOSITORY_PATTERN.fullmatch(users_choice) else None
 
     if not address:
         try:
@@ -177,7 +177,7 @@ def find_github_name(
 
 def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
     """Convert a GitHub address to `HOST/OWNER/NAME`; None if the host isn't trusted."""
-    match = _ADDRESS.fullmatch(address.strip())
+    match = _REMOTE_ADDRESS_PATTERN.fullmatch(address.strip())
     if match is None:
         return None
 
@@ -187,7 +187,7 @@ def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
     # Only trust github.com and the user's `GH_HOST`. Otherwise a clone's configuration could send gh's token
     # to any server.
     users_host = environ.get("GH_HOST", "").strip().lower()
-    is_allowed = host in (_GITHUB, users_host)
+    is_allowed = host in (_GITHUB_HOST, users_host)
     return f"{host}/{match['owner']}/{match['name']}" if is_allowed else None
 
 
@@ -242,12 +242,12 @@ def _open_issues_up_to_limit(
             if outcome is not IssueOutcome.UNCHANGED:
                 yield line
     except GhError as error:
-        yield f"no issue was opened for {remaining_count}: {error}; {_LATER}"
+        yield f"no issue was opened for {remaining_count}: {error}; {_RETRY_HINT}"
         return
 
     if remaining_count:
         limit = f"{MAX_ISSUES} at a time is the limit"
-        yield f"no issue was opened for {remaining_count} more: {limit}; {_LATER}"
+        yield f"no issue was opened for {remaining_count} more: {limit}; {_RETRY_HINT}"
 
 
 def _select_unsettled(
@@ -291,8 +291,8 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
 
     Stops at the first failure and returns its reason. Returns None if all verdicts are sent.
     """
-    deadline = time.monotonic() + SECONDS
-    folder = Path(environment.NOTIFIED.path()).parent
+    deadline = time.monotonic() + MAX_TOTAL_SECONDS
+    folder = Path(environment.NOTIFIED_VERDICTS.path()).parent
     environ = programs.build_environ("notify", environment.environ())
     program = programs.find(command[0], environ)
     if program is None:
@@ -308,7 +308,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
             if failure is not None:
                 return failure
     except programs.Unfinished:
-        return f"not done after {SECONDS:g} s"
+        return f"not done after {MAX_TOTAL_SECONDS:g} s"
     except (OSError, ValueError) as error:
         return str(error)
 
@@ -371,10 +371,10 @@ def _may_be_sending(claimed_at: float) -> bool:
 
     A killed process never ends its claim, so claims expire.
     """
-    # A program is stopped after `SECONDS`, so twice that time leaves a margin. The time since the claim is
-    # negative if the clock was set back.
+    # A program is stopped after `MAX_TOTAL_SECONDS`, so twice that time leaves a margin. The time since the
+    # claim is negative if the clock was set back.
     seconds_apart = abs(time.time() - claimed_at)
-    return seconds_apart < 2 * SECONDS
+    return seconds_apart < 2 * MAX_TOTAL_SECONDS
 
 
 def _end_claim(folder: Path, notice_key: str, *, is_sent: bool) -> None:
@@ -393,8 +393,8 @@ def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
     The time is None if the notice was sent. The caller's changes to the dict are saved. Don't run the user's
     program under this lock, since it can take long.
     """
-    path = folder / environment.NOTIFIED.name
-    with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
+    path = folder / environment.NOTIFIED_VERDICTS.name
+    with file_lock(path.with_suffix(".lock"), timeout=MAX_TOTAL_SECONDS):
         old_entries = path.read_text().split() if path.exists() else []
         claim_times = _parse_notices(old_entries)
 
@@ -439,7 +439,7 @@ def needs_person(
         return False
 
     if verdict.verdict == "improve":
-        return _count_improve_rounds(verdict, in_ledger) >= _IMPROVE_ROUNDS
+        return _count_improve_rounds(verdict, in_ledger) >= _MIN_ROUNDS_FOR_HELP
     return verdict.verdict == "reject"
 
 
@@ -501,7 +501,7 @@ def ensure_issues(
     settings: EscalateConfig,
     folder: Path,
     address: str = "",
-    seconds: float = SECONDS,
+    seconds: float = MAX_TOTAL_SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
     """Open or update an issue for each verdict, within `seconds` in total.
 

@@ -7,7 +7,7 @@ import os
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.git import PARTIAL, GitError
+from judgekit.git import PARTIAL_CLONE_MESSAGE, GitError
 from judgekit.text import counted, lines_of
 
 if TYPE_CHECKING:
@@ -18,16 +18,25 @@ if TYPE_CHECKING:
     What: TypeAlias = Literal["file", "gone", "not regular"]
 
 MAX_COMMITS = 2_000  # in one push, the newest ones: the gate doesn't judge a whole history
-FILE = "100"  # prefix of a regular file's mode, unlike a link's or a submodule's
-SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
-_FORMAT = "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)"
+REGULAR_FILE_MODE_PREFIX = (
+    "100"  # prefix of a regular file's mode, unlike a link's or a submodule's
+)
+SHALLOW_CLONE_MESSAGE = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
+_LOG_FORMAT_OPTION = "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)"
 # Prints a commit as four fields, followed by an entry for each path it changed.
-_LOG = (
+_LOG_COMMAND = (
     *("log", "--ignore-missing", "--stdin", "--topo-order", "--raw", "-r", "-z", "-c", "--root"),
     *("-M100%", "--combined-all-paths", "--no-abbrev", "--no-ext-diff", "--no-textconv"),
-    *("--no-color", _FORMAT),
+    *("--no-color", _LOG_FORMAT_OPTION),
 )
-_GRAPH = ("log", "--ignore-missing", "--stdin", "--topo-order", "--no-color", "--format=%H %P")
+_COMMIT_GRAPH_COMMAND = (
+    "log",
+    "--ignore-missing",
+    "--stdin",
+    "--topo-order",
+    "--no-color",
+    "--format=%H %P",
+)
 _MODE_OF_NOTHING = "000000"  # mode of a deleted path
 _CO_AUTHOR = "co-authored-by:"
 
@@ -84,7 +93,7 @@ def _read_history_of_tip(
     revisions = [tip, *_exclude(remote_commits)]
     limit = f"--max-count={MAX_COMMITS + 1}"  # one more shows that there are too many
     try:
-        raw = _run_log(repository, (*_LOG, limit), revisions)
+        raw = _run_log(repository, (*_LOG_COMMAND, limit), revisions)
     except GitError:
         if is_partial(repository):
             return _make_partial_histories(repository, [tip])
@@ -109,7 +118,7 @@ def _read_histories_of_tips(
             return {}
         tips_to_read = list(oids_by_tip)  # only these have new commits
         # Without `--no-walk`, git would go on to the parents of these commits, and so through all history.
-        raw = _run_log(repository, (*_LOG, "--no-walk=unsorted"), distinct_oids)
+        raw = _run_log(repository, (*_LOG_COMMAND, "--no-walk=unsorted"), distinct_oids)
     except GitError:
         if is_partial(repository):
             return _make_partial_histories(repository, tips_to_read)
@@ -141,7 +150,7 @@ def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict
     for tip in tips:
         # Without steps, each file's commit is searched for among the edges. The tip has all files.
         tip_commit = read_commit(repository, tip)
-        histories[tip] = History(steps=[], edges=[tip_commit], gap=PARTIAL)
+        histories[tip] = History(steps=[], edges=[tip_commit], gap=PARTIAL_CLONE_MESSAGE)
     return histories
 
 
@@ -169,7 +178,7 @@ def _read_new_parents(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, list[str]]:
     """Read the parents of each new commit, in git's order: a commit comes before its parents."""
-    raw = _run_log(repository, _GRAPH, [*tips, *_exclude(remote_commits)])
+    raw = _run_log(repository, _COMMIT_GRAPH_COMMAND, [*tips, *_exclude(remote_commits)])
     parents_by_oid: dict[str, list[str]] = {}
     for line in raw.decode().split("\n")[:-1]:  # each line ends with a newline
         oid, *parents = line.split()
@@ -225,7 +234,7 @@ def _describe_gap(edges: Sequence[Commit]) -> str:
     if not edges:
         return ""
     subject = counted(len(edges), "commit is", "commits are")
-    return f"{subject} {SHALLOW}"
+    return f"{subject} {SHALLOW_CLONE_MESSAGE}"
 
 
 def is_partial(repository: Repository) -> bool:
@@ -246,7 +255,7 @@ def _read_shallow_oids(repository: Repository) -> set[str]:
 
 def read_commit(repository: Repository, oid: str) -> Commit:
     """Read a single commit, without its changes."""
-    raw = repository.ask("log", "--max-count=1", "--no-patch", "-z", _FORMAT, oid)
+    raw = repository.ask("log", "--max-count=1", "--no-patch", "-z", _LOG_FORMAT_OPTION, oid)
     commit, _ = next(_parse_log(raw))
     return commit
 
@@ -317,7 +326,7 @@ def _parse_step(
 
     if mode == _MODE_OF_NOTHING:
         return Step(commit, path, "gone")
-    if not mode.startswith(FILE):
+    if not mode.startswith(REGULAR_FILE_MODE_PREFIX):
         return Step(commit, path, "not regular")
 
     old_files = zip(old_modes, old_blobs, old_paths, strict=True)
@@ -348,7 +357,7 @@ def _list_paths_with_blob(blob: str, old_files: Iterable[tuple[str, str, str]]) 
     """
     paths = []
     for old_mode, old_blob, old_path in old_files:
-        was_file = old_mode.startswith(FILE)
+        was_file = old_mode.startswith(REGULAR_FILE_MODE_PREFIX)
         if was_file and old_blob == blob:
             paths.append(old_path)
     return paths

@@ -27,9 +27,9 @@ _MAX_TEXT_CHARS = 600  # characters of one text in a finding
 _MAX_REASONING_CHARS = 2_400
 _MAX_ROWS = 20
 _MAX_TASK_CHARS = 300  # characters of a task's name that fit into a command
-_TEXT = Path(__file__).with_name("issue.md.jinja")
-_MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<fingerprint>[0-9a-f]+) -->")
-_HARMLESS = {
+_ISSUE_TEMPLATE_PATH = Path(__file__).with_name("issue.md.jinja")
+_ISSUE_MARK_PATTERN = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<fingerprint>[0-9a-f]+) -->")
+_HARMLESS_BY_MARK = {
     "`": "'",
     "@": "\uff20",
     "#": "\uff03",
@@ -41,7 +41,7 @@ _HARMLESS = {
 
 def disarm_title(text: str) -> str:
     """Replace the characters for links, mentions and formatting, which would work in a title."""
-    for mark, harmless in _HARMLESS.items():
+    for mark, harmless in _HARMLESS_BY_MARK.items():
         text = text.replace(mark, harmless)
     return short_line(text, 120)
 
@@ -94,7 +94,7 @@ def _write_body(verdict: Verdict, name: str, token: str, *, with_text: bool) -> 
     rubric = ledger_line.rubric
     versioned_id = f"{rubric.id}@{rubric.version}"
     return page.plain(
-        _TEXT,
+        _ISSUE_TEMPLATE_PATH,
         verdict=ledger_line,
         name=name,
         token=token,
@@ -127,7 +127,7 @@ def _write_title(verdict: Verdict, name: str) -> str:
 
 def read_mark(body: str) -> tuple[str, str] | None:
     """Parse the mark at the start of an issue's body into its token and fingerprint; None without one."""
-    match = _MARK.match(body.lstrip())
+    match = _ISSUE_MARK_PATTERN.match(body.lstrip())
     if match is None:
         return None
     return match["token"], match["fingerprint"]

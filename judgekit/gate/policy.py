@@ -17,7 +17,7 @@ from judgekit import environment, outputs
 from judgekit.errors import ConfigError
 from judgekit.gate import examine, remotes
 from judgekit.gate.commits import ChangeFilter
-from judgekit.gate.history import FILE
+from judgekit.gate.history import REGULAR_FILE_MODE_PREFIX
 from judgekit.git import GitError
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from judgekit.git import Repository, TreeEntry
 
 _MEMORY_CONFIG = ".claude/memory/memory-config.json"
-RULES = (".judgekit", _MEMORY_CONFIG)
+RULES_PATHS = (".judgekit", _MEMORY_CONFIG)
 MAX_FILE_BYTES = 100_000  # of one rules file, read before the budget starts to count
 MAX_TOTAL_BYTES = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
 # Paths that decide besides the rubrics. Replacing another file in the folder by a link changes no rule.
-_DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
-_RUBRICS = ".judgekit/rubrics/"
-_MAX_RULES = 20  # different ones to compare
+_DECIDING_PATHS = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
+_RUBRICS_PREFIX = ".judgekit/rubrics/"
+_MAX_RULE_SETS = 20  # different ones to compare
 _MAX_BRANCHES = 200  # branches to search for them
-_VARIABLES = "JUDGEKIT_GATE_"
+_GATE_VARIABLE_PREFIX = "JUDGEKIT_GATE_"
 
 
 def find_rule_commits(
@@ -101,7 +101,7 @@ def _list_commits_of_other_remotes(clone_remotes: Remotes) -> list[str | None]:
 
 
 def _select_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Return the first commit for each different set of rules, for at most `_MAX_RULES` sets.
+    """Return the first commit for each different set of rules, for at most `_MAX_RULE_SETS` sets.
 
     Unknown commits (None) and ids missing from this clone are skipped.
     """
@@ -118,7 +118,7 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
         commit_by_rules.setdefault(rules, commit)
 
     commits = list(commit_by_rules.values())
-    return commits[:_MAX_RULES]
+    return commits[:_MAX_RULE_SETS]
 
 
 def _find_commits_and_rule_files(repository: Repository, oids: Iterable[str]) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _name_commit(oid: str) -> str:
 
 def _name_rule_files(oid: str) -> list[str]:
     """Name a commit's rules in git's syntax, each as `COMMIT:PATH`."""
-    return [f"{oid}:{path}" for path in RULES]
+    return [f"{oid}:{path}" for path in RULES_PATHS]
 
 
 def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
@@ -158,7 +158,7 @@ def _list_own_branches(repository: Repository) -> list[str]:
 
 
 def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """List the commits in the pushed history that changed the rules: the newest, up to `_MAX_RULES`.
+    """List the commits in the pushed history that changed the rules: the newest, up to `_MAX_RULE_SETS`.
 
     The list is empty if this clone lacks a part of the history.
     """
@@ -167,10 +167,10 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
         return []
 
     # Without `--full-history`, git would skip the changes on a side branch if its merge undid them.
-    options = ("--format=%H", "--full-history", f"--max-count={_MAX_RULES}", "--stdin")
+    options = ("--format=%H", "--full-history", f"--max-count={_MAX_RULE_SETS}", "--stdin")
     revisions = "".join(f"{tip}\n" for tip in dict.fromkeys(tips))
     try:
-        output = repository.ask("log", *options, "--", *RULES, stdin=revisions.encode())
+        output = repository.ask("log", *options, "--", *RULES_PATHS, stdin=revisions.encode())
     except GitError:
         return []
     return output.decode().split()
@@ -200,7 +200,7 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
 
 def _write_rules_and_rubric(repository: Repository, commit: str, root: Path) -> None:
     """Write a commit's rules into the folder `root`, and the rubric file that they name."""
-    _write_rules(repository, commit, RULES, root)
+    _write_rules(repository, commit, RULES_PATHS, root)
     rubric_path = _find_rubric_file(root)
     if rubric_path is not None:
         _write_rules(repository, commit, (rubric_path,), root)
@@ -292,7 +292,7 @@ def _list_regular_files(
         if not _is_safe(path):
             continue
 
-        if entry.mode.startswith(FILE):
+        if entry.mode.startswith(REGULAR_FILE_MODE_PREFIX):
             files.append(entry)
         elif _is_deciding(path, paths):
             problem = "not a regular file, and the gate follows no links; replace it with the file"
@@ -315,7 +315,7 @@ def _is_deciding(path: str, paths: Sequence[str]) -> bool:
     """Whether different rules would apply if the file at `path` were missing."""
     if path == _MEMORY_CONFIG:  # another tool's settings, unrelated to the gate
         return False
-    return path in _DECIDING or path in paths or path.startswith(_RUBRICS)
+    return path in _DECIDING_PATHS or path in paths or path.startswith(_RUBRICS_PREFIX)
 
 
 def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
@@ -330,7 +330,9 @@ def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> 
 
 def _build_limit_error(name: str, limit: str) -> ConfigError:
     """Build the error for the file that brings the rules over a limit."""
-    problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
+    problem = (
+        f"with it the rules are more than {limit}; remove what is no rule from {RULES_PATHS[0]}"
+    )
     return ConfigError(problem, path=name)
 
 
@@ -414,10 +416,10 @@ def _make_selection_key(repository: Repository, commits: Sequence[str]) -> str:
     """Build a cache key from everything that affects the selection."""
     rules = []
     for commit in commits:
-        rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES))
+        rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES_PATHS))
     user_settings = environment.stamp(environment.SETTINGS.path())
     variables = []
     for name, value in sorted(environment.environ().items()):
-        if name.startswith(_VARIABLES):
+        if name.startswith(_GATE_VARIABLE_PREFIX):
             variables.append((name, value))
     return repr([environment.__version__, *rules, user_settings, variables])

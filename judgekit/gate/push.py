@@ -40,7 +40,7 @@ from judgekit.ledger import Ledger, LedgerError, ModeChange, OverrideLine, PushR
 from judgekit.ledger.export import send_to_team
 from judgekit.ledger.kpi import find_missed_rates, make_window_filter
 from judgekit.ledger.records import convert_to_gate_word, find_newest_override
-from judgekit.ledger.store import DECISIONS
+from judgekit.ledger.store import DECISIONS_FILTER
 from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
@@ -66,7 +66,7 @@ MAX_BLOB_BYTES = 4_000_000  # of one blob, ten times the text that models get to
 MAX_CONCURRENT = 32  # files
 # Git's stand-in for a file whose content another program stores. A larger file only starts like one.
 _POINTER_BYTES = 32_768  # git-annex's limit; Git LFS's files stay below 1,024
-_POINTERS = {
+_POINTER_PATTERN_BY_STORE = {
     "Git LFS": re.compile(
         rb"version https://(git-lfs|hawser)\.github\.com/spec/v\d+\s(?=(.*\n)*?oid )"
     ),
@@ -170,7 +170,7 @@ def _name_store(data: bytes) -> str:
     """
     if len(data) >= _POINTER_BYTES:  # pointers are small
         return ""
-    for store, pointer_pattern in _POINTERS.items():
+    for store, pointer_pattern in _POINTER_PATTERN_BY_STORE.items():
         if pointer_pattern.match(data):
             return store
     return ""
@@ -537,7 +537,7 @@ class _Gatekeeper:
 
         An invalid configuration raises `ConfigError` before any model is called.
         """
-        decisions = list(self.ledger.records(DECISIONS))  # people's decisions on files
+        decisions = list(self.ledger.records(DECISIONS_FILTER))  # people's decisions on files
         undecided: list[tuple[ChangedFile, Document]] = []
 
         for file in files:

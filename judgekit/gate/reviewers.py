@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 # Variables set by CI servers: most set `CI`; then Azure Pipelines, TeamCity, Jenkins and AWS CodeBuild.
 CI_VARIABLES = ("CI", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "CODEBUILD_BUILD_ID")
-_EVER = "0001-01-01"
-_ENTRY = re.compile(r"\s*(?P<token>[^<]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")
-_NOREPLY = re.compile(r"(?:\d+\+)?(?P<login>[^@]+)@users\.noreply\.github\.com")
+_EARLIEST_DATE = "0001-01-01"
+_REVIEWER_ENTRY_PATTERN = re.compile(r"\s*(?P<token>[^<]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")
+_NOREPLY_EMAIL_PATTERN = re.compile(r"(?:\d+\+)?(?P<login>[^@]+)@users\.noreply\.github\.com")
 
 
 def is_ci() -> bool:
@@ -50,7 +50,7 @@ class Reviewer(NamedTuple):
     @classmethod
     def parse(cls, entry: str) -> Reviewer:
         """Parse an entry in `gate.reviewers`: `TOKEN` or `TOKEN <ADDRESS>`."""
-        match = _ENTRY.fullmatch(entry)
+        match = _REVIEWER_ENTRY_PATTERN.fullmatch(entry)
         if match is None:
             return cls(entry.strip(), "")
         return cls(match["token"], match["email"] or "")
@@ -134,7 +134,7 @@ def _list_names(person: str) -> set[str]:
     email = address.rstrip("> ")
     account, _, _ = email.partition("@")
     names = {_normalise_name(name), _normalise_name(email), _normalise_name(account)}
-    noreply = _NOREPLY.fullmatch(email)
+    noreply = _NOREPLY_EMAIL_PATTERN.fullmatch(email)
     if noreply is not None:
         names.add(_normalise_name(noreply["login"]))
     return names
@@ -170,7 +170,7 @@ def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLi
     """Yield a project's overrides from the shared judge; raises `SharedError`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
-        server.fetch(_EVER, project, file, kind="override")
+        server.fetch(_EARLIEST_DATE, project, file, kind="override")
         line_filter = store.LineFilter(project=project, kinds=[OverrideLine])
         for entry in store.read_entries([file], line_filter):
             if isinstance(entry.record, OverrideLine):

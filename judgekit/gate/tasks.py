@@ -18,13 +18,13 @@ from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
-from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
+from judgekit.judging.request import DEFAULT_REQUEST, JudgeRequest
 from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
 from judgekit.judging.verdict import JudgedFile, Override, Verdict, rubric_ref
 from judgekit.judging.wordless import is_wordless
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import find_newest_override
-from judgekit.ledger.store import DECISIONS
+from judgekit.ledger.store import DECISIONS_FILTER
 from judgekit.providers import running
 from judgekit.redaction import redact
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import VerdictWord
     from judgekit.rubric.loader import LoadedRubric
 
-FILE = ".judgekit/task.yaml"
+TASK_FILE = ".judgekit/task.yaml"
 MAX_FILE_BYTES = 1_000_000  # of one file; agents hardly write larger ones
 GIT_SECONDS = 5.0  # for each call of git
 _SHA1_DIGITS = 40  # hexadecimal digits
@@ -54,14 +54,14 @@ class TaskFile(Strict):
 
 def read_task_file(project: Path) -> TaskFile:
     """Read a project's task file, empty if it doesn't exist; raises `ConfigError`."""
-    path = project / FILE
+    path = project / TASK_FILE
     if yamlfile.check_project_file(path, project):
         return yamlfile.read_model(path, TaskFile)
     return TaskFile()
 
 
 def judge_task(
-    document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
+    document: Document, project: Path, request: JudgeRequest = DEFAULT_REQUEST
 ) -> tuple[Verdict, list[str]]:
     """Judge a task's files. Returns the verdict, and notes about it for people.
 
@@ -71,7 +71,7 @@ def judge_task(
     settings = configuration.load(project)
     ledger = Ledger.of(project)
     task = document.task_id
-    decisions = list(ledger.records(DECISIONS))
+    decisions = list(ledger.records(DECISIONS_FILTER))
 
     override = find_newest_override(
         decisions,

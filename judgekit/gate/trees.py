@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.gate.history import FILE
+from judgekit.gate.history import REGULAR_FILE_MODE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ class Tree:
             if not is_needed(entry.path):
                 continue
 
-            is_regular_file = entry.mode.startswith(FILE)
+            is_regular_file = entry.mode.startswith(REGULAR_FILE_MODE_PREFIX)
             if is_regular_file:
                 # A malformed tree can contain a path twice, so each path has a list of blobs.
                 blobs = tree.blobs.setdefault(entry.path, [])

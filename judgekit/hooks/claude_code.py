@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import RankedCandidates
 
 # For everything, unless an event is known to have longer; with Python's start less than 10.
-SECONDS = 9.0
+MAX_EVENT_SECONDS = 9.0
 # Added to the deadline for judging a stop: time for imports, files and the ledger.
 STOP_GRACE_SECONDS = 8.0
 MAX_INPUT_BYTES = 50_000_000  # bytes
 _BOM = b"\xef\xbb\xbf"
 _GC_THRESHOLD = 100_000  # objects before a process of milliseconds looks for garbage
-PROMPT = "UserPromptSubmit"
-GEMINI_PROMPT = "BeforeAgent"
+PROMPT_EVENT = "UserPromptSubmit"
+GEMINI_PROMPT_EVENT = "BeforeAgent"
 TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "write_file", "replace")
 _MAX_ARGUMENT_CHARS = 60  # characters of an argument
 MIN_PROMPT_CHARS = 10  # characters; a shorter prompt ("yes, go on") asks for nothing stored
@@ -45,7 +45,7 @@ NOTIFICATIONS = (
     "<cross-session-message",
 )
 _STDOUT, _STDERR = 1, 2  # file descriptors
-FORGETTING = ("compact", "clear")  # how a session can start after its context is gone
+FORGETTING_SOURCES = ("compact", "clear")  # how a session can start after its context is gone
 _FROM_AGENTS = "coding agents give their hooks"
 
 
@@ -64,10 +64,10 @@ def run() -> None:
 
 
 def answer_in_time(arguments: list[str] | None = None) -> int:
-    """Answer one event like `main`, but end this process after at most `SECONDS`."""
+    """Answer one event like `main`, but end this process after at most `MAX_EVENT_SECONDS`."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - `main` alone has no time limit
 
-    watchdog.limit(SECONDS, _end_process)
+    watchdog.limit(MAX_EVENT_SECONDS, _end_process)
     return main(arguments)
 
 
@@ -148,7 +148,7 @@ def _join_prompt(arguments: list[str]) -> str:
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Handle an event. Returns the hook's output, which can be "", and lines for stderr."""
     event = payload.get("hook_event_name")
-    if event in (None, PROMPT, GEMINI_PROMPT):
+    if event in (None, PROMPT_EVENT, GEMINI_PROMPT_EVENT):
         return answer_prompt(payload)
     if event in ("Stop", "AfterAgent"):
         return _answer_stop(payload)
@@ -171,7 +171,7 @@ def _has_lost_memories(payload: Mapping[str, Any]) -> bool:
         # Gemini sends the trigger "auto" with every prompt, even if nothing is compacted.
         return payload.get("trigger") == "manual"
     if event == "SessionStart":
-        return payload.get("source") in FORGETTING
+        return payload.get("source") in FORGETTING_SOURCES
     return event == "PostCompact"
 
 
@@ -232,7 +232,7 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         explain.add_to_log(prompt, ranked, shown, configured, cost, payload.get("session_id"))
 
     titles = _list_titles_to_show(ranked, shown, configured)
-    is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
+    is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT_EVENT
     return context.format_output(text, titles, is_gemini=is_gemini), notes
 
 

@@ -31,8 +31,8 @@ class Client(NamedTuple):
         return next(iter(self.events))
 
 
-_TABLE = environment.read_toml(__file__, "clients.toml")
-for _fields in _TABLE.values():
+_FIELDS_BY_CLIENT = environment.read_toml(__file__, "clients.toml")
+for _fields in _FIELDS_BY_CLIENT.values():
     _fields["events"] = {event: tools or None for event, tools in _fields["events"].items()}
-CLIENTS = tuple(Client(name, **fields) for name, fields in _TABLE.items())
+CLIENTS = tuple(Client(name, **fields) for name, fields in _FIELDS_BY_CLIENT.items())
 CLAUDE_CODE, CODEX, GEMINI = CLIENTS

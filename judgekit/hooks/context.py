@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 READ_SECONDS = 5.0
 MAX_CONTEXT_CHARS = 10_000  # characters that the client takes
 PINNED = "pinned"
-JOINED = " > "  # between a title and the section
+TITLE_SEPARATOR = " > "  # between a title and the section
 PROGRAM = "judgekit"
 REPORT_AGAIN_SECONDS = 86_400  # seconds before a persisting problem is reported again
 _MAX_TITLE_CHARS = 200
@@ -41,7 +41,7 @@ _MAX_TOPIC_CHARS = 60
 _MAX_RECALLED_TITLE_CHARS = 80  # characters
 _MAX_TAGS = 10
 MAX_MENTIONED = 3
-SKILL = ("skills", "memory-search", "SKILL.md")
+SKILL_PATH_PARTS = ("skills", "memory-search", "SKILL.md")
 _CLIENT_FOLDERS = (".claude", ".codex", ".gemini")
 _MAX_NOTICES = 200  # notices that are remembered
 
@@ -264,7 +264,7 @@ def _build_full_title(candidate: Candidate) -> str:
     title = short_line(candidate.title, _MAX_TITLE_CHARS)
     section = candidate.name_section()
     if section:
-        title = f"{title}{JOINED}{short_line(section, _MAX_TITLE_CHARS)}"
+        title = f"{title}{TITLE_SEPARATOR}{short_line(section, _MAX_TITLE_CHARS)}"
     if candidate.status:
         title = f"{title} ({candidate.status})"
     if candidate.alike:
@@ -337,7 +337,7 @@ def _has_skill(project: str) -> bool:
 
     for base in (project, os.path.expanduser("~")):
         for client_folder in _CLIENT_FOLDERS:
-            skill_file = os.path.join(base, client_folder, *SKILL)
+            skill_file = os.path.join(base, client_folder, *SKILL_PATH_PARTS)
             if os.path.isfile(skill_file):
                 return True
     return False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from judgekit.errors import ConfigError
 from judgekit.hooks.clients import CLAUDE_CODE, Client
-from judgekit.programs import OWN_PYTHON, ROOT
+from judgekit.programs import ROOT, UNSET_PYTHON_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,33 +25,41 @@ if TYPE_CHECKING:
 Scope: TypeAlias = Literal["user", "project", "local"]
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
-OPTIONS = ("-I", "-S", "-c")
+PYTHON_OPTIONS = ("-I", "-S", "-c")
 # Seconds, after which the client continues without an answer; its default for a prompt
-TIMEOUT = 30
+DEFAULT_TIMEOUT_SECONDS = 30
 # At an agent's stop, `stop.deadline` is 60 at most, and litellm is imported; the other events ask no model.
-TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "SessionStart": 10}
+TIMEOUT_SECONDS_BY_EVENT = {
+    "PostToolUse": 10,
+    "AfterTool": 10,
+    "Stop": 75,
+    "AfterAgent": 75,
+    "SessionStart": 10,
+}
 
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
 # the prompt. Nothing of the current folder is started or imported: PATH and Python's variables may name it.
-PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
+PORTABLE_COMMAND = (
+    f'{UNSET_PYTHON_VARIABLES}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
+)
 
 _MAX_COMMAND_CHARS = 4096  # characters of a command that may be ours
 _OPERATORS = frozenset("();<>|&")  # of a shell
 # The words of a command, joined by NULs, that runs the hook in whichever form.
-_OURS = re.compile(
+_OUR_COMMAND_PATTERN = re.compile(
     r"(?:^|[\0/\\])judgekit(?:\.exe)?\0hook$"
     r"|\0-m\0judgekit\.hooks\."
     r"|\0-c\0[^\0]*\b(?:from|import) judgekit\.hooks\b"
 )
-_BLANKS = "\ufeff \t\r\n"
-_INDENT = re.compile(rf'[{_BLANKS}]*\{{[ \t]*\r?\n([ \t]*)"')
+_BLANK_CHARS = "\ufeff \t\r\n"
+_INDENT_PATTERN = re.compile(rf'[{_BLANK_CHARS}]*\{{[ \t]*\r?\n([ \t]*)"')
 _REMEDY = "fix the file; nothing was changed"
 
 
 def build_command(python: str | None = None) -> list[str]:
     """Return the argument vector that starts the hook without a shell, using absolute paths."""
-    return [python or sys.executable, *OPTIONS, build_code()]
+    return [python or sys.executable, *PYTHON_OPTIONS, build_code()]
 
 
 def build_code(root: str = ROOT) -> str:
@@ -77,8 +85,8 @@ def build_portable_entry(client: Client = CLAUDE_CODE) -> dict[str, Any]:
     """Build the hook entry that works on any machine, for shared settings."""
     return {
         "type": "command",
-        "command": PORTABLE,
-        "timeout": TIMEOUT
+        "command": PORTABLE_COMMAND,
+        "timeout": DEFAULT_TIMEOUT_SECONDS
         * client.time_units_per_second,  # in the client's unit, such as milliseconds
         **client.extra_keys,
     }
@@ -87,7 +95,7 @@ def build_portable_entry(client: Client = CLAUDE_CODE) -> dict[str, Any]:
 def is_ours(hook: object) -> bool:
     """Whether a client's hook runs judgekit's prompt hook, in any form, and nothing else."""
     joined_words = "\0".join(get_argument_vector(hook))
-    return _OURS.search(joined_words) is not None
+    return _OUR_COMMAND_PATTERN.search(joined_words) is not None
 
 
 def get_argument_vector(hook: object) -> list[str]:
@@ -107,7 +115,7 @@ def get_argument_vector(hook: object) -> list[str]:
     # With separate arguments, the command is only the program.
     if isinstance(arguments, list):
         return [line, *map(str, arguments)]
-    if line == PORTABLE:
+    if line == PORTABLE_COMMAND:
         return ["judgekit", "hook"]
     return _split_command(line)
 
@@ -184,7 +192,7 @@ def _build_entries(hook: dict[str, Any], client: Client) -> list[HookEntry]:
     """Build the entries of `hook` for all events that we handle, each with the event's timeout."""
     new_entries: list[HookEntry] = []
     for event, tools in client.events.items():
-        seconds = TIMEOUTS.get(event, TIMEOUT)
+        seconds = TIMEOUT_SECONDS_BY_EVENT.get(event, DEFAULT_TIMEOUT_SECONDS)
         # In the client's unit.
         timed_hook = hook | {"timeout": seconds * client.time_units_per_second}
         new_entries.append((event, tools, timed_hook))
@@ -268,7 +276,7 @@ def _format_like(settings: dict[str, Any], old_text: str) -> str:
     if "\r\n" in old_text:
         body = body.replace("\n", "\r\n")
 
-    old_body = old_text.strip(_BLANKS)
+    old_body = old_text.strip(_BLANK_CHARS)
     if not old_body:  # only whitespace, or a byte order mark
         return f"{old_text}{body}\n"
     blanks_before, _, blanks_after = old_text.partition(old_body)
@@ -280,11 +288,11 @@ def _find_indent(text: str) -> str | None:
 
     Without a line to go by, such as in `{}`, it's two spaces.
     """
-    indent_match = _INDENT.match(text)
+    indent_match = _INDENT_PATTERN.match(text)
     if indent_match:
         return indent_match[1]
 
-    body = text.strip(_BLANKS)
+    body = text.strip(_BLANK_CHARS)
     has_content = body.strip("{} \t") != ""
     is_one_line = "\n" not in body
     if has_content and is_one_line:
@@ -297,7 +305,7 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
 
     Raises `ConfigError` if it isn't a JSON object.
     """
-    if not text.strip(_BLANKS):
+    if not text.strip(_BLANK_CHARS):
         return {}
 
     text_without_mark = text.removeprefix("\ufeff")  # the byte order mark

@@ -13,7 +13,7 @@ import time
 from judgekit import environment
 from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search, terms
-from judgekit.retrieval.confidence import COMMAND, SEVERAL_TERMS
+from judgekit.retrieval.confidence import COMMAND_KIND, SEVERAL_TERMS
 from judgekit.retrieval.index_file import describe_empty
 from judgekit.text import counted, lines_of, short_line
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROMPT_CHARS = 200
 MAX_LOG_BYTES = 1_000_000  # of the log; then it becomes the older half, replacing the previous one
 _MAX_LOGGED_LINES = 3  # lines about a prompt that are shown
-_ACTIONS = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
+_ACTION_BY_MARK = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
 _NOUNS = ("memory", "memories")
 _MAX_TITLE_CHARS = 70
 _MAX_PART_CHARS = 90
@@ -44,7 +44,7 @@ _NO_WORDS = "none that are searched; words like *the* and *how* are not"
 _COMMAND_NOTE = (
     "retrieval.command finds the candidates; the stores serve for pins, and where it fails"
 )
-_JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
+_JUDGE_NOTE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
 def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
@@ -70,7 +70,7 @@ def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
     has_several_parts = len(prompt_parts) > 1
     lines += _describe_parts(prompt_parts)
     if configured["judge"] == "on":
-        lines.append(f"judge: {_JUDGE}")
+        lines.append(f"judge: {_JUDGE_NOTE}")
 
     lines.append("")
     lines += _explain_candidates(prompt, ranked, configured, has_several_parts=has_several_parts)
@@ -226,7 +226,7 @@ def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
     """Describe how many prompts ago a memory was injected or mentioned, and when it comes back."""
     ago = session.count_prompts_since(candidate, how)
-    return _REPEATED.format(_ACTIONS[how], ago, session.prompts)
+    return _REPEATED.format(_ACTION_BY_MARK[how], ago, session.prompts)
 
 
 def _find_judge_warning(project: str) -> str | None:
@@ -364,7 +364,7 @@ def _explain_never_injected(candidate: Candidate) -> str:
 def _name_place(candidate: Candidate, project: str) -> str:
     """Return a memory's path in its store, with the line of its best section if known."""
     path = candidate.add_line(candidate.place)
-    is_from_program = candidate.kind == COMMAND
+    is_from_program = candidate.kind == COMMAND_KIND
     if is_from_program:  # the program returns complete paths
         return path
     return f"{context.name_store(candidate.root, project)}{path}"

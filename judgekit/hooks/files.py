@@ -164,7 +164,7 @@ def mentions_in_code(content: bytes | None, word: str) -> bool:
 
 def get_records_path() -> Path:
     """Return the path of the installation records, which may not exist."""
-    return Path(environment.INSTALLED.path())
+    return Path(environment.ORIGINAL_FILES.path())
 
 
 def read_content(path: Path) -> bytes | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate
 
 MAX_INTERVAL_WIDTH = 0.3  # interval of a precision that a threshold may rest on
-HIGH = "high"
+HIGH_THRESHOLD_NAME = "high"
 INJECT_ABOVE = "inject_above"
 MIN_YES_PROBABILITY = 0.5  # the least probability of a model's yes
 _MAX_LABELS = 1_000  # labels to ask a user for
@@ -81,10 +81,12 @@ def fit_store(
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, limit)
     unchanged = Fit(kind=kind, before=before, after=before)
-    fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
+    fitted = _choose_threshold(
+        unchanged, HIGH_THRESHOLD_NAME, thresholds, present=before[HIGH_THRESHOLD_NAME]
+    )
 
-    # HIGH must remain the highest threshold, so lower any others that exceed it now.
-    highest = fitted.after[HIGH]
+    # The "high" threshold must remain the highest threshold, so lower any others that exceed it now.
+    highest = fitted.after[HIGH_THRESHOLD_NAME]
     lowered = {name: min(value, highest) for name, value in fitted.after.items()}
     return fitted.model_copy(update={"after": lowered})
 
@@ -184,10 +186,10 @@ def _try_thresholds(
     A threshold is skipped if it would inject a memory that nobody has answered about.
     """
     # Only this kind's threshold varies. Those of the other kinds stay as they are.
-    high_by_kind = {name: kind_labels[HIGH] for name, kind_labels in labels.items()}
+    high_by_kind = {name: kind_labels[HIGH_THRESHOLD_NAME] for name, kind_labels in labels.items()}
 
     thresholds = []
-    for value in _list_possible_thresholds(kind, trials, current=labels[kind][HIGH]):
+    for value in _list_possible_thresholds(kind, trials, current=labels[kind][HIGH_THRESHOLD_NAME]):
         high_by_kind[kind] = value
         injections = [_inject(trial, kind, high_by_kind, limit) for trial in trials]
         threshold = _measure_threshold(value, injections, answers)

@@ -30,13 +30,15 @@ HOOK = "pre-push"
 HOOKS_PATH = "core.hooksPath"
 EARLIER_HOOK = "pre-push.before-judgekit"  # the hook that ours replaced and runs first
 # Added to the hooks folder's name: there the earlier hook finds its neighbours
-BESIDE = ".before-judgekit"
+LINKS_FOLDER_SUFFIX = ".before-judgekit"
 LEGACY = "pre-push.legacy"  # the pre-commit framework's name for ours if it's installed later
 # Of our hook: git's name for it, pre-commit's and lefthook's
 _POSSIBLE_NAMES = (HOOK, LEGACY, "pre-push.old")
 
-_HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?(?:before|hooks)=", re.MULTILINE)
+_HOOK_HEAD_PATTERN = re.compile(
+    rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n"
+)
+_INSTALLATION_PATTERN = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?(?:before|hooks)=", re.MULTILINE)
 _MAX_PATH_CHARS = 4096  # characters of a path in quotes
 _INSTALL_AGAIN = "run judgekit install git again"
 
@@ -205,11 +207,11 @@ def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
     value_by_placeholder = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
         "ROOT": shlex.quote(root),
-        "OWN_PYTHON": programs.OWN_PYTHON,
+        "OWN_PYTHON": programs.UNSET_PYTHON_VARIABLES,
         "KEPT": EARLIER_HOOK,
         "HOOK": HOOK,
-        "BESIDE": BESIDE,
-        "BLOCKED": str(pre_commit.BLOCKED),
+        "BESIDE": LINKS_FOLDER_SUFFIX,
+        "BLOCKED": str(pre_commit.BLOCKED_EXIT_CODE),
     }
     for placeholder, value in value_by_placeholder.items():
         script = script.replace(f"@{placeholder}@", value)
@@ -230,7 +232,7 @@ def identify_owner(content: bytes | None) -> Owner:
     """
     if content is None:
         return "none"
-    head = _HEAD.match(content)
+    head = _HOOK_HEAD_PATTERN.match(content)
     if head is None:
         return "foreign"
     checksum = head[1]
@@ -246,7 +248,7 @@ def _compute_checksum(body: bytes) -> bytes:
 
 def read_installation(content: bytes) -> tuple[str, str]:
     """Read the paths of Python and of judgekit's folder from our hook; "" if they're missing."""
-    match = _INSTALLATION.search(os.fsdecode(content))
+    match = _INSTALLATION_PATTERN.search(os.fsdecode(content))
     if match is None:
         return "", ""
     python, root = match.groups(default="")  # earlier versions of the hook didn't name a folder
@@ -459,7 +461,7 @@ def uninstall(change: FileChange) -> None:
     hooks = change.path.parent
     has_our_hook = bool(_list_our_hooks(hooks))
     if not has_our_hook:
-        folder_of_links = hooks.with_name(f"{hooks.name}{BESIDE}")
+        folder_of_links = hooks.with_name(f"{hooks.name}{LINKS_FOLDER_SUFFIX}")
         _remove_links(folder_of_links)
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from judgekit.hooks import files
-from judgekit.hooks.pre_commit import BLOCKED
+from judgekit.hooks.pre_commit import BLOCKED_EXIT_CODE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # husky runs a hook with `sh -e`, which ends at a failing command, so check the exit code at once. If judgekit
 # isn't there, the shell's own code isn't one that stops a push.
-LINE = f'judgekit gate --pre-push "$1" "$2" --blocked-code {BLOCKED} || [ $? -ne {BLOCKED} ]'
-_HOOK = "pre-push"
-_SET_UP = "npx husky (or npm install)"
+HUSKY_HOOK_LINE = (
+    f'judgekit gate --pre-push "$1" "$2" --blocked-code {BLOCKED_EXIT_CODE} '
+    f"|| [ $? -ne {BLOCKED_EXIT_CODE} ]"
+)
+_HOOK_NAME = "pre-push"
+_SET_UP_COMMAND = "npx husky (or npm install)"
 
 
 def find_hook_file(hooks: Path) -> Path | None:
@@ -24,9 +27,9 @@ def find_hook_file(hooks: Path) -> Path | None:
     """
     if _is_version_9(hooks):
         # husky overwrites the files in `hooks`, so the user's own are in the folder above.
-        return hooks.parent / _HOOK
+        return hooks.parent / _HOOK_NAME
     if _is_version_5_to_8(hooks):
-        return hooks / _HOOK
+        return hooks / _HOOK_NAME
     return None
 
 
@@ -55,11 +58,11 @@ def describe_setup(hooks: Path, file: Path) -> str:
     """Describe the remaining steps until husky runs the gate from `file`."""
     steps = []
     if not is_set_up(hooks):
-        steps.append(f"git runs no hook of husky's here until you run {_SET_UP}")
+        steps.append(f"git runs no hook of husky's here until you run {_SET_UP_COMMAND}")
     if not runs_gate(file):
         # Since version 9, husky runs the file with `sh`. Before, git runs it directly.
         executable_note = "" if _is_version_9(hooks) else ", and make that file executable"
-        steps.append(f"add this line to {file}{executable_note}: {LINE}")
+        steps.append(f"add this line to {file}{executable_note}: {HUSKY_HOOK_LINE}")
     if not steps:
         return f"{file} runs the gate already; nothing is to be installed"
     return "; ".join(steps)

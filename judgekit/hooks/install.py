@@ -26,11 +26,11 @@ Finding: TypeAlias = tuple[State, str, str]
 """A state, a subject and a text: `note` is worth knowing, `wrong` keeps something from working."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 PLUGIN = "judgekit"  # its name; the client lists it as NAME@MARKETPLACE
-MANAGED = {
+MANAGED_FOLDER_BY_PLATFORM = {
     "darwin": "/Library/Application Support/ClaudeCode",
     "win32": r"C:\Program Files\ClaudeCode",
 }
-DEADLINE = 10.0  # seconds for a prompt that asks no model
+MAX_PROMPT_SECONDS = 10.0  # seconds for a prompt that asks no model
 
 
 def get_settings_path(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
@@ -157,7 +157,7 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
 
 def _list_managed_switches() -> Iterator[str]:
     """Yield a remark about each setting that disables Claude Code's hooks in an organisation's files."""
-    managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
+    managed = Path(MANAGED_FOLDER_BY_PLATFORM.get(sys.platform, "/etc/claude-code"))
     more_files = sorted((managed / "managed-settings.d").glob("*.json"))
     for path in (managed / "managed-settings.json", *more_files):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
@@ -535,7 +535,7 @@ def _describe_hints(environ: dict[str, str]) -> str:
 def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
     """Whether a program ends in time with exit code 0."""
     try:
-        code, _, _ = programs.run(words, environ, seconds=DEADLINE)
+        code, _, _ = programs.run(words, environ, seconds=MAX_PROMPT_SECONDS)
     except (programs.Unfinished, OSError):
         return False
     return code == 0
@@ -586,14 +586,14 @@ def _describe_command(
 
 def _name_form(hook: dict[str, Any], program: str, arguments: list[str]) -> str:
     """Name the form of a hook's command: portable, fastest or another."""
-    if hook["command"] == entries.PORTABLE:
+    if hook["command"] == entries.PORTABLE_COMMAND:
         return "the portable form"
     if arguments[:2] == ["-I", "-S"]:  # Python starts fastest with these
         return f"the fastest form, {program}"
     return f"another form, {program}"
 
 
-def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
+def find_problem(hook: dict[str, Any], deadline: float = MAX_PROMPT_SECONDS) -> str | None:
     """Run our hook with a prompt in a temporary project. Returns the problem, or None if it answers.
 
     `deadline` is in seconds.

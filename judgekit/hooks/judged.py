@@ -33,7 +33,7 @@ _HTTP_OK = 200
 ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
 JUDGED = "judged"  # replaces the confidence of candidates that a model kept
 _SENT_ATTRIBUTES = ("id", "title", "category", "root", "place", "kind")  # of a candidate
-_BM25 = "showing the BM25 result"
+_BM25_FALLBACK_NOTE = "showing the BM25 result"
 
 
 def choose_by_judge(
@@ -82,7 +82,7 @@ def _judge_or_explain(
     try:
         return _judge(prompt, candidates, payload, configured)
     except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-        return f"not judged ({type(error).__name__}: {error}); {_BM25}"
+        return f"not judged ({type(error).__name__}: {error}); {_BM25_FALLBACK_NOTE}"
 
 
 def _format_probabilities(
@@ -220,7 +220,7 @@ def _describe_candidate(candidate: Candidate) -> dict[str, Any]:
     fields = {name: getattr(candidate, name) for name in _SENT_ATTRIBUTES}
     fields["tags"] = list(candidate.tags)
     # A memory from a user's program has no file from which the engine could read the text.
-    is_from_program = candidate.kind == confidence.COMMAND
+    is_from_program = candidate.kind == confidence.COMMAND_KIND
     if is_from_program:
         fields["text"] = candidate.text
     return fields
@@ -230,7 +230,7 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
     """Read the engine's decisions from its response. If there are none, return the reason."""
     reply = quickjson.loads(response.read().decode())
     if response.status != _HTTP_OK:
-        return f"not judged ({reply['error']['message']}); {_BM25}"
+        return f"not judged ({reply['error']['message']}); {_BM25_FALLBACK_NOTE}"
 
     why_nobody_decided = reply.get("nobody")
     if why_nobody_decided is not None:
@@ -252,18 +252,18 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
     would take too long. If no engine is running, one is started for later prompts.
     """
     if isinstance(reason, client.EngineBusy):
-        return f"not judged (the engine is busy: {reason}); {_BM25}"
+        return f"not judged (the engine is busy: {reason}); {_BM25_FALLBACK_NOTE}"
     if isinstance(reason, client.EngineLost):
-        return f"not judged ({reason}); {_BM25}"
+        return f"not judged ({reason}); {_BM25_FALLBACK_NOTE}"
     if isinstance(reason, client.EngineOff):  # e.g. the user has switched the engine off
         return ""
 
     try:
         is_starting = client.start_for_later() is not None
     except client.NoEngine as error:
-        return f"not judged: no engine is running ({error}); {_BM25}"
+        return f"not judged: no engine is running ({error}); {_BM25_FALLBACK_NOTE}"
     if is_starting:
-        return f"not judged: the engine was not running and is starting; {_BM25}"
+        return f"not judged: the engine was not running and is starting; {_BM25_FALLBACK_NOTE}"
     return ""
 
 

@@ -9,35 +9,39 @@ from judgekit.config.files import folder
 from judgekit.errors import ConfigError, UsageError
 from judgekit.hooks import files
 from judgekit.hooks.files import FileChange
-from judgekit.programs import OWN_PYTHON
+from judgekit.programs import UNSET_PYTHON_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-FILE = ".pre-commit-config.yaml"
+CONFIG_FILE = ".pre-commit-config.yaml"
 OTHER_FILE = ".pre-commit-config.yml"
 PREK_FILE = "prek.toml"  # prek reads it instead of these two
-ID = "judgekit-gate"
+HOOK_ID = "judgekit-gate"
 # No exit code of ours, of Python (1, 2, 120), of a shell (126 and more) or of sysexits (64 to 78).
-BLOCKED = 85
+BLOCKED_EXIT_CODE = 85
 
 # pre-commit stops a push for any exit code but 0, and a Python that cannot start ends with 1: so the shell
 # looks for the one code that is a NO-GO.
-_PUSH = '"$PRE_COMMIT_REMOTE_NAME" "$PRE_COMMIT_REMOTE_URL"'
-_GATE = f"judgekit gate --pre-push {_PUSH} --blocked-code {BLOCKED}"
-_IS_NOT_BLOCKED = f"[ $? -ne {BLOCKED} ]"
-_MISSING = 'echo "judgekit is not installed here: this push is not judged"'
-ENTRY = f"sh -c '{OWN_PYTHON}; {_GATE}; {_IS_NOT_BLOCKED}'"
-_STOP_IF_MISSING = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0;; esac"
-_LOCAL_ENTRY = f"sh -c '{OWN_PYTHON}; {_STOP_IF_MISSING}; {_GATE}; {_IS_NOT_BLOCKED}'"
-_TEMPLATE = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8")
-ITEM = _TEMPLATE.replace("@ENTRY@", _LOCAL_ENTRY)
+_PUSH_ARGUMENTS = '"$PRE_COMMIT_REMOTE_NAME" "$PRE_COMMIT_REMOTE_URL"'
+_GATE_COMMAND = f"judgekit gate --pre-push {_PUSH_ARGUMENTS} --blocked-code {BLOCKED_EXIT_CODE}"
+_IS_NOT_BLOCKED = f"[ $? -ne {BLOCKED_EXIT_CODE} ]"
+_ECHO_MISSING_COMMAND = 'echo "judgekit is not installed here: this push is not judged"'
+HOOK_ENTRY = f"sh -c '{UNSET_PYTHON_VARIABLES}; {_GATE_COMMAND}; {_IS_NOT_BLOCKED}'"
+_STOP_IF_MISSING = (
+    f"case $(command -v judgekit) in /*) ;; *) {_ECHO_MISSING_COMMAND}; exit 0;; esac"
+)
+_LOCAL_ENTRY = (
+    f"sh -c '{UNSET_PYTHON_VARIABLES}; {_STOP_IF_MISSING}; {_GATE_COMMAND}; {_IS_NOT_BLOCKED}'"
+)
+_CONFIG_ITEM_TEMPLATE = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8")
+CONFIG_ITEM = _CONFIG_ITEM_TEMPLATE.replace("@ENTRY@", _LOCAL_ENTRY)
 PREK_ITEM = f"""[[repos]]
 repo = "local"
 
 [[repos.hooks]]
-id = "{ID}"
+id = "{HOOK_ID}"
 name = "judgekit gate"
 language = "system"
 entry = '''
@@ -72,11 +76,11 @@ def plan_install(project: Path) -> FileChange:
 def _plan_nothing_for_prek(toml: Path) -> FileChange:
     """Plan no change to prek's file; raises `UsageError` if our hook isn't in it yet."""
     content = files.read_content(toml)
-    if files.mentions_in_code(content, ID):
+    if files.mentions_in_code(content, HOOK_ID):
         return FileChange(toml, content, after=content)
 
     raise UsageError(
-        f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
+        f"{toml}: prek reads this file and no {CONFIG_FILE}, and judgekit doesn't edit it; "
         "judgekit install pre-commit --print shows the lines to add to it"
     )
 
@@ -110,7 +114,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     lists_other_hooks = not _is_alone(repos[index])
     if lists_other_hooks:
         if only_ours:
-            problem = f"{ID} is listed among other hooks; remove it by hand"
+            problem = f"{HOOK_ID} is listed among other hooks; remove it by hand"
             raise ConfigError(problem, path=path, key="repos")
         return no_change
 
@@ -127,8 +131,8 @@ def _decode(path: Path, content: bytes | None) -> str:
 
 def _check_prek_file(path: Path) -> None:
     """Raise `UsageError` if prek's file lists our hook, because judgekit doesn't edit that file."""
-    if files.mentions_in_code(files.read_content(path), ID):
-        raise UsageError(f"{path} lists {ID}; remove it by hand")
+    if files.mentions_in_code(files.read_content(path), HOOK_ID):
+        raise UsageError(f"{path} lists {HOOK_ID}; remove it by hand")
 
 
 def _remove_our_entry(path: Path, text: str) -> bytes | None:
@@ -156,7 +160,7 @@ def get_config_path(project: Path) -> Path:
 
     If only the `.yml` file exists, that one is returned.
     """
-    path = project / FILE
+    path = project / CONFIG_FILE
     other_path = project / OTHER_FILE
     if other_path.exists() and not path.exists():
         return other_path
@@ -165,7 +169,7 @@ def get_config_path(project: Path) -> Path:
 
 def runs_gate(project: Path) -> bool:
     """Whether the configuration that's used in this project lists our hook."""
-    return files.mentions_in_code(files.read_content(get_active_config_path(project)), ID)
+    return files.mentions_in_code(files.read_content(get_active_config_path(project)), HOOK_ID)
 
 
 def get_active_config_path(project: Path) -> Path:
@@ -203,7 +207,7 @@ def _list_repos(data: object) -> list[Any]:
 
 def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
     """Whether a repository's entry lists only our hook, as `plan_install` writes it."""
-    return bool(repo.get("repo") == "local" and _list_hook_ids(repo) == [ID])
+    return bool(repo.get("repo") == "local" and _list_hook_ids(repo) == [HOOK_ID])
 
 
 def _add_ours(text: str) -> str | None:
@@ -211,7 +215,7 @@ def _add_ours(text: str) -> str | None:
 
     An older form of our hook is replaced, unless someone added other hooks to its entry.
     """
-    (our_repo,) = yaml_text.parse_yaml(ITEM)  # a list with one item
+    (our_repo,) = yaml_text.parse_yaml(CONFIG_ITEM)  # a list with one item
     repos = _list_repos(yaml_text.parse_yaml(text))
     old_index = _find_our_repo(repos)
     if old_index is not None:
@@ -312,7 +316,7 @@ def _measure_indent(line: str) -> int:
 def _find_our_repo(repos: list[Any]) -> int | None:
     """Return the index of the first repository that lists our hook, or None."""
     for index, repo in enumerate(repos):
-        if ID in _list_hook_ids(repo):
+        if HOOK_ID in _list_hook_ids(repo):
             return index
     return None
 

@@ -19,7 +19,7 @@ from judgekit.config import yamlfile
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import lines
 
-_DIGEST = re.compile(r"[0-9a-f]{16}")
+_DIGEST_PATTERN = re.compile(r"[0-9a-f]{16}")
 
 Pair: TypeAlias = tuple[str, str]
 """The digests of a prompt and of a memory's path."""
@@ -74,11 +74,11 @@ def _read_pair(line: _Line, project: str) -> Pair:
     Either can be in the line as a digest or as it is: the prompt's text, or the path of the memory's file.
     """
     prompt = line.prompt
-    if not _DIGEST.fullmatch(prompt):
+    if not _DIGEST_PATTERN.fullmatch(prompt):
         prompt = digest_prompt(prompt)
 
     memory = line.memory
-    if not _DIGEST.fullmatch(memory):
+    if not _DIGEST_PATTERN.fullmatch(memory):
         memory = _digest_memory(memory, project)
     return prompt, memory
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _KEPT_BY_PURGE = (
     environment.LEDGER,
     environment.RELEVANCE,
-    environment.NOTIFIED,
+    environment.NOTIFIED_VERDICTS,
     environment.SERVER,
-    environment.INSTALLED,
+    environment.ORIGINAL_FILES,
 )
 _ENDINGS = ("", "-wal", "-shm", ".1")  # of a database, and of a log
 _UNITS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))

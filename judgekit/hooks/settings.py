@@ -17,20 +17,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
-DISABLED_IN = "JUDGEKIT_RETRIEVAL_DISABLED_IN"
-_FOLDERS = "disabled_in"  # the key in the user's file
+ENABLED_VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
+DISABLED_FOLDERS_VARIABLE = "JUDGEKIT_RETRIEVAL_DISABLED_IN"
+_DISABLED_FOLDERS_KEY = "disabled_in"  # the key in the user's file
 WRONG_SECONDS = 600  # to keep a failed validation: something outside the key may fix it
 _FORMAT_VERSION = 10  # of the kept file
 # Variables of these sections are validated together.
-_VARIABLES = tuple(
+_VALIDATED_VARIABLE_PREFIXES = tuple(
     f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 )
-_TRUE = ("true", "yes", "on", "1", "t", "y")  # pydantic's truth values
+_TRUE_WORDS = ("true", "yes", "on", "1", "t", "y")  # pydantic's truth values
 _MAX_FILE_CHARS = 1_000_000  # characters of a file; no configuration has as many
 _ADDS_NOTHING = "the hook is switched off here and adds nothing"
 # No section but `retrieval` has such a key, in a configuration of ours.
-_KEY = r"""(?<![\w.\\/-])["']?enabled["']?\s*:\s*["']?(\w*)"""
+_ENABLED_KEY_PATTERN = r"""(?<![\w.\\/-])["']?enabled["']?\s*:\s*["']?(\w*)"""
 
 
 class Settings:
@@ -62,7 +62,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
     stamps = _stamp_sources(project)
     variables = []
     for name, value in environment.environ().items():
-        if name.startswith(_VARIABLES):
+        if name.startswith(_VALIDATED_VARIABLE_PREFIXES):
             variables.append((name, value))
 
     if not variables and not stamps:  # nothing is configured
@@ -306,12 +306,12 @@ def is_hook_off(project: str) -> bool:
 
     It's off if a variable or a file switches it off, or if that isn't clear.
     """
-    variable = os.environ.get(VARIABLE, "")
+    variable = os.environ.get(ENABLED_VARIABLE, "")
     if variable:
-        is_switched_on = variable.lower() in _TRUE
+        is_switched_on = variable.lower() in _TRUE_WORDS
         return not is_switched_on
 
-    disabled_folders = environment.environ().get(DISABLED_IN)
+    disabled_folders = environment.environ().get(DISABLED_FOLDERS_VARIABLE)
     if disabled_folders:
         return True  # this project can be one of those folders
 
@@ -333,11 +333,11 @@ def _may_switch_off(source: str) -> bool:
         return True
 
     is_users_file = source == environment.SETTINGS.path()
-    if is_users_file and _FOLDERS in text:
+    if is_users_file and _DISABLED_FOLDERS_KEY in text:
         return True  # this project can be one of those folders
 
     switches = _find_switches(source, text)
-    are_all_on = all(switch.lower() in _TRUE for switch in switches)
+    are_all_on = all(switch.lower() in _TRUE_WORDS for switch in switches)
     return not are_all_on
 
 
@@ -352,7 +352,7 @@ def _find_switches(source: str, text: str) -> list[str]:
     """Find the values of all keys `enabled` that can be the hook's."""
     import re  # noqa: PLC0415 - only for a wrong configuration
 
-    all_switches: list[str] = re.findall(_KEY, text)
+    all_switches: list[str] = re.findall(_ENABLED_KEY_PATTERN, text)
     if not source.endswith(".json"):
         return all_switches
 

@@ -19,18 +19,23 @@ if TYPE_CHECKING:
     from judgekit.hooks.clients import Client
     from judgekit.hooks.entries import Scope
 
-NAME = "memory-search"
-_COMMAND = "judgekit "  # our program and the space after it, as in the text of the skill
+SKILL_NAME = "memory-search"
+_COMMAND_PREFIX = "judgekit "  # our program and the space after it, as in the text of the skill
 
 
 def get_skill_path(scope: Scope, project: Path, client: Client) -> Path:
     """Return the path of the skill's file next to the client's settings. It may not exist."""
-    return install.get_settings_path(scope, project, client).parent / "skills" / NAME / "SKILL.md"
+    return (
+        install.get_settings_path(scope, project, client).parent
+        / "skills"
+        / SKILL_NAME
+        / "SKILL.md"
+    )
 
 
 def render_skill(scope: Scope) -> bytes:
     """Render the skill for the user or for a project."""
-    file = bundled.folder("skills") / NAME / "SKILL.md"
+    file = bundled.folder("skills") / SKILL_NAME / "SKILL.md"
     text = file.read_text(encoding="utf-8")
     # A project's skill is shared with other people, so it mustn't contain paths of this machine.
     program = context.PROGRAM if scope == "project" else context.find_agent_command()
@@ -41,9 +46,9 @@ def render_skill(scope: Scope) -> bytes:
 
 def _replace_program(text: str, program: str) -> str:
     """Put a program in place of ours, in a skill's permissions, `Bash(...)`, and in its lines of commands."""
-    command = f"{program} "  # with the same space as `_COMMAND`
-    text = text.replace(f"Bash({_COMMAND}", f"Bash({command}")
-    return text.replace(f"\n{_COMMAND}", f"\n{command}")
+    command = f"{program} "  # with the same space as `_COMMAND_PREFIX`
+    text = text.replace(f"Bash({_COMMAND_PREFIX}", f"Bash({command}")
+    return text.replace(f"\n{_COMMAND_PREFIX}", f"\n{command}")
 
 
 def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:

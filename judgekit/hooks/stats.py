@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Language
 
-MIN_WORDS = 3  # distinctive terms of a memory that an answer must have
+MIN_DISTINCTIVE_STEMS = 3  # distinctive terms of a memory that an answer must have
 # A distinctive term occurs in at most one memory in this many; in a smaller store, in one memory
-RARE = 50
+MIN_MEMORIES_PER_OCCURRENCE = 50
 _SEARCHES = ("judgekit search", "memory-search")
 _MAX_TITLE_CHARS = 60
 _MIN_JUDGED_PROMPTS = 5  # prompts after which a judge that drops everything isn't chance any more
@@ -43,7 +43,7 @@ class _DistinctiveTerms:
         self.recognisable_files: set[str] = set()
         self._files_by_stem = defaultdict[str, list[str]](list)
         for file, stems in _select_distinctive(stems_by_file).items():
-            if len(stems) < MIN_WORDS:
+            if len(stems) < MIN_DISTINCTIVE_STEMS:
                 continue
             self.recognisable_files.add(file)
             for stem in stems:
@@ -63,7 +63,7 @@ class _DistinctiveTerms:
         return stems_by_file
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
-        """Find the memories with at least `MIN_WORDS` distinctive stems in an answer. Returns their files.
+        """Return the files of the memories with `MIN_DISTINCTIVE_STEMS` distinctive stems in an answer.
 
         Stems that are also in the prompt don't count.
         """
@@ -73,7 +73,7 @@ class _DistinctiveTerms:
         stems_by_file = Counter[str]()  # how many of a file's distinctive stems are in the answer
         for stem in answer_stems - prompt_stems:
             stems_by_file.update(self._files_by_stem.get(stem, ()))
-        return {file for file, count in stems_by_file.items() if count >= MIN_WORDS}
+        return {file for file, count in stems_by_file.items() if count >= MIN_DISTINCTIVE_STEMS}
 
     def _stem_in_all_languages(self, text: str) -> set[str]:
         """Return the stems of text in each of the stores' languages."""
@@ -86,13 +86,14 @@ class _DistinctiveTerms:
 def _select_distinctive(stems_by_file: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """Select each memory's distinctive stems, by file.
 
-    A stem is distinctive if at most one in `RARE` memories contains it, or only a single memory.
+    A stem is distinctive if at most one in `MIN_MEMORIES_PER_OCCURRENCE` memories contains it, or only a
+    single memory.
     """
     memories_by_stem = Counter[str]()
     for stems in stems_by_file.values():
         memories_by_stem.update(stems)
 
-    max_memories = max(1, len(stems_by_file) // RARE)
+    max_memories = max(1, len(stems_by_file) // MIN_MEMORIES_PER_OCCURRENCE)
     distinctive_by_file = {}
     for file, stems in stems_by_file.items():
         distinctive = [stem for stem in stems if memories_by_stem[stem] <= max_memories]

@@ -35,7 +35,7 @@ _MAX_NAME_CHARS = 100  # characters of a path, a dimension, a place or a task
 _MAX_SESSION_CHARS = 64  # characters of a session's id
 MAX_REASON_CHARS = 6_000  # characters; the client takes 10,000
 _MAX_SEEN_STATES = 1000  # contents of a session that are remembered
-_MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
+_MAX_AGE_SECONDS = 30 * 24 * 3600  # seconds to keep a session's file
 
 
 def judge_stop(
@@ -158,7 +158,7 @@ def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
     with os.scandir(sessions) as entries:
         for entry in entries:
             with suppress(OSError):  # another process may have just deleted it
-                if entry.stat().st_mtime < time.time() - _MAX_AGE:
+                if entry.stat().st_mtime < time.time() - _MAX_AGE_SECONDS:
                     os.unlink(entry.path)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 from pydantic import BaseModel, Field
 
 from judgekit.environment import __version__
-from judgekit.errors import KEPT, GatewayError
+from judgekit.errors import CACHED_USAGE, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Endpoint, Reply, Request, list_secrets
 from judgekit.providers.decisions import build_question_arguments
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.providers.decisions import DecisionQuestion
 
 MAX_DAYS = 30  # age up to which a reply is reused
-MAX_SECONDS = MAX_DAYS * 86_400.0
+MAX_AGE_SECONDS = MAX_DAYS * 86_400.0
 # Fields of a profile that don't affect a call: its description, and where an endpoint's values come from
 _FIELDS_NOT_HASHED = {
     *("title", "rank", "notes", "detect", "models", "models_env"),
@@ -84,7 +84,7 @@ class ReplyCache:
         if stored is None:
             return None
         # If a clock was wrong, the age can be negative.
-        is_recent = abs(stored.age) < MAX_SECONDS
+        is_recent = abs(stored.age) < MAX_AGE_SECONDS
         if not is_recent:
             return None
         return _parse_reply(stored.text)
@@ -112,7 +112,7 @@ def _parse_reply(text: str) -> Reply | None:
         return Reply(
             text=kept_reply.text,
             model=kept_reply.model,
-            usage=KEPT,
+            usage=CACHED_USAGE,
             logprobs=tuple(kept_reply.logprobs),
             tokens=tuple(kept_reply.tokens),
             schema_enforced=kept_reply.held,

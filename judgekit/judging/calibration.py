@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SCHEMA = "judgekit/calibration@2"
-TOGETHER = " + "  # joins the models of one jury into one name
+MODEL_SEPARATOR = " + "  # joins the models of one jury into one name
 Readings: TypeAlias = dict[TierName, dict[str, ScoreSource]]
 Answered: TypeAlias = dict[TierName, dict[str, str]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
@@ -177,7 +177,7 @@ class Calibration(Strict):
 
 def together(models: Iterable[str]) -> str:
     """Join a tier's models into one name that doesn't depend on their order."""
-    return TOGETHER.join(sorted(models))
+    return MODEL_SEPARATOR.join(sorted(models))
 
 
 def sha256(content: object) -> str:
@@ -201,7 +201,7 @@ def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) 
     return highest_error_rate - lowest_gain_rate
 
 
-_ROUNDING = 1e-6  # bounds are written with six digits
+_BOUND_ROUNDING_ERROR = 1e-6  # bounds are written with six digits
 Flaw: TypeAlias = tuple[str, str]
 """A wrong key, and a description of the expected value."""
 
@@ -317,8 +317,8 @@ def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterato
         yield ".labels", f"{support}: it may be up to {least_bound:.3g}"
 
     # The stored bound has been rounded.
-    is_supported = least_bound - _ROUNDING <= gate.bound
-    is_as_promised = gate.bound <= promise.rate + _ROUNDING
+    is_supported = least_bound - _BOUND_ROUNDING_ERROR <= gate.bound
+    is_as_promised = gate.bound <= promise.rate + _BOUND_ROUNDING_ERROR
     is_valid_bound = is_supported and is_as_promised
     if not is_valid_bound:
         yield ".bound", f"expected {least_bound:.6f} to {promise.rate:g}, got {gate.bound:g}"

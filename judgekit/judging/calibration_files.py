@@ -32,7 +32,7 @@ MAX_TOLD = 3  # unreadable files named in a message
 MAX_READ = 20
 MAX_BYTES = 64_000  # of a file; several times the largest one ever made
 _WAIT_SECONDS = 2.0  # for another process that's accepting a file
-_ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
+_CALIBRATION_ID_PATTERN = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
 def find(
@@ -142,7 +142,7 @@ def _list_newest_first(folder: Path, rubric: str, mode: ModeName) -> list[Path]:
 def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
     """Whether a calibration file could be for this rubric and mode, judging by its name."""
     # judgekit names files `RUBRIC-MODE-DIGITS.json`. A file with any other name can be for any rubric.
-    own_name = _ID.fullmatch(path.stem)
+    own_name = _CALIBRATION_ID_PATTERN.fullmatch(path.stem)
     if own_name is None:
         return True
     rubric_and_mode = own_name[1]
@@ -211,7 +211,7 @@ def accept(path: Path) -> None:
     """
     calibration = read_calibration(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    accepted_path = Path(environment.ACCEPTED.path())
+    accepted_path = Path(environment.ACCEPTED_CALIBRATIONS.path())
     try:
         environment.make_private_folder(str(accepted_path.parent))
         with locks.file_lock(accepted_path.with_suffix(".lock"), timeout=_WAIT_SECONDS):
@@ -226,7 +226,7 @@ def accept(path: Path) -> None:
 
 def _read_accepted() -> dict[str, str]:
     """Return the ids of accepted calibrations, by file hash."""
-    path = Path(environment.ACCEPTED.path())
+    path = Path(environment.ACCEPTED_CALIBRATIONS.path())
     if path.is_file():
         return yamlfile.read_model(path, Accepted, version_key="schema").calibrations
     return {}

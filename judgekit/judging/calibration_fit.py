@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.judging import pointwise
-from judgekit.judging.calibration import TOGETHER, Asked, Asking, Calibration, sha256, together
+from judgekit.judging.calibration import (
+    MODEL_SEPARATOR,
+    Asked,
+    Asking,
+    Calibration,
+    sha256,
+    together,
+)
 from judgekit.judging.questions import question_of
 from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
@@ -193,7 +200,7 @@ def _find_other_models(calibration: Calibration, panel: PanelFingerprint) -> Ite
         models_then = calibration.models.get(tier, "nobody")
         models_now = panel.models.get(tier, "nobody")
         # The calibration can name the same models in another order.
-        models_then_in_order = together(models_then.split(TOGETHER))
+        models_then_in_order = together(models_then.split(MODEL_SEPARATOR))
         if models_then_in_order != models_now:
             yield f"{tier} was {models_then} and is {models_now} now"
 
@@ -223,7 +230,7 @@ def _list_relevant_options(
     if len(rubric.questions) > 1 and can_combine_questions:
         yield "criteria"
 
-    has_jury = any(TOGETHER in names for names in panel.models.values())
+    has_jury = any(MODEL_SEPARATOR in names for names in panel.models.values())
     is_ranking = bool(calibration.subjects)
     # The jury rule doesn't matter for rankings, which always average scores.
     if has_jury and not is_ranking:

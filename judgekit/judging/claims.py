@@ -22,25 +22,27 @@ if TYPE_CHECKING:
     from judgekit.judging.fence import Fence
     from judgekit.rubric.schema import Dimension, ScoreRubric
 
-_WORDS: Final[dict[str, str]] = environment.read_toml(__file__, "claims.toml")
-_LOCKED_QUESTION: Final = _WORDS["locked_question"]
-_LOCKED_TERMS: Final = frozenset(_WORDS["locked_terms"].split())
-_ABBREVIATIONS: Final = frozenset(_WORDS["abbreviations"].split())
-_BEFORE_NUMBERS: Final = frozenset(_WORDS["before_numbers"].split())
-_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_MARKER: Final = re.compile(r"[ \t]*(?:[-*+\u2022\u2013]|\d{1,3}[.)]|[A-Za-z]\))[ \t]+")
-_HEADING: Final = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+")
-_QUOTING: Final = re.compile(r"[ \t]*>[ \t]?")
-_RULE: Final = re.compile(r"[ \t|:=*_+-]+")  # between columns, or under a heading
+_WORDING_TABLE: Final[dict[str, str]] = environment.read_toml(__file__, "claims.toml")
+_LOCKED_QUESTION: Final = _WORDING_TABLE["locked_question"]
+_LOCKED_TERMS: Final = frozenset(_WORDING_TABLE["locked_terms"].split())
+_ABBREVIATIONS: Final = frozenset(_WORDING_TABLE["abbreviations"].split())
+_BEFORE_NUMBERS: Final = frozenset(_WORDING_TABLE["before_numbers"].split())
+_CODE_FENCE_PATTERN: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_LIST_MARKER_PATTERN: Final = re.compile(
+    r"[ \t]*(?:[-*+\u2022\u2013]|\d{1,3}[.)]|[A-Za-z]\))[ \t]+"
+)
+_HEADING_PATTERN: Final = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+")
+_BLOCKQUOTE_PATTERN: Final = re.compile(r"[ \t]*>[ \t]?")
+_RULE_LINE_PATTERN: Final = re.compile(r"[ \t|:=*_+-]+")  # between columns, or under a heading
 _CLOSING: Final = "\"'\u2019\u201d\u00bb)\\]\\}*_\u300d\u300f\uff09\u3011"
-_END: Final = re.compile(
+_SENTENCE_END_PATTERN: Final = re.compile(
     rf"[.!?\u2026]{{1,9}}[{_CLOSING}]{{0,9}}(?=\s)"
     rf"|[\u3002\uff01\uff1f\uff61\u0964\u0965\u06d4\u061f\u1362][{_CLOSING}]{{0,9}}"
 )
 _LONGEST_ABBREVIATION: Final = 12
-_LAST_WORD: Final = re.compile(rf"[^\s(\[{{\"'\u201c\u201e]{{1,{_LONGEST_ABBREVIATION}}}$")
-_NEXT: Final = re.compile(r"\s*(\S?)")
-_DAY: Final = re.compile(r"\d{1,2}")  # before a dot, part of a date
+_LAST_WORD_PATTERN: Final = re.compile(rf"[^\s(\[{{\"'\u201c\u201e]{{1,{_LONGEST_ABBREVIATION}}}$")
+_NEXT_CHARACTER_PATTERN: Final = re.compile(r"\s*(\S?)")
+_DAY_PATTERN: Final = re.compile(r"\d{1,2}")  # before a dot, part of a date
 
 
 class Claim(NamedTuple):
@@ -151,7 +153,7 @@ class _BlockBuilder:
 
     def add_code(self, line: str) -> Iterator[_Block]:
         """Add a line of code, or end the code block if the line is its closing fence."""
-        fence = _FENCE.match(line)
+        fence = _CODE_FENCE_PATTERN.match(line)
         is_closing = fence is not None and fence[1].startswith(self._open_fence)
         if is_closing:
             yield from self.end_block()
@@ -160,13 +162,13 @@ class _BlockBuilder:
 
     def add_line(self, whole_line: str, next_line: str) -> Iterator[_Block]:
         """Add a line outside a code block. `next_line` tells if it's a table's header."""
-        fence = _FENCE.match(whole_line)
+        fence = _CODE_FENCE_PATTERN.match(whole_line)
         if fence:
             yield from self.end_block()
             self._start_block("code", open_fence=fence[1])
             return
 
-        line = _without_mark(_QUOTING, whole_line)
+        line = _without_mark(_BLOCKQUOTE_PATTERN, whole_line)
         line_kind = _classify_line(line, next_line)
         if line_kind == "prose":  # continues the current block, even an item
             self._lines.append(line)
@@ -175,13 +177,13 @@ class _BlockBuilder:
         # Any other line ends the block and, unless it's a separator, starts another one.
         yield from self.end_block()
         if line_kind == "heading":
-            yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
+            yield from _end_block("lead", [_without_mark(_HEADING_PATTERN, line).rstrip("# \t")])
         elif line_kind == "table header":
             yield from _end_block("lead", [line.strip("| \t")])
         elif line_kind == "table row":
             self._start_block("item", line.strip("| \t"))
         elif line_kind == "list item":
-            self._start_block("item", _without_mark(_MARKER, line))
+            self._start_block("item", _without_mark(_LIST_MARKER_PATTERN, line))
 
     def end_block(self) -> Iterator[_Block]:
         """Yield the current block unless it's blank, and go on with prose."""
@@ -196,15 +198,15 @@ class _BlockBuilder:
 
 def _classify_line(line: str, next_line: str) -> str:
     """Classify a Markdown line as heading, table header, table row, list item, separator or prose."""
-    if _HEADING.match(line):
+    if _HEADING_PATTERN.match(line):
         return "heading"
-    is_rule = _RULE.fullmatch(line) is not None
+    is_rule = _RULE_LINE_PATTERN.fullmatch(line) is not None
     if is_rule or not line.strip():
         return "separator"
     if line.lstrip().startswith("|"):
-        has_rule_below = _RULE.fullmatch(next_line) is not None
+        has_rule_below = _RULE_LINE_PATTERN.fullmatch(next_line) is not None
         return "table header" if has_rule_below else "table row"
-    if _MARKER.match(line):
+    if _LIST_MARKER_PATTERN.match(line):
         return "list item"
     return "prose"
 
@@ -247,7 +249,7 @@ def _split_sentences(block: _Block) -> Iterator[str]:
         yield text
         return
     start = 0
-    for match in _END.finditer(text):
+    for match in _SENTENCE_END_PATTERN.finditer(text):
         if _ends_sentence(text, match):
             yield text[start : match.end()].strip()
             start = match.end()
@@ -266,7 +268,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
         return True
 
     # A sentence never starts with a small letter.
-    next_match = _NEXT.match(text, match.end())
+    next_match = _NEXT_CHARACTER_PATTERN.match(text, match.end())
     next_character = next_match[1] if next_match else ""
     if next_character.islower():
         return False
@@ -276,7 +278,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     word = _find_word_before(text, match.start())
     is_before_number = next_character.isdigit() and word in _BEFORE_NUMBERS  # such as "No. 7"
     is_initial = len(word) == 1 and word.isascii() and word.isalpha()
-    is_day = _DAY.fullmatch(word) is not None
+    is_day = _DAY_PATTERN.fullmatch(word) is not None
     is_abbreviation = word in _ABBREVIATIONS
     is_dot_of_word = is_before_number or is_initial or is_day or is_abbreviation
     return not is_dot_of_word
@@ -285,7 +287,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 def _find_word_before(text: str, end: int) -> str:
     """Return the word that ends at a position, in small letters, or "" if there's none."""
     start = max(0, end - _LONGEST_ABBREVIATION)  # a longer word can't be an abbreviation
-    match = _LAST_WORD.search(text[start:end])
+    match = _LAST_WORD_PATTERN.search(text[start:end])
     return match[0].lower() if match else ""
 
 

@@ -15,7 +15,7 @@ from judgekit.judging.documents import (
     is_cut,
 )
 from judgekit.judging.evidence import Evidence, read_pair
-from judgekit.judging.finality import DIGITS
+from judgekit.judging.finality import MARGIN_DECIMALS
 from judgekit.judging.jury import (
     WINS,
     TierVote,
@@ -30,7 +30,7 @@ from judgekit.judging.reservations import (
     in_words,
 )
 from judgekit.judging.rows import find_families, independence_problem
-from judgekit.judging.steps import CUT_TEXTS, EQUAL_TEXTS, OWN_FAMILY, End, EscalationRules
+from judgekit.judging.steps import CUT_TEXTS_ROW, EQUAL_TEXTS, OWN_FAMILY_ROW, End, EscalationRules
 from judgekit.judging.verdict import Comparison, Contestant
 from judgekit.redaction import redact
 from judgekit.rubric.schema import CompareRubric
@@ -104,7 +104,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             result = _tie_of_equal_texts(subject)
         lead = result.lead
         if lead is not None:
-            lead = round(lead, DIGITS)
+            lead = round(lead, MARGIN_DECIMALS)
 
         comparison = Comparison(
             subjects=_list_contestants(subject, scores),
@@ -195,7 +195,7 @@ def _list_contestants(
         tier = None
         if letter in scores:
             mean, tier = scores[letter]
-            score = round(mean, DIGITS)
+            score = round(mean, MARGIN_DECIMALS)
         contestant = Contestant(
             letter=letter,
             path=file.path,
@@ -275,7 +275,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result from the vote of the tier that decided. If none did, the result has no vote."""
-        if end.because == OWN_FAMILY:
+        if end.because == OWN_FAMILY_ROW:
             return self._refuse_win_by_own_family(state, end)
         if end.tier is None:
             return self._build_undecided_result(state, end)
@@ -300,7 +300,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
 
     def _build_undecided_result(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result without a vote, because no tier decided."""
-        reservation = NOT_WHOLE if end.because == CUT_TEXTS else None
+        reservation = NOT_WHOLE if end.because == CUT_TEXTS_ROW else None
         return ComparisonResult(
             verdict=end.verdict,
             reservation=reservation,

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 MIN_LEANING = 0.55  # the least probability of a preferred text
 # The names of the two texts, in the order of a prompt, for models that don't write
-POINTS = ("1", "2")
-_BETTER = "better"  # the only question's name
+TEXT_LABELS = ("1", "2")
+_BETTER_QUESTION_NAME = "better"  # the only question's name
 
 
 class EarlierOpinion(NamedTuple):
@@ -97,7 +97,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             instructions=getattr(rubric.prompt.instructions, instructions_tier),
             context=partial(prompt.pair_context, question=self.subject.prompt, texts=visible_texts),
             size=self.subject.size,
-            questions={_BETTER: question},
+            questions={_BETTER_QUESTION_NAME: question},
             labels=self._map_names_to_hashes(name_by_letter, endpoint),
             part=part,
             earlier=self._describe_earlier_opinions(),
@@ -110,7 +110,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """
         if kind_of(endpoint).names_texts:
             return {letter: self.label(letter) for letter in order}
-        return dict(zip(order, POINTS, strict=True))
+        return dict(zip(order, TEXT_LABELS, strict=True))
 
     def _map_names_to_hashes(
         self, name_by_letter: Mapping[str, str], endpoint: Endpoint | None
@@ -147,7 +147,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             return Vote(better, answers.reasoning)
 
         probabilities: dict[str, float] = {}
-        for name, probability in answers.shares[_BETTER].items():
+        for name, probability in answers.shares[_BETTER_QUESTION_NAME].items():
             letter = letter_by_name[name]
             probabilities[letter] = probability
         better = _find_preferred(probabilities)
@@ -179,7 +179,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """Convert an opinion to the form that's recorded for a round."""
         probabilities = {}
         if opinion.probabilities:
-            probabilities = decisions.rounded({_BETTER: opinion.probabilities})
+            probabilities = decisions.rounded({_BETTER_QUESTION_NAME: opinion.probabilities})
         return PairOpinion(
             better=opinion.word,
             reasoning=self.readable(opinion.reasoning),

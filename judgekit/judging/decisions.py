@@ -12,9 +12,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
+from judgekit.errors import CACHED_USAGE, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging import claims
-from judgekit.judging.jury import DIGITS, EVEN
+from judgekit.judging.jury import EVEN, PROBABILITY_DECIMALS
 from judgekit.judging.questionnaire import Answers, mean_points
 from judgekit.judging.round import (
     Answer,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
 """The probability of each possible answer, by the question's name."""
 
-_TOO_MANY = re.compile(
+_TOO_MANY_PATTERN = re.compile(
     r"too many|too large|at most|max|limit|exceed|no more than|up to|fewer|less than", re.IGNORECASE
 )
 # Limits of questions per request, by address and model. They aren't stored, because servers get upgraded.
@@ -222,7 +222,9 @@ def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
     """Round probabilities to the digits that are recorded."""
     rounded_by_name = {}
     for name, shares in distributions.items():
-        rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
+        rounded_by_name[name] = {
+            value: round(share, PROBABILITY_DECIMALS) for value, share in shares.items()
+        }
     return rounded_by_name
 
 
@@ -357,7 +359,7 @@ def _is_about_too_many_questions(failure: Failure) -> bool:
     if failure.kind is not FailureKind.BAD_REQUEST:
         return False
     is_about_questions = "question" in failure.message.lower()
-    says_too_many = _TOO_MANY.search(failure.message) is not None
+    says_too_many = _TOO_MANY_PATTERN.search(failure.message) is not None
     return is_about_questions and says_too_many
 
 
@@ -414,7 +416,7 @@ async def _ask_once(
 
     failure = _make_unanswered_failure(unanswered[0], reply.model) if unanswered else None
     distributions = _collect_probabilities(answers)
-    usage = reply.usage.of_call() if is_new else KEPT
+    usage = reply.usage.of_call() if is_new else CACHED_USAGE
     return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
 
 

@@ -89,7 +89,7 @@ CONTEXT_CHARS = 400_000  # about 100,000 tokens, which every profile's current m
 PROMPT_CHARS = 500
 TURN_CHARS = 200
 
-_HOW_TO_GIVE: dict[Giving, str] = {
+_HINT_BY_NEED: dict[Giving, str] = {
     "description": (
         "a description of the text's purpose; give it with --description (rows: --map description=COLUMN)"
     ),
@@ -228,7 +228,7 @@ class Document:
         for role in TASK_ROLES:
             given[role] = getattr(self.task, role).strip()
 
-        missing = [_HOW_TO_GIVE[need] for need in rubric.given.needs if not given[need]]
+        missing = [_HINT_BY_NEED[need] for need in rubric.given.needs if not given[need]]
         if not missing:
             return None
         return f"{rubric.ref} needs {' and '.join(missing)}"
@@ -400,7 +400,7 @@ class Candidates(NamedTuple):
 MAX_BYTES = 64_000_000
 STDIN = "-"
 # Files that a shell has opened for us
-_OPENED_BY_SHELL = (
+_SHELL_FILE_PREFIXES = (
     "/dev/fd/",
     "/dev/stdin",
     "/proc/self/fd/",
@@ -460,7 +460,7 @@ def _refuse_device(path: str) -> None:
     `/dev/stdin` and the shell's `<(…)` are allowed.
     """
     is_regular_file = stat.S_ISREG(Path(path).stat().st_mode)
-    is_from_shell = str(Path(path)).startswith(_OPENED_BY_SHELL)
+    is_from_shell = str(Path(path)).startswith(_SHELL_FILE_PREFIXES)
     if is_regular_file or is_from_shell:
         return
     problem = "not a file (a pipe or a device); pass its content on standard input: -"

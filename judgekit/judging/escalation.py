@@ -1,7 +1,7 @@
 """When judging ends, and why: `decide`, a pure function of all tiers' evidence so far, and its table.
 
-`TABLE` lists the rows in the order they apply; docs/escalation.md has them in words. The first row that
-applies names the tier to ask now, or the end of judging. Rows that overrule look at such an end and may
+`ESCALATION_TABLE` lists the rows in the order they apply; docs/escalation.md has them in words. The first row
+that applies names the tier to ask now, or the end of judging. Rows that overrule look at such an end and may
 replace it. Each end carries its row's name as `because`.
 """
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.judging import rows
 from judgekit.judging.situation import Situation
 from judgekit.judging.steps import (
-    CALIBRATED,
-    COPIED,
-    CUT_TEXTS,
-    LEAD_CALIBRATED,
-    OWN_FAMILY,
-    PROMISED,
+    CALIBRATED_ROW,
+    COPIED_ROW,
+    CUT_TEXTS_ROW,
+    LEAD_CALIBRATED_ROW,
+    OWN_FAMILY_ROW,
+    PROMISED_ROW,
     Ask,
     End,
     EscalationRules,
@@ -44,87 +44,115 @@ class Row(NamedTuple):
     """Whether it looks at an end reached by a row above."""
 
 
-DOCUMENT: tuple[Task, ...] = ("document",)
-PAIR: tuple[Task, ...] = ("pair",)
-RANKING: tuple[Task, ...] = ("ranking",)
-ONE_TEXT: tuple[Task, ...] = ("document", "candidate")
-VOTED: tuple[Task, ...] = ("document", "candidate", "pair")
-ALL: tuple[Task, ...] = ("document", "candidate", "pair", "ranking")
+DOCUMENT_TASKS: tuple[Task, ...] = ("document",)
+PAIR_TASKS: tuple[Task, ...] = ("pair",)
+RANKING_TASKS: tuple[Task, ...] = ("ranking",)
+ONE_TEXT_TASKS: tuple[Task, ...] = ("document", "candidate")
+VOTED_TASKS: tuple[Task, ...] = ("document", "candidate", "pair")
+ALL_TASKS: tuple[Task, ...] = ("document", "candidate", "pair", "ranking")
 
-TABLE: list[Row] = [
-    Row("the first tier is next", rows.is_nobody_asked, rows.ask_first, ALL),
+ESCALATION_TABLE: list[Row] = [
+    Row("the first tier is next", rows.is_nobody_asked, rows.ask_first, ALL_TASKS),
     # A ranking pools each tier's scores with earlier ones, so the latest tier speaks for all.
-    Row("the tier failed", rows.is_failed_but_not_last, rows.ask_about_contenders, RANKING),
-    Row("the last tier failed", rows.is_failed_and_last, rows.leave_open, RANKING),
-    Row("the last tier has spoken", rows.is_last_of_ranking, rows.end_ranking, RANKING),
-    Row(LEAD_CALIBRATED, rows.is_calibrated, rows.end_with_best, RANKING),
-    Row("one is ahead", rows.is_one_text_ahead, rows.end_with_best, RANKING),
-    Row("several are near the best", rows.is_undecided, rows.ask_about_contenders, RANKING),
+    Row("the tier failed", rows.is_failed_but_not_last, rows.ask_about_contenders, RANKING_TASKS),
+    Row("the last tier failed", rows.is_failed_and_last, rows.leave_open, RANKING_TASKS),
+    Row("the last tier has spoken", rows.is_last_of_ranking, rows.end_ranking, RANKING_TASKS),
+    Row(LEAD_CALIBRATED_ROW, rows.is_calibrated, rows.end_with_best, RANKING_TASKS),
+    Row("one is ahead", rows.is_one_text_ahead, rows.end_with_best, RANKING_TASKS),
+    Row("several are near the best", rows.is_undecided, rows.ask_about_contenders, RANKING_TASKS),
     # In the other tasks, each tier has a vote.
-    Row("the jury is divided", rows.is_divided_to_the_end, rows.escalate, VOTED),
-    Row(CALIBRATED, rows.is_calibrated, rows.end_as_calibrated, VOTED),
-    Row("the calibration's last word is to come", rows.is_reference_unasked, rows.ask_next, VOTED),
-    Row(PROMISED, rows.is_promised, rows.ONLY_TIER_DECIDES, DOCUMENT),
-    Row("the only tier decides", rows.is_only_tier, rows.ONLY_TIER_DECIDES, VOTED),
-    Row("the only tier failed", rows.is_only_tier_failed, rows.leave_open, VOTED),
-    Row("quick needs no confirmation", rows.is_quick_final, rows.QUICK_DECIDES, VOTED),
-    Row("deep is next", rows.is_deep_unasked, rows.ask_deep, VOTED),
-    Row("quick and deep agree", rows.do_two_agree, rows.DEEP_AGREES, VOTED),
-    Row("deep decides", rows.is_deep_final, rows.DEEP_DECIDES, VOTED),
-    Row("a third opinion would be one of the two", rows.would_third_repeat, rows.escalate, VOTED),
-    Row("the tiebreaker is next", rows.is_third_unasked, rows.ask_third, VOTED),
-    Row("the contradiction stays open", rows.is_contradiction_open, rows.escalate, VOTED),
-    Row("a confirmation is missing", rows.is_open, rows.leave_open, VOTED),
-    Row("the tiebreaker confirms", rows.is_third_with_all, rows.THIRD_AGREES, VOTED),
-    Row("two of three agree", rows.is_third_with_one, rows.THIRD_AGREES_WITH_ONE, VOTED),
-    Row("no two agree", rows.is_third_against, rows.escalate, VOTED),
-    Row("the tiebreaker decides", rows.is_third_alone, rows.THIRD_DECIDES, VOTED),
+    Row("the jury is divided", rows.is_divided_to_the_end, rows.escalate, VOTED_TASKS),
+    Row(CALIBRATED_ROW, rows.is_calibrated, rows.end_as_calibrated, VOTED_TASKS),
+    Row(
+        "the calibration's last word is to come",
+        rows.is_reference_unasked,
+        rows.ask_next,
+        VOTED_TASKS,
+    ),
+    Row(PROMISED_ROW, rows.is_promised, rows.ONLY_TIER_DECIDES, DOCUMENT_TASKS),
+    Row("the only tier decides", rows.is_only_tier, rows.ONLY_TIER_DECIDES, VOTED_TASKS),
+    Row("the only tier failed", rows.is_only_tier_failed, rows.leave_open, VOTED_TASKS),
+    Row("quick needs no confirmation", rows.is_quick_final, rows.QUICK_DECIDES, VOTED_TASKS),
+    Row("deep is next", rows.is_deep_unasked, rows.ask_deep, VOTED_TASKS),
+    Row("quick and deep agree", rows.do_two_agree, rows.DEEP_AGREES, VOTED_TASKS),
+    Row("deep decides", rows.is_deep_final, rows.DEEP_DECIDES, VOTED_TASKS),
+    Row(
+        "a third opinion would be one of the two",
+        rows.would_third_repeat,
+        rows.escalate,
+        VOTED_TASKS,
+    ),
+    Row("the tiebreaker is next", rows.is_third_unasked, rows.ask_third, VOTED_TASKS),
+    Row("the contradiction stays open", rows.is_contradiction_open, rows.escalate, VOTED_TASKS),
+    Row("a confirmation is missing", rows.is_open, rows.leave_open, VOTED_TASKS),
+    Row("the tiebreaker confirms", rows.is_third_with_all, rows.THIRD_AGREES, VOTED_TASKS),
+    Row("two of three agree", rows.is_third_with_one, rows.THIRD_AGREES_WITH_ONE, VOTED_TASKS),
+    Row("no two agree", rows.is_third_against, rows.escalate, VOTED_TASKS),
+    Row("the tiebreaker decides", rows.is_third_alone, rows.THIRD_DECIDES, VOTED_TASKS),
     # Evidence that an end may not rest on
     Row(
-        "a divided jury stays open", rows.is_divided_and_open, rows.escalate, VOTED, overrules=True
+        "a divided jury stays open",
+        rows.is_divided_and_open,
+        rows.escalate,
+        VOTED_TASKS,
+        overrules=True,
     ),
     Row(
-        "a win stands against a tie", rows.does_win_stand, rows.let_win_stand, PAIR, overrules=True
+        "a win stands against a tie",
+        rows.does_win_stand,
+        rows.let_win_stand,
+        PAIR_TASKS,
+        overrules=True,
     ),
-    Row(COPIED, rows.is_best_copied, rows.call_tie, RANKING, overrules=True),
-    Row(CUT_TEXTS, rows.is_ranking_cut, rows.leave_open, RANKING, overrules=True),
-    Row(CUT_TEXTS, rows.is_pair_cut, rows.leave_open, PAIR, overrules=True),
+    Row(COPIED_ROW, rows.is_best_copied, rows.call_tie, RANKING_TASKS, overrules=True),
+    Row(CUT_TEXTS_ROW, rows.is_ranking_cut, rows.leave_open, RANKING_TASKS, overrules=True),
+    Row(CUT_TEXTS_ROW, rows.is_pair_cut, rows.leave_open, PAIR_TASKS, overrules=True),
     Row(
         "nobody saw all of the text",
         rows.is_acceptance_cut,
         rows.leave_open,
-        ONE_TEXT,
+        ONE_TEXT_TASKS,
         overrules=True,
     ),
-    Row("decision models are not proven", rows.is_unproven, rows.leave_open, VOTED, overrules=True),
     Row(
-        "reasons are owed", rows.are_reasons_unasked, rows.ask_for_reasons, DOCUMENT, overrules=True
+        "decision models are not proven",
+        rows.is_unproven,
+        rows.leave_open,
+        VOTED_TASKS,
+        overrules=True,
+    ),
+    Row(
+        "reasons are owed",
+        rows.are_reasons_unasked,
+        rows.ask_for_reasons,
+        DOCUMENT_TASKS,
+        overrules=True,
     ),
     Row(
         "a model that writes agrees",
         rows.are_reasons_given,
         rows.end_with_reasons,
-        DOCUMENT,
+        DOCUMENT_TASKS,
         overrules=True,
     ),
     Row(
         "a model that writes disagrees",
         rows.are_reasons_against,
         rows.escalate,
-        DOCUMENT,
+        DOCUMENT_TASKS,
         overrules=True,
     ),
-    Row(OWN_FAMILY, rows.is_own_family_alone, rows.leave_open, ALL, overrules=True),
+    Row(OWN_FAMILY_ROW, rows.is_own_family_alone, rows.leave_open, ALL_TASKS, overrules=True),
 ]
 
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
-    """Decide the next step from the rows of `TABLE`: which tier to ask, or the end of judging.
+    """Decide the next step from the rows of `ESCALATION_TABLE`: which tier to ask, or the end of judging.
 
     The first row that applies decides. If that row ends the judging, a later row can overrule the end.
     """
     situation = Situation(evidence_by_tier, rules)
-    rows_of_task = [row for row in TABLE if rules.task in row.tasks]
+    rows_of_task = [row for row in ESCALATION_TABLE if rules.task in row.tasks]
     step: Step | None = None
     for row in rows_of_task:
         if row.overrules:
@@ -209,9 +237,9 @@ def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
     standings = [evidence.standing for evidence in now.complete if evidence.standing]
     if len(standings) == 1:
         return "single"
-    # Without a best subject, the tiers can't be unanimous about it. `COPIED` is a tie, but only because the
-    # best subject's text is there twice.
-    has_best = end.verdict == "accept" or end.because == COPIED
+    # Without a best subject, the tiers can't be unanimous about it. `COPIED_ROW` is a tie, but only because
+    # the best subject's text is there twice.
+    has_best = end.verdict == "accept" or end.because == COPIED_ROW
     if not has_best:
         return "majority"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.judging import jury
-from judgekit.judging.finality import DIGITS
+from judgekit.judging.finality import MARGIN_DECIMALS
 from judgekit.judging.standing import contending
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def read_candidate(
         return replace(FAILED, sees_all=sees_all)
     leaning = None
     if decides and mark.probability is not None:
-        leaning = round(mark.probability - jury.EVEN, DIGITS)
+        leaning = round(mark.probability - jury.EVEN, MARGIN_DECIMALS)
     return TierEvidence(
         outcome=mark.outcome,
         margin=certainty(mark.probability),
@@ -264,22 +264,22 @@ def measure_margin(
         mean_above_acceptance = rubric.mean(scores) - rule.accept.mean
         above_acceptance = min(above_acceptance, mean_above_acceptance)
     if signed:
-        return round(above_acceptance, DIGITS)
+        return round(above_acceptance, MARGIN_DECIMALS)
 
     below_rejection = rule.reject.any_below - lowest_score
     outcome = rubric.decide(scores, mode)
     if outcome == "accept":
-        return round(above_acceptance, DIGITS)
+        return round(above_acceptance, MARGIN_DECIMALS)
     if outcome == "reject":
-        return round(below_rejection, DIGITS)
+        return round(below_rejection, MARGIN_DECIMALS)
     # An improvement is between two thresholds, and the nearer one counts.
     below_acceptance = -above_acceptance
     above_rejection = -below_rejection
-    return round(min(above_rejection, below_acceptance), DIGITS)
+    return round(min(above_rejection, below_acceptance), MARGIN_DECIMALS)
 
 
 def certainty(probability: float | None) -> float:
     """Return a candidate's distance from even odds. Without a probability, that's 0."""
     if probability is None:
         return 0.0
-    return round(abs(probability - 0.5), DIGITS)
+    return round(abs(probability - 0.5), MARGIN_DECIMALS)

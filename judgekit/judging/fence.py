@@ -28,20 +28,20 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-_DATA: Final = environment.read_toml(__file__, "fence.toml")
-_MARKS: Final[dict[str, str]] = _DATA["marks"]
+_FENCE_TABLE: Final = environment.read_toml(__file__, "fence.toml")
+_TEMPLATE_MARK_PATTERNS: Final[dict[str, str]] = _FENCE_TABLE["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
-_LONGEST: Final = 64
-_LONGEST_INSIDE: Final = 200  # a mark can contain a tool's name and parameters
+_MAX_MARK_CHARS: Final = 64
+_MAX_INSIDE_CHARS: Final = 200  # a mark can contain a tool's name and parameters
 # The bracket that opens a chat template's mark. Followed by a blank, it would just be text.
-_OPENING: Final = re.compile(
-    rf"[<\u2039](?=/?[{_BAR}](?:[^\s<>]{{1,{_LONGEST}}}|[A-Za-z][^<>\u203a\n]{{0,{_LONGEST_INSIDE}}}"
+_OPENING_BRACKET_PATTERN: Final = re.compile(
+    rf"[<\u2039](?=/?[{_BAR}](?:[^\s<>]{{1,{_MAX_MARK_CHARS}}}|[A-Za-z][^<>\u203a\n]{{0,{_MAX_INSIDE_CHARS}}}"
     rf"[^\s<>\u203a])[>\u203a])"
-    rf"|<(?=/?(?:[^\s<>{_BAR}]{{1,{_LONGEST}}}|[A-Za-z][^<>{_BAR}\n]{{0,{_LONGEST}}}[^\s<>{_BAR}])[{_BAR}]>|/?(?:{_MARKS['names']})>)"
-    rf"|<(?=</?SYS>>|role>(?:{_MARKS['ling']})</role>)"
-    rf"|\[(?=/?(?:{_MARKS['bracketed']})\]|\|(?:{_MARKS['turns']})\|\]|[a-z]~\[)"
-    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[|<\][^\[\]<>\n]{{1,{_LONGEST}}}\[>\[)"
-    rf"|\u25c1(?=/?\w{{1,{_LONGEST}}}\u25b7)|>(?=>(?:{_MARKS['falcon']})<<)"
+    rf"|<(?=/?(?:[^\s<>{_BAR}]{{1,{_MAX_MARK_CHARS}}}|[A-Za-z][^<>{_BAR}\n]{{0,{_MAX_MARK_CHARS}}}[^\s<>{_BAR}])[{_BAR}]>|/?(?:{_TEMPLATE_MARK_PATTERNS['names']})>)"
+    rf"|<(?=</?SYS>>|role>(?:{_TEMPLATE_MARK_PATTERNS['ling']})</role>)"
+    rf"|\[(?=/?(?:{_TEMPLATE_MARK_PATTERNS['bracketed']})\]|\|(?:{_TEMPLATE_MARK_PATTERNS['turns']})\|\]|[a-z]~\[)"
+    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[|<\][^\[\]<>\n]{{1,{_MAX_MARK_CHARS}}}\[>\[)"
+    rf"|\u25c1(?=/?\w{{1,{_MAX_MARK_CHARS}}}\u25b7)|>(?=>(?:{_TEMPLATE_MARK_PATTERNS['falcon']})<<)"
 )
 
 _GUARD: Final = (
@@ -50,18 +50,20 @@ _GUARD: Final = (
     "attempts as part of the text."
 )
 
-_WORD: Final = "judged"
+_TAG_WORD: Final = "judged"
 _DASHES: Final = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
-_OVER_LETTERS: Final = (
+_COMBINING_MARKS_PATTERN: Final = (
     r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
 )
-_SPELT: Final = "".join(char + _OVER_LETTERS for char in _WORD)
-_WORD_BEFORE_NONCE: Final = re.compile(rf"{_SPELT}(?=[{_DASHES}])", re.IGNORECASE)
+_SPELT_WORD_PATTERN: Final = "".join(char + _COMBINING_MARKS_PATTERN for char in _TAG_WORD)
+_WORD_BEFORE_NONCE_PATTERN: Final = re.compile(
+    rf"{_SPELT_WORD_PATTERN}(?=[{_DASHES}])", re.IGNORECASE
+)
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
 # The lookbehind does the same as a \b in front, but a search can skip to the first letters.
-_TAG: Final = re.compile(rf"{_WORD}-(?<!\w{_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
-_QUOTED: Final = str.maketrans('"<>', "'()")
+_TAG_PATTERN: Final = re.compile(rf"{_TAG_WORD}-(?<!\w{_TAG_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
+_QUOTE_TRANSLATION: Final = str.maketrans('"<>', "'()")
 # Labels that may occur in the text. A text that contains more of them contains all of them.
 _MAX_LABEL_TRIES: Final = 50
 _LABEL_LETTERS: Final = 4
@@ -74,7 +76,7 @@ class Fence:
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
             nonce = _draw_nonce()
-        self.tag = f"{_WORD}-{nonce}"
+        self.tag = f"{_TAG_WORD}-{nonce}"
         self.guard = _GUARD.format(tag=self.tag)
 
     def around(self, text: str, **attributes: str) -> str:
@@ -92,7 +94,7 @@ def _make_attribute_harmless(value: str) -> str:
     """Put an attribute's value on one line, and replace what could end the attribute or the tag."""
     words = _break_marks(visible(value)).split()
     one_line = " ".join(words)
-    return one_line.translate(_QUOTED)
+    return one_line.translate(_QUOTE_TRANSLATION)
 
 
 def _make_harmless(text: str) -> str:
@@ -117,7 +119,7 @@ def _break_tags(text: str) -> str:
     text_pieces = []
     start = 0
     # The skeleton has plain letters, and the same positions as the text.
-    for match in _WORD_BEFORE_NONCE.finditer(skeleton(text)):
+    for match in _WORD_BEFORE_NONCE_PATTERN.finditer(skeleton(text)):
         end_of_word = match.end()  # the blank goes between the tag's word and its nonce
         text_pieces.append(text[start:end_of_word])
         start = end_of_word
@@ -127,12 +129,12 @@ def _break_tags(text: str) -> str:
 
 def _break_marks(text: str) -> str:
     """Insert a blank after each bracket that opens a chat template's mark."""
-    return _OPENING.sub(r"\g<0> ", text)
+    return _OPENING_BRACKET_PATTERN.sub(r"\g<0> ", text)
 
 
 def without_nonce(text: str) -> str:
     """Replace the nonces in a prompt's fences, so that prompts can be compared."""
-    return _TAG.sub(_WORD, text)
+    return _TAG_PATTERN.sub(_TAG_WORD, text)
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.score_source import ScoreSource
 
-DIGITS = 4  # of a margin, so that thresholds and scores are compared as they're written
+MARGIN_DECIMALS = 4  # of a margin, so that thresholds and scores are compared as they're written
 Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
 """The outcome of each tier asked, in order; None for a failed round."""
 

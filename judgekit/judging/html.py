@@ -10,7 +10,7 @@ from judgekit.text import lines_of, short_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_MAX_CHARS = 300  # in a cell or a line
+_MAX_CELL_CHARS = 300  # in a cell or a line
 
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
@@ -52,4 +52,4 @@ def _format_cell(value: object) -> str:
 
 def _escape_line(text: str) -> str:
     """Shorten a text to one line without invisible characters, and escape it for HTML."""
-    return escape(short_line(visible(text), _MAX_CHARS))
+    return escape(short_line(visible(text), _MAX_CELL_CHARS))

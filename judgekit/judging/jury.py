@@ -20,7 +20,7 @@ JuryRule: TypeAlias = Literal["mean", "majority"]
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 Value = TypeVar("Value")
 EVEN = 0.5  # a candidate with a higher probability is kept
-DIGITS = 4  # of a probability
+PROBABILITY_DECIMALS = 4  # of a probability
 
 
 def has_quorum(answered: int, asked: int) -> bool:
@@ -238,7 +238,7 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
 def _average_by_family(chances_by_family: Sequence[Sequence[float]]) -> float:
     """Average the families' mean chances, so that each family counts once."""
     family_means = [fmean(chances) for chances in chances_by_family]
-    return round(fmean(family_means), DIGITS)
+    return round(fmean(family_means), PROBABILITY_DECIMALS)
 
 
 def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
@@ -263,8 +263,10 @@ def decide_chance(chance: float) -> Outcome:
 PairWord: TypeAlias = Literal["A", "B", "tie"]
 WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
-SAME = "The answer changed with the order of the two texts, and that counts as a tie."
-SPLIT = "Asked several times, it did not prefer one of the two more often."
+ORDER_CHANGED_REASONING = (
+    "The answer changed with the order of the two texts, and that counts as a tie."
+)
+NO_MAJORITY_REASONING = "Asked several times, it did not prefer one of the two more often."
 _SHARE_DIGITS = 9  # rounding makes sums in different orders equal
 
 
@@ -323,7 +325,7 @@ def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
     words = {vote.word for vote in answers}
     if len(words) == 1:
         return answers[0]
-    return Vote("tie", SAME)
+    return Vote("tie", ORDER_CHANGED_REASONING)
 
 
 def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
@@ -362,7 +364,7 @@ def _combine_samples(votes: Sequence[Vote]) -> Vote:
     lean = round(fmean(vote.lean for vote in votes), _SHARE_DIGITS)
     word = word_of(lean)
     # If the samples split evenly, the result is a tie, although no sample gave a reason for a tie.
-    reasoning = next((vote.reasoning for vote in votes if vote.word == word), SPLIT)
+    reasoning = next((vote.reasoning for vote in votes if vote.word == word), NO_MAJORITY_REASONING)
     if word == "tie":
         return Vote(word, reasoning)  # a tie leads by nothing, so the share stays at its default
     return Vote(word, reasoning, share=abs(lean))

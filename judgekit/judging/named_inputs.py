@@ -17,7 +17,7 @@ from judgekit.errors import InputError
 from judgekit.git import GitError, Repository
 from judgekit.text import escaped
 
-_GIT = ".git"  # a folder, or a file in worktrees and submodules
+_GIT_ENTRY_NAME = ".git"  # a folder, or a file in worktrees and submodules
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def tracked_files(folder: Path) -> frozenset[Path]:
 def find_checkout(path: Path) -> Path | None:
     """Return the nearest git checkout at or above an absolute path, or None."""
     for folder in (path, *path.parents):
-        if os.path.lexists(folder / _GIT):
+        if os.path.lexists(folder / _GIT_ENTRY_NAME):
             return folder
     return None
 

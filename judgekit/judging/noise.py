@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from judgekit.judging.score import DocumentJudge
 
 SCHEMA = "judgekit/noise@1"
-COVERAGE = 1.96  # standard deviations: 95 % of judgements are this close to their mean
+COVERAGE_DEVIATIONS = 1.96  # standard deviations: 95 % of judgements are this close to their mean
 MIN_ANSWERS = (
     10  # repeated answers about a case; from fewer, the spread is little more than a guess
 )
 
 
 class Noise(Strict):
-    """`judgekit/noise@1`: `points` is `COVERAGE` standard deviations of the distance from acceptance."""
+    """`judgekit/noise@1`: how much a subject's distance from acceptance varies.
+
+    `points` are `COVERAGE_DEVIATIONS` standard deviations of it.
+    """
 
     schema_: Literal["judgekit/noise@1"] = Field(alias="schema")
     made: AwareDatetime

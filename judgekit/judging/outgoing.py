@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from judgekit.judging.documents import Document, File, TaskDescription
-from judgekit.redaction.redact import MARGIN, redact, without_secrets
+from judgekit.redaction.redact import SEARCH_MARGIN_CHARS, redact, without_secrets
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -62,9 +62,9 @@ def redact_file(file: File) -> tuple[File, int]:
 def _drop_last_word(text: str) -> str:
     """Drop the last word of a truncated text, because half of a secret wouldn't be recognised.
 
-    If there's no blank in the last `MARGIN` characters, drop all of these.
+    If there's no blank in the last `SEARCH_MARGIN_CHARS` characters, drop all of these.
     """
-    start = max(len(text) - MARGIN, 0)
+    start = max(len(text) - SEARCH_MARGIN_CHARS, 0)
     last_blank = max(text.rfind(blank, start) for blank in " \n\t")
     if last_blank == -1:
         return text[:start]

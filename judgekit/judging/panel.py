@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.providers.base import Endpoint
 
-_AGENTS: dict[str, list[str]] = environment.read_toml(__file__, "agents.toml")
+_AGENT_PATTERNS_BY_FAMILY: dict[str, list[str]] = environment.read_toml(__file__, "agents.toml")
 # The keys of trailers that name writers, rather than reviewers or testers
-_WRITER_KEY = re.compile(
+_WRITER_KEY_PATTERN = re.compile(
     r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*"
 )
 
@@ -59,7 +59,7 @@ def _find_trailer_writers(trailers: Iterable[str]) -> list[str]:
     """Find the writers in a commit message's trailers, as `Name <address>`."""
     writers = []
     for trailer in trailers:
-        key = _WRITER_KEY.match(trailer)
+        key = _WRITER_KEY_PATTERN.match(trailer)
         if key:
             writers.append(trailer[key.end() :])
     return writers
@@ -70,7 +70,7 @@ def _find_agent_family(writer: str) -> str | None:
 
     Return None for a person.
     """
-    for family, patterns in _AGENTS.items():
+    for family, patterns in _AGENT_PATTERNS_BY_FAMILY.items():
         is_agent = any(re.match(pattern, writer) for pattern in patterns)
         if is_agent and family == UNKNOWN_FAMILY:
             # Some agents use models of different families, but may have the model in their name.
@@ -252,9 +252,13 @@ def _drop_families(panel: Tiers, families: Collection[str]) -> Tiers:
     return models_by_tier
 
 
-_ADDRESS = "JUDGEKIT_API_BASE"
+_ADDRESS_VARIABLE = "JUDGEKIT_API_BASE"
 ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # set by --model, to pass it on to the engine
-_VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
+_MODEL_VARIABLES = (
+    ONLY_MODEL,
+    "JUDGEKIT_MODEL",
+    *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS),
+)
 
 
 def requested_panel(
@@ -278,7 +282,7 @@ def requested_panel(
         names_by_tier: dict[TierName, list[str] | None] = {tier: [name] for tier in TIERS}
         return PanelRequest(names_by_tier, allow, order, by="named by --model")
 
-    variables_name_models = any(environ.get(name, "").strip() for name in _VARIABLES)
+    variables_name_models = any(environ.get(name, "").strip() for name in _MODEL_VARIABLES)
     if variables_name_models:
         return PanelRequest({}, allow, order)  # `resolve` reads these variables itself
     return _request_configured_panel(config, project, environ)
@@ -293,7 +297,7 @@ def _request_configured_panel(
     """
     trusted_config = config
     projects_tiers = settings.list_project_chosen_tiers(project)
-    has_server_address = bool(environ.get(_ADDRESS, "").strip())
+    has_server_address = bool(environ.get(_ADDRESS_VARIABLE, "").strip())
     if projects_tiers and has_server_address:
         # On the user's own server, only the user may choose the models.
         trusted_config = settings.load(None, environ)
@@ -358,6 +362,6 @@ def _has_user_chosen_models(users_config: Config, model: str | None) -> bool:
     if model is not None:
         return True
     environ = environment.environ()
-    if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):
+    if any(environ.get(name, "").strip() for name in (_ADDRESS_VARIABLE, *_MODEL_VARIABLES)):
         return True
     return settings.names_models(users_config)

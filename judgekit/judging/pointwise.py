@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
+from judgekit.errors import CACHED_USAGE, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.kinds import READS_TOKENS, kind_of
 from judgekit.judging.questionnaire import Answers, TypedQuestion, mean_points
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ALTERNATIVES = 20  # the most that OpenAI's API allows
 MIN_MASS = 0.2  # of the possible answers; with less, the model was answering something else
-IDLE = "How long is the river Danube?"
+IDLE_REQUEST = "How long is the river Danube?"
 """A request that hardly any memory answers: a likely yes even here isn't due to the request."""
 
 # docs/hardening.md measures how near known texts come to these thresholds.
@@ -243,7 +243,7 @@ async def _ask_question(
     """Ask a model one question. If this session has already asked it, return the earlier reply."""
     key = (endpoint.model, messages, ())  # the last part is for questions to decision models
     if key in session.remembered:
-        return replace(session.remembered[key], usage=KEPT)
+        return replace(session.remembered[key], usage=CACHED_USAGE)
 
     request = Request(
         messages=messages,

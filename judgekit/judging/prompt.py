@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TITLE_CHARS = 200
 
 ANSWER = "Answer with one JSON object and nothing else:"
-_WORDS: dict[str, str] = environment.read_toml(__file__, "prompt.toml")
+_PROMPT_TEXTS: dict[str, str] = environment.read_toml(__file__, "prompt.toml")
 
 
 def document_context(
@@ -79,15 +79,18 @@ def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) 
 
 def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]) -> list[str]:
     """Describe a review's result for models: the findings that were upheld, and those never checked."""
-    blocks = [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
+    blocks = [
+        _PROMPT_TEXTS["held"] if upheld else _PROMPT_TEXTS["none_held"],
+        *map(fence.around, upheld),
+    ]
     if unchecked:
-        blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
+        blocks += [_PROMPT_TEXTS["unchecked"], *map(fence.around, unchecked)]
     return blocks
 
 
 def score_shape(scores: str) -> str:
     """Write the shape of an answer with these `scores`."""
-    return _WORDS["score_shape"] % scores
+    return _PROMPT_TEXTS["score_shape"] % scores
 
 
 def review_messages(
@@ -109,9 +112,12 @@ def review_messages(
     for number, text in findings.items():
         blocks += [f"Finding {number}:", fence.around(text)]
 
-    rules = [_WORDS["review"], f"The dimensions that the document is judged by:\n{dimensions}"]
+    rules = [
+        _PROMPT_TEXTS["review"],
+        f"The dimensions that the document is judged by:\n{dimensions}",
+    ]
     return messages(
-        rubric.prompt.system, rules, fence, [*blocks, f"{ANSWER}\n{_WORDS['review_shape']}"]
+        rubric.prompt.system, rules, fence, [*blocks, f"{ANSWER}\n{_PROMPT_TEXTS['review_shape']}"]
     )
 
 
@@ -233,7 +239,7 @@ def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
     questions = ["Questions, asked of each memory:"]
     questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
     needed_questions = _describe_needed_questions(rubric, mode)
-    rule = _WORDS["agent_select"] % needed_questions
+    rule = _PROMPT_TEXTS["agent_select"] % needed_questions
     return _join_agent_text(rubric.prompt, instructions, questions, [rule])
 
 
@@ -242,7 +248,7 @@ def compare_agent_text(rubric: CompareRubric) -> str:
     instructions = rubric.prompt.instructions.deep  # no tier comes after the agent
     questions = ["Questions, the most important first:"]
     questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
-    rules = [_WORDS["agent_compare"]]
+    rules = [_PROMPT_TEXTS["agent_compare"]]
     return _join_agent_text(rubric.prompt, instructions, questions, rules)
 
 
@@ -251,7 +257,7 @@ def _join_agent_text(
 ) -> str:
     """Join the parts of the instructions for an agent that judges itself."""
     return "\n\n".join(
-        [texts.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]
+        [texts.system, instructions, "\n".join(questions), *rules, _PROMPT_TEXTS["agent_fence"]]
     )
 
 

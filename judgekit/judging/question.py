@@ -34,7 +34,7 @@ AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
 Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
-_WORDS_DIGITS: Final = 12  # of a hash, in a recording's key
+_WORDS_HASH_DIGITS: Final = 12  # of a hash, in a recording's key
 # By a task's question, and the hash of the rubric, mode and kind of model; computed once a process.
 _hashes: dict[tuple[type, str, str, ModelKind], str] = {}
 
@@ -253,7 +253,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         """
         if not kind.is_bound_by_words:
             return questionnaire
-        words_hash = self.words_sha256(kind)[:_WORDS_DIGITS]
+        words_hash = self.words_sha256(kind)[:_WORDS_HASH_DIGITS]
         key = questionnaire.call_key.within(f"words-{words_hash}")
         return replace(questionnaire, call_key=key)
 

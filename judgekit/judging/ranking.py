@@ -21,7 +21,14 @@ from judgekit.judging.reservations import Reservation, ReservationKind
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import ScoreSource, score_source
 from judgekit.judging.standing import RankedTier, Voter, contending, lead_of, rank, usual_margins
-from judgekit.judging.steps import COPIED, CUT_TEXTS, OWN_FAMILY, Ask, End, EscalationRules
+from judgekit.judging.steps import (
+    COPIED_ROW,
+    CUT_TEXTS_ROW,
+    OWN_FAMILY_ROW,
+    Ask,
+    End,
+    EscalationRules,
+)
 from judgekit.judging.verdict import CompareRound, Comparison
 from judgekit.rubric.schema import ScoreRubric
 
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 _NOT_WHOLE = Reservation(
     ReservationKind.CUT, "no model saw the whole of the best texts, so the result is open"
 )
-NAME = "text"  # the name that models see, because a path could reveal the author
+ANONYMOUS_NAME = "text"  # the name that models see, because a path could reveal the author
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +57,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     def score_question(self, letter: str) -> ScoreQuestion:
         """Build the question about one subject, under a neutral name."""
-        file = replace(self.subject.file(letter), alias=NAME)
+        file = replace(self.subject.file(letter), alias=ANONYMOUS_NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The tiebreaker doesn't see other tiers' opinions here, so it gets the instructions of the deep tier.
         instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
@@ -245,9 +252,9 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         scores: Mapping[str, SubjectScore],
     ) -> ComparisonResult:
         """Build the result: the winner or a tie, with the lead and the supporting model families."""
-        if end.because == CUT_TEXTS:
+        if end.because == CUT_TEXTS_ROW:
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
-        if end.because == OWN_FAMILY:
+        if end.because == OWN_FAMILY_ROW:
             return self.refused_result(state, end, truncated=False)
         if end.tier is None:
             return ComparisonResult()
@@ -258,7 +265,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         if is_accepted and best is not None:
             verdict = best
         reasoning = ""
-        if is_accepted or end.because == COPIED:
+        if is_accepted or end.because == COPIED_ROW:
             reasoning = _find_last_reasoning(state, best)
 
         # Some subjects weren't scored by the last tier, and have scores from earlier tiers. One of these can

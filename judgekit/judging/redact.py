@@ -1,5 +1,6 @@
 """The former location of `judgekit.redaction.redact`, for programs that still import it from here."""
 
-from judgekit.redaction.redact import MARK, Redacted, redact, without_secrets, words
+from judgekit.redaction.redact import REDACTION_PREFIX as MARK
+from judgekit.redaction.redact import Redacted, redact, without_secrets, words
 
 __all__ = ["MARK", "Redacted", "redact", "without_secrets", "words"]

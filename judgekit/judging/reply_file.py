@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 
 from judgekit import environment
 from judgekit.config import locks
-from judgekit.judging.cache import MAX_SECONDS, StoredText
+from judgekit.judging.cache import MAX_AGE_SECONDS, StoredText
 from judgekit.providers.per_process import PerProcess
 
 MAX_BYTES = 100_000_000  # of the file
-_WAIT = 1.0  # seconds for another process that's writing
+_LOCK_WAIT_SECONDS = 1.0  # seconds for another process that's writing
 _SLOW_SECONDS = (
     0.5  # a statement this slow had to wait; even on a busy machine, others take a tenth
 )
-_CREATE = """CREATE TABLE IF NOT EXISTS reply (
+_CREATE_TABLE_SQL = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
-_MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
+_DELETE_OLDEST_SQL = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
     WHERE total > ?)"""
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_DAMAGED_FILE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _FILE_SUFFIXES = ("", "-wal", "-shm")  # SQLite has two more files next to the main one
 # For one statement at a time. It's reentrant, because garbage collection can close another store meanwhile.
 _lock = PerProcess(threading.RLock)
@@ -74,7 +74,7 @@ class ReplyFile:
         self._execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:
             # `abs` also removes texts with a time in the future, written before the clock was set back.
-            self._execute("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
+            self._execute("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_AGE_SECONDS)
             self._is_trimmed = True
 
     def state(self) -> CacheState:
@@ -109,11 +109,11 @@ class ReplyFile:
         Returns None if there's no row or the statement fails. Errors don't raise, because a missing reply
         only costs another call to the model.
         """
-        # Only one thread at a time uses the connection. That thread can wait `_WAIT` seconds for other
+        # Only one thread at a time uses the connection. That thread can wait `_LOCK_WAIT_SECONDS` for other
         # processes, so wait longer than that.
         lock = _lock.get()
         started = time.monotonic()
-        if not lock.acquire(timeout=2 * _WAIT):
+        if not lock.acquire(timeout=2 * _LOCK_WAIT_SECONDS):
             return None
         try:
             return self._fetch_row(statement, values)
@@ -162,10 +162,10 @@ class ReplyFile:
         if is_full and self._opened is not None:
             with suppress(sqlite3.Error):
                 kept_bytes = MAX_BYTES // 4  # the newest replies
-                self._opened.execute(_MAKE_ROOM, (kept_bytes,))
+                self._opened.execute(_DELETE_OLDEST_SQL, (kept_bytes,))
                 # Only a write needs room, and it returns no row. So there's no result to return.
                 self._opened.execute(statement, values)
-        elif code in _DAMAGED:
+        elif code in _DAMAGED_FILE_CODES:
             self._remove_damaged()
 
     def _open(self) -> sqlite3.Connection:
@@ -177,7 +177,7 @@ class ReplyFile:
         self._path.touch(0o600)
         connection = sqlite3.connect(
             self._path,
-            timeout=_WAIT,
+            timeout=_LOCK_WAIT_SECONDS,
             isolation_level=None,  # every statement is its own transaction
             check_same_thread=False,  # several threads use it, one at a time
         )
@@ -194,7 +194,7 @@ class ReplyFile:
         self._disconnect()
         lock_path = self._path.with_suffix(".lock")
         # Hold the lock, so that only one process checks the file.
-        with suppress(OSError), locks.file_lock(lock_path, timeout=_WAIT):
+        with suppress(OSError), locks.file_lock(lock_path, timeout=_LOCK_WAIT_SECONDS):
             # Check again, because another process may have replaced the file meanwhile.
             if self._is_file_damaged():
                 for file in self._list_files():
@@ -210,10 +210,10 @@ class ReplyFile:
     def _is_file_damaged(self) -> bool:
         """Whether SQLite finds damage in the file."""
         try:
-            with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
+            with closing(sqlite3.connect(self._path, timeout=_LOCK_WAIT_SECONDS)) as connection:
                 first_row = connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
-            return _read_error_code(error) in _DAMAGED
+            return _read_error_code(error) in _DAMAGED_FILE_CODES
         return bool(first_row != ("ok",))
 
 
@@ -224,7 +224,7 @@ def _prepare_database(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA journal_size_limit = 1000000")
     _limit_file_size(connection)
-    connection.execute(_CREATE)
+    connection.execute(_CREATE_TABLE_SQL)
 
 
 def _limit_file_size(connection: sqlite3.Connection) -> None:

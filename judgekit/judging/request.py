@@ -60,7 +60,7 @@ class JudgeArgs(TypedDict, total=False):
     explain: bool
 
 
-OF_DOCUMENTS = ("depth", "explain")
+DOCUMENT_ONLY_OPTIONS = ("depth", "explain")
 """The options that don't apply to comparing texts."""
 
-AS_CONFIGURED = JudgeRequest()
+DEFAULT_REQUEST = JudgeRequest()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.verdict import AnyRound, Verdict
 
-_BETWEEN = "; "
+_RESERVATION_SEPARATOR = "; "
 
 
 class ReservationKind(enum.Enum):
@@ -48,7 +48,7 @@ class Reservation:
 
 def in_words(reservations: Iterable[Reservation]) -> str | None:
     """Join reservations for a record's `degraded`, or return None if there are none."""
-    return _BETWEEN.join(reservation.text for reservation in reservations) or None
+    return _RESERVATION_SEPARATOR.join(reservation.text for reservation in reservations) or None
 
 
 def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool:
@@ -60,7 +60,7 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
     reservation_texts = [verdict.degraded, reservation.text]
     if first:
         reservation_texts.reverse()
-    degraded = _BETWEEN.join(filter(None, reservation_texts))
+    degraded = _RESERVATION_SEPARATOR.join(filter(None, reservation_texts))
     return verdict.model_copy(update={"degraded": degraded})
 
 

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.state import JudgingState
 
-MIN_QUOTE = 10  # characters: shorter quotes occur in many texts
+MIN_QUOTE_CHARS = 10  # characters: shorter quotes occur in many texts
 MAX_CUTS = 5  # in one quote
 MAX_REVIEWED = 40  # findings about one text
 _NOT_CHECKED = Reservation(
     ReservationKind.NO_REVIEW, "no finding could be checked, so the first scores stand"
 )
-_ELLIPSIS = re.compile(r"\u2026|\.\.\.")
+_ELLIPSIS_PATTERN = re.compile(r"\u2026|\.\.\.")
 
 
 async def judge_at_depth(
@@ -198,7 +198,7 @@ def _find_reason_to_drop(number: int, finding: Finding, text: str) -> str:
     """Return the reason why the finding with this number isn't reviewed, or "" if it is."""
     has_wrong_quote = finding.quote != "" and not is_quoted(finding.quote, text)
     if has_wrong_quote:
-        return f"its quote is not in the text, or shorter than {MIN_QUOTE} characters"
+        return f"its quote is not in the text, or shorter than {MIN_QUOTE_CHARS} characters"
     if number > MAX_REVIEWED:
         return f"only {MAX_REVIEWED} findings are reviewed"
     return ""
@@ -271,9 +271,9 @@ def _number_findings_for(
 
 def is_quoted(quote: str, text: str) -> bool:
     """Whether a quote is long enough, and all its parts between ellipses occur in the normalised text."""
-    quote_parts = [_normalise(part) for part in _ELLIPSIS.split(quote, MAX_CUTS)]
+    quote_parts = [_normalise(part) for part in _ELLIPSIS_PATTERN.split(quote, MAX_CUTS)]
     length = sum(len(part) for part in quote_parts)
-    return length >= MIN_QUOTE and all(part in text for part in quote_parts)
+    return length >= MIN_QUOTE_CHARS and all(part in text for part in quote_parts)
 
 
 def _normalise(text: str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from judgekit.errors import (
-    KEPT,
+    CACHED_USAGE,
     AmbiguousReply,
     FailureKind,
     GatewayError,
@@ -44,7 +44,7 @@ Asked: TypeAlias = "tuple[str, tuple[Message, ...], tuple[DecisionQuestion, ...]
 FAILURE_CHARS = 300
 INEXACT = 1e-9  # relative error of sums of the same amounts in another order
 _LONG_CHARS = 8_000  # above this, switching threads takes less time than the work
-_AGAIN = "Answer again with the one JSON object and nothing else."
+_ANSWER_AGAIN_INSTRUCTION = "Answer again with the one JSON object and nothing else."
 _LOG = logging.getLogger("judgekit")  # shown by -v
 _MIN_SECONDS = 0.05  # no provider can answer in less, so don't call it
 
@@ -141,7 +141,7 @@ class Session:
 
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         """Store a readable reply for later sessions, unless it's from an earlier one."""
-        if self.cache is not None and reply.usage != KEPT:
+        if self.cache is not None and reply.usage != CACHED_USAGE:
             await self._use_cache(partial(self.cache.keep, endpoint, request, reply), self.cache)
 
     @staticmethod
@@ -175,7 +175,7 @@ def _name_call(endpoint: Endpoint, request: Request) -> str:
 
 def _log_reply(call_name: str, usage: Usage, seconds: float) -> None:
     """Log a reply's source, duration and tokens."""
-    source = "kept reply" if usage == KEPT else "replied"
+    source = "kept reply" if usage == CACHED_USAGE else "replied"
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     _LOG.info("%s: %s in %.1f s, %s", call_name, source, seconds, tokens)
 
@@ -265,7 +265,9 @@ async def run_round(
             failure = make_failure(kind, str(error))
             # After an empty reply, repeat the request as it is, because providers refuse empty messages.
             if reply.text.strip():
-                correction = Message("user", f"That could not be read: {error}. {_AGAIN}")
+                correction = Message(
+                    "user", f"That could not be read: {error}. {_ANSWER_AGAIN_INSTRUCTION}"
+                )
                 conversation = (*conversation, Message("assistant", reply.text), correction)
 
         else:

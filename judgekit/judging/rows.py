@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from judgekit.judging import independence
-from judgekit.judging.steps import CALIBRATED, OWN_FAMILY, PROMISED, Ask, End
+from judgekit.judging.steps import CALIBRATED_ROW, OWN_FAMILY_ROW, PROMISED_ROW, Ask, End
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
@@ -240,7 +240,7 @@ def is_unproven(now: Situation, end: End) -> bool:
     """Whether only decision models accept in strict mode, without a calibration or promise to support it."""
     if end.verdict != "accept" or not now.rules.needs_proof:
         return False
-    if end.because in (CALIBRATED, PROMISED):
+    if end.because in (CALIBRATED_ROW, PROMISED_ROW):
         return False
     return _find_accepting_tiers(now, end) <= set(now.rules.deciding)
 
@@ -416,7 +416,7 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
     `end` is the result of a judging. If no tier decided, the families of all models are returned.
     """
     # If a result was overruled because of the author's family, return the families that supported it.
-    if end.because == OWN_FAMILY and end.overruled is not None:
+    if end.because == OWN_FAMILY_ROW and end.overruled is not None:
         end = end.overruled
 
     families: set[str] = set()

@@ -21,7 +21,7 @@ from judgekit.judging.reservations import (
 from judgekit.judging.rows import find_families, independence_problem
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
-from judgekit.judging.steps import OWN_FAMILY, End, EscalationRules
+from judgekit.judging.steps import OWN_FAMILY_ROW, End, EscalationRules
 from judgekit.judging.verdict import JudgedFile, Round, Verdict
 from judgekit.redaction import redact
 from judgekit.rubric.schema import ScoreRubric
@@ -149,7 +149,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         """Whether the text was truncated for the tier that decided, or for any tier if none decided."""
         # A tier has also decided if its result was overruled because of the author's family.
         tier = end.tier
-        if end.because == OWN_FAMILY and end.overruled is not None:
+        if end.because == OWN_FAMILY_ROW and end.overruled is not None:
             tier = end.overruled.tier
         if tier is None:
             return bool(state.cut)
@@ -163,7 +163,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # Explain if an acceptance was overruled because only the author's family supports it. `end_before` is
         # the end before that.
         end_before = end
-        if end.because == OWN_FAMILY and end.overruled is not None:
+        if end.because == OWN_FAMILY_ROW and end.overruled is not None:
             end_before = end.overruled
             problem = independence_problem(evidence, self.rules(state), end_before)
             if problem:

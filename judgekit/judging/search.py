@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
-WHOLE_CHARS = (
+MAX_REDACTED_CHARS = (
     20_000  # of a text that are searched for secrets, so that a passage can't show half of one
 )
 RESULTS = 10
@@ -331,7 +331,7 @@ def _read_beginning(candidate: Candidate, config: Config, profiles: Profiles) ->
     if not config.judge.redact:
         return api.read_body(candidate, BODY_CHARS, profiles)[:BODY_CHARS]
     # Half a secret isn't recognised, so read a bit more than is shown.
-    text = api.read_body(candidate, BODY_CHARS + redaction.MARGIN, profiles)
+    text = api.read_body(candidate, BODY_CHARS + redaction.SEARCH_MARGIN_CHARS, profiles)
     return redaction.words(text)[:BODY_CHARS]
 
 
@@ -462,7 +462,7 @@ def _cut_redacted_snippet(passage: str, body: str) -> str:
     beginning = passage[:SNIPPET_CHARS]
     if not beginning:
         return ""
-    redacted_body = redaction.redact(body[:WHOLE_CHARS])
+    redacted_body = redaction.redact(body[:MAX_REDACTED_CHARS])
     if redacted_body.secrets:
         # The passage may start or end inside a secret, where the secret can't be recognised. So use the start
         # of the redacted memory instead.
@@ -506,7 +506,7 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
     if not config.judge.redact:
         return _prepend_parts(parts, prompt)
 
-    beginning = prompt[:WHOLE_CHARS]
+    beginning = prompt[:MAX_REDACTED_CHARS]
     redacted_beginning = redaction.redact(beginning).text
     has_secret = redacted_beginning != beginning
     if has_secret and config.judge.redact == "refuse":

@@ -18,7 +18,7 @@ from judgekit.judging.reservations import (
     in_words,
 )
 from judgekit.judging.select_question import SelectQuestion
-from judgekit.judging.steps import EACH_HAS_ITS_OWN, UNASKED, Ask, End, EscalationRules, Step
+from judgekit.judging.steps import PER_CANDIDATE_END, UNASKED, Ask, End, EscalationRules, Step
 from judgekit.judging.verdict import Decision, Selection
 from judgekit.redaction import redact
 from judgekit.rubric.schema import SelectRubric
@@ -58,14 +58,14 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
         # Shorten the texts, because prompts contain even less of them. The margin keeps a secret at the end
         # of what prompts contain from being cut in half.
-        most_of_turn = 4 * documents.TURN_CHARS + redact.MARGIN
-        most_of_query = documents.PROMPT_CHARS + redact.MARGIN
+        most_of_turn = 4 * documents.TURN_CHARS + redact.SEARCH_MARGIN_CHARS
+        most_of_query = documents.PROMPT_CHARS + redact.SEARCH_MARGIN_CHARS
         turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
         query_text = redact.words(subject.query.text[:most_of_query])
         candidates = tuple(map(_redact_candidate, subject.candidates))
 
         redacted_texts = [query_text, *turns, *map(candidate_text, candidates)]
-        secrets = sum(text.count(redact.MARK) for text in redacted_texts)
+        secrets = sum(text.count(redact.REDACTION_PREFIX) for text in redacted_texts)
         return Candidates(Query(query_text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
@@ -102,7 +102,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         for tier in self.models_by_tier:
             if tier in needed_tiers:
                 return Ask(tier)
-        return EACH_HAS_ITS_OWN
+        return PER_CANDIDATE_END
 
     def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
         """Convert the marks of a candidate (given by its id) to evidence, by tier."""

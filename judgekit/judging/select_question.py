@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEEP_AT = 0.5  # a candidate is kept if yes is more probable than no
 POINTWISE_CHARS = 300  # of a candidate's text; with more, a small model is slower, but no better
-_ALONE = ""  # the label of a candidate without others
+_LONE_CANDIDATE_LABEL = ""  # the label of a candidate without others
 
 
 class Kept(NamedTuple):
@@ -124,7 +124,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         threshold = self._find_threshold(endpoint)
 
         # The first control asks about the same candidate for an unrelated request.
-        unrelated_query = query._replace(text=pointwise.IDLE)
+        unrelated_query = query._replace(text=pointwise.IDLE_REQUEST)
         about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
         controls = [self._build_control(about_unrelated_query, pointwise.MIN_GAIN, threshold)]
         if query.turns:
@@ -137,7 +137,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             controls.append(self._build_control(about_unrelated_memory, least_gain, threshold))
 
         questionnaire = self._build_pair(candidate, query, key)
-        return replace(questionnaire, labels={_ALONE: candidate.id}, controls=controls)
+        return replace(
+            questionnaire, labels={_LONE_CANDIDATE_LABEL: candidate.id}, controls=controls
+        )
 
     def _build_pair(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
         """Build a questionnaire about one candidate for a query, with the start of its text."""
@@ -235,7 +237,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             candidate_yes = {}
             for criterion in questionnaire.questions:
                 name = criterion
-                if label != _ALONE:
+                if label != _LONE_CANDIDATE_LABEL:
                     name = questionnaire.question_of(label, criterion)
                 if name in answers.points:
                     candidate_yes[criterion] = answers.points[name]
@@ -270,7 +272,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             if jury.has_quorum(len(votes), len(samples)):
                 probability = fmean(votes)
                 marks[candidate] = Mark(
-                    jury.decide_chance(probability), round(probability, jury.DIGITS)
+                    jury.decide_chance(probability), round(probability, jury.PROBABILITY_DECIMALS)
                 )
         return marks if any(marks.values()) else None
 
@@ -313,7 +315,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         needs_all = getattr(self.rubric.modes, self.mode).keep == "all"
         deciding_probability = min(centred.values()) if needs_all else max(centred.values())
         holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
-        return self._apply_criteria(holds, round(deciding_probability, jury.DIGITS))
+        return self._apply_criteria(holds, round(deciding_probability, jury.PROBABILITY_DECIMALS))
 
     def _apply_criteria(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
         """Keep or drop a candidate, depending on the criteria that hold."""

@@ -20,7 +20,7 @@ from judgekit.judging.documents import MAX_TEXTS, MIN_TEXTS, ComparisonInput, Do
 from judgekit.judging.questions import question_of
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_file import ReplyFile
-from judgekit.judging.request import AS_CONFIGURED, OF_DOCUMENTS
+from judgekit.judging.request import DEFAULT_REQUEST, DOCUMENT_ONLY_OPTIONS
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import Comparison, Depth, Verdict
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Gateway, Messages
     from judgekit.rubric.loader import LoadedRubric
 
-FOR_TWO = "answer-preference"
-FOR_MORE = "answer-quality"
-AT_ONCE = 8
+PAIR_RUBRIC = "answer-preference"
+RANKING_RUBRIC = "answer-quality"
+DEFAULT_CONCURRENCY = 8
 
 
 def document_judge(
-    gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
+    gateway: Gateway, project: Path | None = None, request: JudgeRequest = DEFAULT_REQUEST
 ) -> tuple[DocumentJudge, str]:
     """Build the judge for a request.
 
@@ -141,7 +141,7 @@ def judge_settings(
     config: Config,
     loaded: LoadedRubric,
     project: Path | None = None,
-    request: JudgeRequest = AS_CONFIGURED,
+    request: JudgeRequest = DEFAULT_REQUEST,
     *,
     tiers: Collection[TierName] = TIERS,
     subjects: int = 0,  # the number of texts scored for a comparison
@@ -271,9 +271,9 @@ def _list_call_limits(judge: Judge[Any, Any, Any]) -> list[int]:
 async def ajudge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
-    request: JudgeRequest = AS_CONFIGURED,
+    request: JudgeRequest = DEFAULT_REQUEST,
     on_verdict: Callable[[Document, Verdict], object] | None = None,
-    at_once: int = AT_ONCE,
+    at_once: int = DEFAULT_CONCURRENCY,
 ) -> list[Verdict]:
     """Judge documents concurrently while they're read, and return the verdicts.
 
@@ -343,7 +343,7 @@ class SubjectJudges:
 def prompts(
     subject: Document | ComparisonInput,
     project: Path | None = None,
-    request: JudgeRequest = AS_CONFIGURED,
+    request: JudgeRequest = DEFAULT_REQUEST,
 ) -> list[tuple[TierName, str, list[Messages]]]:
     """Build the prompts about a subject, with the tier and name of each model."""
     return SubjectJudges(project, request).find(subject).prompts_by_model(subject)
@@ -399,7 +399,7 @@ def comparison_judge(
     is_about_two = question_of(loaded.rubric).is_about_two
     if is_about_two and count > MIN_TEXTS:
         problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
-        raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
+        raise UsageError(f"{problem}; name a rubric of the task 'score', such as {RANKING_RUBRIC}")
 
     scored_texts = 0 if is_about_two else len(texts.distinct)  # a pair gets a choice and no scores
     settings = judge_settings(config, loaded, project, request, subjects=scored_texts)
@@ -411,7 +411,7 @@ def comparison_judge(
 
 def _check_comparison(request: JudgeRequest, count: int) -> None:
     """Raise `UsageError` for an option that's only for documents, or for too few or too many texts."""
-    for option in OF_DOCUMENTS:
+    for option in DOCUMENT_ONLY_OPTIONS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
     if not MIN_TEXTS <= count <= MAX_TEXTS:
@@ -422,7 +422,7 @@ def _choose_comparison_rubric(request: JudgeRequest, count: int) -> str:
     """Return the requested rubric, or else the default for two texts or for more."""
     if request.rubric is not None:
         return str(request.rubric)
-    return FOR_TWO if count == MIN_TEXTS else FOR_MORE
+    return PAIR_RUBRIC if count == MIN_TEXTS else RANKING_RUBRIC
 
 
 def _explain_no_comparison(config: Config, reason: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
 from judgekit.judging.kinds import DECIDES, kind_of
-from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
+from judgekit.judging.request import DEFAULT_REQUEST, JudgeRequest
 from judgekit.judging.steps import EscalationRules
 from judgekit.text import counted
 
@@ -29,7 +29,7 @@ class JudgeSettings:
     from the configuration. `service.judge_settings` adds the models, and a calibration that fits.
     """
 
-    request: JudgeRequest = AS_CONFIGURED
+    request: JudgeRequest = DEFAULT_REQUEST
     """The caller's request, for options that the configuration doesn't have."""
     loaded: LoadedRubric
     """The rubric and its file."""

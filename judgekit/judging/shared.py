@@ -22,7 +22,7 @@ from judgekit.config.settings import Config, build_error
 from judgekit.errors import ConfigError, Exit, GatewayError, JudgekitError
 from judgekit.judging import independence
 from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
-from judgekit.judging.steps import OWN_FAMILY
+from judgekit.judging.steps import OWN_FAMILY_ROW
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import parse_retry_after
@@ -36,24 +36,30 @@ if TYPE_CHECKING:
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.state import JudgingState
 
-TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
+TOKEN_VARIABLE = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
-_SLACK = 2.0  # seconds on top of a document's deadline, which the server enforces itself
+_DEADLINE_SLACK_SECONDS = (
+    2.0  # seconds on top of a document's deadline, which the server enforces itself
+)
 _LEDGER_SECONDS = 5.0
 _FETCH_SECONDS = 300.0  # to fetch a team's entire ledger
 _MAX_LEDGER_BYTES = 500_000_000
-_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
-_TOKEN = re.compile(r"[!-~]+")
+_ERRNO_PATTERN = re.compile(r"^\[Errno -?\d+\] ")
+_TOKEN_PATTERN = re.compile(r"[!-~]+")
 _QUOTED_CHARS = 300  # characters quoted of a server's message
 # Seconds between tries. In total, they're longer than it takes to replace a dead server.
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _TRIES_IF_UNREACHED = 2  # more tries if nothing listens, because there's probably no server at all
-_PASSING = {httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT}
-_FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
+_TRANSIENT_STATUSES = {
+    httpx.codes.BAD_GATEWAY,
+    httpx.codes.SERVICE_UNAVAILABLE,
+    httpx.codes.GATEWAY_TIMEOUT,
+}
+_CALL_ERRORS = (httpx.HTTPError, GatewayError, TimeoutError)
 _JSON_HEADERS = {"Content-Type": "application/json"}
 _WRONG_TOKEN = (
     "it does not know your token; ask its operator for one (judgekit serve token create NAME), and "
-    f"put it into the file that server.token_file names, or into {TOKEN}"
+    f"put it into the file that server.token_file names, or into {TOKEN_VARIABLE}"
 )
 _UNREADABLE = "its response has another form; is it another version?"
 
@@ -95,11 +101,11 @@ class Shared:
         body = {"document": document.body(clean_name), "wish": _build_wish(judge)}
 
         # The server has to meet the deadline, so wait a little longer than that.
-        timeout = settings.timeout + _SLACK
+        timeout = settings.timeout + _DEADLINE_SLACK_SECONDS
         try:
             answer = await self._ask_for_verdict(body, timeout)
             verdict = Verdict.model_validate_json(answer)
-        except (*_FAILURES, SharedError, ValidationError) as error:
+        except (*_CALL_ERRORS, SharedError, ValidationError) as error:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
             return judge.unjudged(state, reason)
         return _restore_names(verdict, document)
@@ -191,7 +197,7 @@ class Shared:
         """
         try:
             return running.run(self._send_request(method, path, seconds, **sent))
-        except (*_FAILURES, SharedError) as error:
+        except (*_CALL_ERRORS, SharedError) as error:
             raise SharedError(
                 f"the shared judge at {self.url}: {_explain_failure(error)}"
             ) from None
@@ -208,7 +214,7 @@ class Shared:
     ) -> bytes:
         """Send a request, and return the response body within `seconds`.
 
-        Raises `SharedError` if the server refuses the request, and one of `_FAILURES` if the request fails.
+        Raises `SharedError` if the server refuses the request, or one of `_CALL_ERRORS` if it fails.
         """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
         with servers.bounded(max_bytes):
@@ -258,7 +264,7 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
         message = f"it answered with status {answer.status_code}"
 
     # The client repeats a request that may work soon.
-    may_work_soon = answer.status_code in _PASSING
+    may_work_soon = answer.status_code in _TRANSIENT_STATUSES
     refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
     refusal.retry_after = parse_retry_after(answer.headers.get("retry-after", ""))
     return refusal
@@ -289,7 +295,7 @@ def _clear_verdict(verdict: Verdict) -> Verdict:
             "average": None,
             "judge_tier": None,
             "model": None,
-            "because": OWN_FAMILY,
+            "because": OWN_FAMILY_ROW,
             "reasoning": "",
             "findings": [],
         }
@@ -353,12 +359,12 @@ def _read_token(file: str | None) -> str:
 
     Raises `ConfigError` if the file can't be read, or if it doesn't contain exactly one token.
     """
-    token = environment.environ().get(TOKEN, "").strip()
+    token = environment.environ().get(TOKEN_VARIABLE, "").strip()
     if not token and file:
         token = _read_token_file(file)
-    if not _TOKEN.fullmatch(token):
+    if not _TOKEN_PATTERN.fullmatch(token):
         expected = "expected one token and nothing else; name the file that holds it"
-        raise _build_server_error("token_file", f"{expected}, or set {TOKEN}")
+        raise _build_server_error("token_file", f"{expected}, or set {TOKEN_VARIABLE}")
     return token
 
 
@@ -395,7 +401,7 @@ def _explain_failure(error: Exception) -> str:
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no response in time"
     if isinstance(error, httpx.ConnectError):
-        why = _ERRNO.sub("", str(error)) or "no connection"
+        why = _ERRNO_PATTERN.sub("", str(error)) or "no connection"
         line = f"it cannot be reached ({why}); is it running, and the address right?"
         return short_line(line, _QUOTED_CHARS)
     return short_line(f"{type(error).__name__}: {error}", _QUOTED_CHARS)

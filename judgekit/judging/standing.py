@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.judging import jury
-from judgekit.judging.finality import DIGITS
+from judgekit.judging.finality import MARGIN_DECIMALS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -137,7 +137,7 @@ class RankedTier(NamedTuple):
     @property
     def lead(self) -> float:
         """The best subject's lead over the second best; 0 for a tie, or if there are no means."""
-        return round(lead_of(self.means), DIGITS) if self.means else 0.0
+        return round(lead_of(self.means), MARGIN_DECIMALS) if self.means else 0.0
 
     @property
     def best(self) -> str | None:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Consensus, VerdictWord
 
 # Names of escalation rows that are also used elsewhere.
-COPIED = "the best text is there twice"
-CUT_TEXTS = "nobody saw all of the texts"
-LEAD_CALIBRATED = "a calibration lets the lead through"
-CALIBRATED = "a calibration lets it through"
-OWN_FAMILY = "the author's own family alone"
-PROMISED = "a promise of agreement may let it through"
+COPIED_ROW = "the best text is there twice"
+CUT_TEXTS_ROW = "nobody saw all of the texts"
+LEAD_CALIBRATED_ROW = "a calibration lets the lead through"
+CALIBRATED_ROW = "a calibration lets it through"
+OWN_FAMILY_ROW = "the author's own family alone"
+PROMISED_ROW = "a promise of agreement may let it through"
 
 Task: TypeAlias = Literal["document", "candidate", "pair", "ranking"]
 
@@ -51,7 +51,7 @@ class End:
 Step: TypeAlias = Ask | End
 UNASKED = End("undetermined", because="no model was asked")
 EQUAL_TEXTS = End("improve", because="the texts are the same")
-EACH_HAS_ITS_OWN = End("undetermined", because="each candidate has its own end")
+PER_CANDIDATE_END = End("undetermined", because="each candidate has its own end")
 
 
 @dataclass(frozen=True, slots=True)

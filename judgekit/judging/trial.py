@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 SENTENCE: Final = "Water boils at 100 degrees Celsius at sea level.\n"
 RUBRIC: Final = "kls"
-_SECONDS: Final = 60.0
+_TRIAL_SECONDS: Final = 60.0
 _PROMPT_TOKENS: Final = 3000  # in a prompt about the sentence, rounded up
-_FORMATS: Final[dict[OutputMode, str]] = {
+_DESCRIPTION_BY_FORMAT: Final[dict[OutputMode, str]] = {
     "json_schema": "holds replies to the schema (json_schema)",
     "tool": "answers with the tool that it is given (tool)",
     "json_object": "is asked for JSON, and told the schema in words (json_object)",
@@ -59,8 +59,8 @@ class Trial:
         if self.answer.failure is not None or not self.answer.value:
             return False
         shares = self.answer.value
-        right_yes = shares[_RIGHT.name][YES]
-        wrong_yes = shares[_WRONG.name][YES]
+        right_yes = shares[_YES_QUESTION.name][YES]
+        wrong_yes = shares[_NO_QUESTION.name][YES]
         return bool(right_yes <= wrong_yes)
 
     @property
@@ -86,11 +86,13 @@ class Trial:
         used_format = self.style.mode
         if used_format != default_format:
             setting = f"output: {used_format} in the profile of {self.endpoint.profile.provider}"
-            fallback = f"from now on it {_FORMATS[used_format]}; for good, set {setting}"
+            fallback = (
+                f"from now on it {_DESCRIPTION_BY_FORMAT[used_format]}; for good, set {setting}"
+            )
             return [f"does not keep to {default_format}: {fallback}"]
 
         has_answered = self.answer.value is not None
-        return [_FORMATS[default_format]] if has_answered else []
+        return [_DESCRIPTION_BY_FORMAT[default_format]] if has_answered else []
 
     def _observe_options(self) -> list[str]:
         """Describe the tokens that the model needs or allows, and the options it refuses."""
@@ -136,10 +138,10 @@ async def try_models(endpoints: Sequence[Endpoint]) -> list[Trial]:
         return [await try_model(gateway, endpoint) for endpoint in endpoints]
 
 
-_RIGHT: Final = DecisionQuestion(
+_YES_QUESTION: Final = DecisionQuestion(
     "right", "predicate", "Does the text say at how many degrees water boils?"
 )
-_WRONG: Final = DecisionQuestion(
+_NO_QUESTION: Final = DecisionQuestion(
     "wrong", "predicate", "Does the text say how long the river Danube is?"
 )
 
@@ -150,9 +152,9 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     # A key needs a tier. It's the same as for models that write.
     key = CallKey(subject=file.sha256, rubric=RUBRIC, tier="quick")
     state = State("You answer questions about a text.", SENTENCE, key)
-    session = Session(gateway, _SECONDS)
-    questions = [_RIGHT, _WRONG]
-    answer = await ask_decisions(session, endpoint, state, questions, _SECONDS)
+    session = Session(gateway, _TRIAL_SECONDS)
+    questions = [_YES_QUESTION, _NO_QUESTION]
+    answer = await ask_decisions(session, endpoint, state, questions, _TRIAL_SECONDS)
     return Trial(endpoint, answer, CallStyle(endpoint.output))
 
 
@@ -163,8 +165,8 @@ def _describe_decisions(answer: Answer[Any]) -> str:
     """
     if answer.failure is not None or not answer.value:
         return ""
-    right = answer.value[_RIGHT.name][YES]
-    wrong = answer.value[_WRONG.name][YES]
+    right = answer.value[_YES_QUESTION.name][YES]
+    wrong = answer.value[_NO_QUESTION.name][YES]
     observation = (
         f"says yes with {right:.2f} where that is right, with {wrong:.2f} where it is wrong"
     )
@@ -193,7 +195,7 @@ async def _ask_about_sentence(gateway: Gateway, endpoint: Endpoint) -> Answer[An
     settings = JudgeSettings(loaded=loaded, mode="strict")
     file = file_of("sentence.md", SENTENCE)
     question = ScoreQuestion(settings, document([file]), "quick")
-    session = Session(gateway, _SECONDS)
+    session = Session(gateway, _TRIAL_SECONDS)
     # There's one call, because by default a call asks about all criteria together.
     (call,) = question.calls(endpoint, session, sample=0)
     return await call()

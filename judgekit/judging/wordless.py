@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
 
-_REASONS = {
+_REASONS_HINT_BY_TASK = {
     "judge": "--explain gives reasons where a model writes: one in judge.tiers.deep, or a key of a provider "
     "that chats",
     "compare": "a model that writes gives reasons: name one with --model, or in judge.tiers.quick",
@@ -121,7 +121,8 @@ class Deciders:
         if self._answered and not self._has_reasons:
             names = ", ".join(self._answered)
             lines.append(
-                f"decided by {names} alone, in probabilities and without reasons; {_REASONS[task]}"
+                f"decided by {names} alone, in probabilities and without reasons; "
+                f"{_REASONS_HINT_BY_TASK[task]}"
             )
         return lines + self._note_uncalibrated()
 

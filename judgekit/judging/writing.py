@@ -47,7 +47,7 @@ class Writer:
 
     @property
     def bars(self) -> Sequence[float]:
-        return (logprobs.ALTERNATIVES, logprobs.MIN_MASS, logprobs.SURE)
+        return (logprobs.ALTERNATIVES, logprobs.MIN_PROBABILITY_MASS, logprobs.MAX_SCORE_DEVIATION)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         del fence  # each prompt makes its own

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 CONNECTIONS = 8  # at a time, of one process
 ALIVE_SECONDS = 10.0  # without a beat, until others take over a replica's requests
-ANSWER_SECONDS = 3600  # how long an answered request is recognised when it's repeated
+KEEP_ANSWER_SECONDS = 3600  # how long an answered request is recognised when it's repeated
 REPLY_BYTES = 1_000_000_000
 _SLOT_TIMEOUT_S = 5.0  # how long to wait for a free connection
 _LINES_PER_PAGE = 200
 _MAX_ID_LENGTH = 200  # characters; a much longer id wouldn't fit into an index
-_ID = re.compile(r"[ -~]+")
-_MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
-_NEEDS = re.compile(r"^-- needs: (\d+)$", re.MULTILINE)
-_SETTINGS = {
+_RECORD_ID_PATTERN = re.compile(r"[ -~]+")
+_MIGRATION_NAME_PATTERN = re.compile(r"(\d{4})_\w+\.sql")
+_NEEDED_VERSION_PATTERN = re.compile(r"^-- needs: (\d+)$", re.MULTILINE)
+_CONNECTION_DEFAULTS = {
     "connect_timeout": "3",
     "tcp_user_timeout": "10000",
     "keepalives_idle": "10",
@@ -98,7 +98,7 @@ class Database:
         Raises `ConfigError` if the string is malformed or psycopg isn't installed.
         """
         self._driver = _import_driver()
-        self._parameters = _SETTINGS | _parse_address(self._driver, place)
+        self._parameters = _CONNECTION_DEFAULTS | _parse_address(self._driver, place)
         self._migrations = migrations
         self._sql, self._tidy_statements = _load_statements()
         self._free_slots = threading.BoundedSemaphore(CONNECTIONS)
@@ -215,7 +215,7 @@ class Database:
         """
         sql = path.read_text(encoding="utf-8")
         # A `needs` comment in the file gives the oldest schema whose servers can use the new one.
-        match = _NEEDS.search(sql)
+        match = _NEEDED_VERSION_PATTERN.search(sql)
         oldest_supported = int(match[1]) if match else number
         if not is_new_store:
             self._refuse_old_servers(connection, oldest_supported)
@@ -245,7 +245,7 @@ class Database:
         """Return the migration files by number, such as 1: `0001_store.sql`."""
         paths = {}
         for path in self._migrations.iterdir():
-            match = _MIGRATION.fullmatch(path.name)
+            match = _MIGRATION_NAME_PATTERN.fullmatch(path.name)
             if match:
                 paths[int(match[1])] = path
         return paths
@@ -362,7 +362,7 @@ class Database:
 
     def tidy(self) -> None:
         """Delete expired answers, dead replicas and surplus cached replies."""
-        limits = {"answer": ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
+        limits = {"answer": KEEP_ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
             cursor = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDY_LOCK,))
@@ -509,7 +509,7 @@ def _lock_for_migration(connection: Connection) -> None:
 
 def refusal(record: Record) -> str:
     """Explain why a record can't be stored; "" if it can."""
-    if len(record.id) > _MAX_ID_LENGTH or not _ID.fullmatch(record.id):
+    if len(record.id) > _MAX_ID_LENGTH or not _RECORD_ID_PATTERN.fullmatch(record.id):
         return f"id: expected 1 to {_MAX_ID_LENGTH} printable ASCII characters"
     problem = find_unstorable(record.model_dump(mode="python", by_alias=True))
     if problem:

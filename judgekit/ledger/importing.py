@@ -41,7 +41,7 @@ _OUT_OF_RANGE = (
     "expected times inside the years 1 to 9999 and values nested less than 200 deep; "
     "correct the line"
 )
-_WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
+_VERDICT_BY_GATE_WORD = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 # The keys of an older line that a verdict has fields for: both kinds of lines, then each kind.
 _SHARED_KEYS = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
 _PUSH_KEYS = {
@@ -116,7 +116,7 @@ def _convert_push(older: Fields) -> Fields:
     """
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
-    verdict = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
+    verdict = _translate_word(_VERDICT_BY_GATE_WORD, older, str(older.get("verdict")).upper())
     suggestions = _read_suggestions(older.get("revision_suggestions"))
 
     return {

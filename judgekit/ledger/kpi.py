@@ -27,11 +27,11 @@ _Name: TypeAlias = Literal[
 ]
 KpiName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"] | _Name
 
-RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
+RELIANCE_KPIS: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
 """Not KPIs themselves: how often a NO-GO, or a GO, turned out wrong."""
 WINDOW = timedelta(days=30)  # how far back verdicts count for a promotion
-_DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|latest)$")
-CALIBRATION = timedelta(days=14)  # the verdicts must cover at least this long
+_DATE_SUFFIX_PATTERN = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|latest)$")
+MIN_CALIBRATION_TIME = timedelta(days=14)  # the verdicts must cover at least this long
 
 
 class Limit(NamedTuple):
@@ -597,7 +597,7 @@ def _find_similar_names(name: str, configured_names: Iterable[str]) -> set[str]:
 def _strip_provider_and_date(model: str) -> str:
     """Shorten a model's name: `openai/gpt-4o-2024-08-06` becomes `gpt-4o`."""
     _, _, name = model.rpartition("/")
-    return _DATE.sub("", name)
+    return _DATE_SUFFIX_PATTERN.sub("", name)
 
 
 class Readiness(NamedTuple):
@@ -677,10 +677,10 @@ def _describe_missing_time(evidence: Evidence, now: datetime) -> list[str]:
     times = [verdict.timestamp for verdict in evidence.verdicts]
     first_time = min([now, *times])  # without verdicts, no time is covered
     covered_time = now - first_time
-    if covered_time >= CALIBRATION:
+    if covered_time >= MIN_CALIBRATION_TIME:
         return []
     days = counted(covered_time.days, "day", "days")
-    return [f"time: verdicts cover {days}; {CALIBRATION.days} are needed"]
+    return [f"time: verdicts cover {days}; {MIN_CALIBRATION_TIME.days} are needed"]
 
 
 def _raise_counts(counts: dict[GateWord, int], wanted: rates.Wanted) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # A verdict with its position in a queue.
 _PlacedVerdict: TypeAlias = "tuple[float, VerdictLine]"
 _SHOWN_BYTES = 4_000_000  # bytes; larger files aren't shown
-_WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
+_GATE_WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
 def list_waiting(
@@ -54,7 +54,7 @@ def list_waiting(
 
     needed_queue: list[_PlacedVerdict] = []
     other_queue: list[_PlacedVerdict] = []
-    for word in _WORDS:
+    for word in _GATE_WORDS:
         needed_queue += _spread_evenly(_select_word(needed, word))
         # Labels for UNDETERMINED verdicts help only if the gate needs them.
         if word != "UNDETERMINED":

@@ -25,7 +25,7 @@ MIN_COUNT = 20  # labels, verdicts: fewer show nothing, since a gate must not fl
 _Z = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
 _LABELS_PER_STEP = 8  # labels are added in steps of one for each so many that are there already
 # The assumed share of good content in a stratum without labels: as if the gate were right.
-_GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
+_GOOD_SHARE_BY_WORD: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Interval:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-_NOTHING = Interval(0.0, 0.0, 0.0)
-_EVERYTHING = Interval(1.0, 1.0, 1.0)
+_ZERO_INTERVAL = Interval(0.0, 0.0, 0.0)
+_ONE_INTERVAL = Interval(1.0, 1.0, 1.0)
 
 
 def wilson_interval(hits: int, total: int) -> Interval | None:
@@ -218,8 +218,10 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
 
     share_of_word = exact_interval(_count_verdicts(same_word), _count_verdicts(strata))
     others_per_verdict = _convert_to_odds(share_of_word)  # other verdicts per verdict with the word
-    least_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
-    most_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_EVERYTHING)
+    least_elsewhere = _estimate_others(
+        others, quality, others_per_verdict, unlabelled=_ZERO_INTERVAL
+    )
+    most_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_ONE_INTERVAL)
 
     total = under_word.value + least_elsewhere.value
     if total == 0:
@@ -401,7 +403,7 @@ def _add_labels(stratum: Stratum, real: Stratum) -> Stratum:
     if real.labels:
         good_share = real.good / real.labels
     else:  # assume that the verdicts are right
-        good_share = _GOOD_IF_RIGHT[real.word]
+        good_share = _GOOD_SHARE_BY_WORD[real.word]
     return replace(stratum, labels=labels, good=round(good_share * labels))
 
 

@@ -24,7 +24,7 @@ from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Dismissed, Verdict, VerdictWord
 from judgekit.redaction.redact import without_secrets
 from judgekit.retrieval.terms import fold
-from judgekit.task_ids import DIGITS, is_blob, is_same_task
+from judgekit.task_ids import HASH_DIGITS, is_blob, is_same_task
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ LabelWord: TypeAlias = Literal["go", "no-go", "unsure", "withdrawn"]
 GateMode: TypeAlias = Literal["advisory", "blocking"]
 Decided: TypeAlias = Literal["accept", "reject"]
 
-_WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
+_GATE_WORD_BY_VERDICT: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
 # The credentials in an address (a password may contain a slash), and everything after its path.
-_USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
+_CREDENTIALS_PATTERN = re.compile(
+    r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL
+)
 # Failures whose message may quote the input, or the model's output.
-_QUOTING = {
+_QUOTING_FAILURE_KINDS = {
     FailureKind.TRUNCATED,
     FailureKind.COMMAND_FAILED,
     FailureKind.SERVER_ERROR,
@@ -54,7 +56,7 @@ _QUOTING = {
 
 def convert_to_gate_word(verdict: VerdictWord) -> GateWord:
     """Translate a verdict's word to the gate's."""
-    return _WORDS.get(verdict, "UNDETERMINED")
+    return _GATE_WORD_BY_VERDICT.get(verdict, "UNDETERMINED")
 
 
 def _make_encodable(value: object) -> object:
@@ -65,7 +67,9 @@ def _make_encodable(value: object) -> object:
 
 
 Name: TypeAlias = Annotated[str, BeforeValidator(_make_encodable)]
-Address: TypeAlias = Annotated[Name, AfterValidator(lambda address: _USERINFO.sub("", address))]
+Address: TypeAlias = Annotated[
+    Name, AfterValidator(lambda address: _CREDENTIALS_PATTERN.sub("", address))
+]
 
 
 class _Part(BaseModel):
@@ -296,7 +300,7 @@ def _list_all_findings(fields: dict[str, Any]) -> list[dict[str, Any]]:
 def _drop_quoting_message(failure: dict[str, Any], fields: dict[str, Any]) -> None:
     """Remove a failure's message if it can quote the model's output."""
     message = failure["message"]
-    may_quote = failure["kind"] in _QUOTING
+    may_quote = failure["kind"] in _QUOTING_FAILURE_KINDS
     if not message or not may_quote:
         return
     failure["message"] = ""
@@ -348,4 +352,4 @@ def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[st
         return set(override.subjects) == set(subjects)
     # Without file hashes, the ids must identify the content, as a git blob's hash does. It must have enough
     # digits, because a short one can also match another file.
-    return is_blob(override.task_id, digits=DIGITS) and is_blob(task_id, digits=DIGITS)
+    return is_blob(override.task_id, digits=HASH_DIGITS) and is_blob(task_id, digits=HASH_DIGITS)

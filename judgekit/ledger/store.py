@@ -54,19 +54,19 @@ KEY_FILE = ".quotes.key"
 _KEY_BYTES = 32
 _DAMAGED_LINE = b"unreadable"  # not JSON, so parsing it fails
 LOCK_SECONDS = 10.0  # long enough: a writer holds the lock for about a millisecond
-_SUFFIX = ".jsonl"
-_FILE_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
+_LEDGER_FILE_SUFFIX = ".jsonl"
+_FILE_NAME_PATTERN = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
 _MAX_PROBLEM_CHARS = 300  # characters of the message about a damaged line
 # People can't be asked to type these again, so wait until they're on the disk.
 _TYPED_RECORDS = (Label, OverrideLine, DismissalLine)
 _HASH_DIGITS = 12
 _MAX_READABLE_CHARS = 40
-_LEDGER_NAME = re.compile(
+_LEDGER_NAME_PATTERN = re.compile(
     rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_READABLE_CHARS - 1}}}-[0-9a-f]{{{_HASH_DIGITS}}}"
 )
 _FIRST_YEAR = 2000
 _LAST_YEAR = 2200  # years; Python's very first and last can't change time zones
-_TIME_AGO = re.compile(r"(\d{1,5})([hdw])")
+_TIME_AGO_PATTERN = re.compile(r"(\d{1,5})([hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
@@ -78,7 +78,7 @@ def home() -> Path:
 def explain_misplaced(record: Record) -> str:
     """Explain why a record received from another machine can't be stored; "" if it can."""
     # The project becomes a folder's name, so it mustn't lead out of the ledgers' folder.
-    if not _LEDGER_NAME.fullmatch(record.project):
+    if not _LEDGER_NAME_PATTERN.fullmatch(record.project):
         return "project: expected the name of a ledger"
     if not _FIRST_YEAR <= record.timestamp.year <= _LAST_YEAR:
         return "timestamp: not a time of a verdict"
@@ -97,7 +97,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
     Raises `UsageError` if it's none of these.
     """
     stripped = text.strip()
-    match = _TIME_AGO.fullmatch(stripped)
+    match = _TIME_AGO_PATTERN.fullmatch(stripped)
     try:
         if match:
             number, unit = match.groups()
@@ -143,7 +143,7 @@ class LineFilter(NamedTuple):
 
 
 EVERYTHING = LineFilter()
-DECISIONS = LineFilter(kinds=[OverrideLine, DismissalLine])
+DECISIONS_FILTER = LineFilter(kinds=[OverrideLine, DismissalLine])
 """Decisions of people that later verdicts respect."""
 
 
@@ -370,7 +370,7 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
 
 def _has_suffix(name: str) -> bool:
     """Whether a name ends like a ledger file's."""
-    return name.endswith(_SUFFIX)
+    return name.endswith(_LEDGER_FILE_SUFFIX)
 
 
 def _may_exist(path: Path) -> bool:
@@ -389,7 +389,7 @@ def _parse_name(path: Path) -> tuple[date | None, int]:
 
     A missing day is None, and a missing part number is 0.
     """
-    match = _FILE_NAME.fullmatch(path.name)
+    match = _FILE_NAME_PATTERN.fullmatch(path.name)
     if not match:
         return None, 0
     day_text, part_text = match.groups(default="0")
@@ -521,8 +521,8 @@ def _move_lines(old_folder: Path, new_folder: Path) -> None:
 
 def _append_files(old_folder: Path, new_folder: Path) -> None:
     """Append each ledger file of a folder to the file of the same name in another, and delete it."""
-    for path in sorted(old_folder.glob(f"*{_SUFFIX}")):
-        if not _FILE_NAME.fullmatch(path.name):
+    for path in sorted(old_folder.glob(f"*{_LEDGER_FILE_SUFFIX}")):
+        if not _FILE_NAME_PATTERN.fullmatch(path.name):
             continue
         _append(new_folder / path.name, path.read_bytes(), durable=True)
         path.unlink()
@@ -613,11 +613,11 @@ class Ledger(NamedTuple):
 
     def _find_file_with_room(self, day: date) -> Path:
         """Return the path of a day's first file that isn't full. It may not exist yet."""
-        path = self.folder / f"{day}{_SUFFIX}"
+        path = self.folder / f"{day}{_LEDGER_FILE_SUFFIX}"
         part = 0
         while path.exists() and path.stat().st_size >= MAX_FILE_BYTES:
             part += 1
-            path = self.folder / f"{day}.{part}{_SUFFIX}"
+            path = self.folder / f"{day}.{part}{_LEDGER_FILE_SUFFIX}"
         return path
 
     def records(

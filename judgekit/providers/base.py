@@ -161,13 +161,13 @@ NO_KEY = "no-key"
 # Set in the environment of programs that judgekit runs, with a new value for each call. It stops a
 # judgekit further down from starting another program, and marks the processes to kill if the call
 # is cut off.
-INSIDE = "JUDGEKIT_INSIDE"
+INSIDE_VARIABLE = "JUDGEKIT_INSIDE"
 _MAX_NAME_CHARS = 500  # characters of a model's name
 _MIN_KEY_CHARS = 6  # a shorter text isn't hidden, because it could be an ordinary word
 _MIN_QUOTED_CHARS = 4  # characters of a key's end that a provider quotes
-MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
-_VARIABLE = re.compile(r"\{([A-Z0-9_]+)\}")
-_SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
+MAX_MESSAGE_CHARS = 300  # characters of a failure in a provider's or a program's words
+_VARIABLE_PATTERN = re.compile(r"\{([A-Z0-9_]+)\}")
+_SECRET_NAME_PATTERN = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
 def endpoint(
@@ -250,7 +250,7 @@ def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None
     """
     if profile.base is None:
         return None
-    variables = _VARIABLE.findall(profile.base)
+    variables = _VARIABLE_PATTERN.findall(profile.base)
     values = {name: environ.get(name, "").strip() for name in variables}
     are_all_set = all(values.values())
     if not are_all_set:
@@ -259,7 +259,7 @@ def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None
     def quote_value(match: re.Match[str]) -> str:
         return quote(values[match[1]], safe="")
 
-    return _VARIABLE.sub(quote_value, profile.base)
+    return _VARIABLE_PATTERN.sub(quote_value, profile.base)
 
 
 def first_set_value(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
@@ -293,7 +293,7 @@ def list_secrets(endpoint: Endpoint) -> list[str]:
     """List an endpoint's secrets: its API key, and parameters with names such as `aws_secret_key`."""
     values = [endpoint.api_key or ""]
     for name, value in endpoint.parameters.items():
-        if _SECRET.search(name):
+        if _SECRET_NAME_PATTERN.search(name):
             values.append(value)
     return [value for value in values if value not in ("", NO_KEY)]
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from judgekit.errors import FailureKind, GatewayError, Usage, set_local_cost, usage_of_failed_call
 from judgekit.providers import failures, litellm, running, servers
-from judgekit.providers.base import MAX_MESSAGE, NO_KEY, hide_secrets, is_local, list_secrets
+from judgekit.providers.base import MAX_MESSAGE_CHARS, NO_KEY, hide_secrets, is_local, list_secrets
 from judgekit.providers.pace import Pace
 from judgekit.providers.registry import LitellmProfile
 from judgekit.text import short_line
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_REQUESTS = 50_000  # requests in one batch: OpenAI's limit
 MAX_BYTES = 200_000_000  # bytes of a batch's file: OpenAI's limit
 _MAX_ANSWER_BYTES = 1_000_000_000  # bytes
-_SECONDS = 60.0
+_CALL_SECONDS = 60.0
 _FILE_SECONDS = 900.0  # for a call that sends or fetches a file
 _KNOWN_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/object
     *("validating", "failed", "in_progress", "finalizing", "completed"),
@@ -41,9 +41,9 @@ _KNOWN_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/obje
 }
 WINDOW_SECONDS = 24 * 3600  # OpenAI's completion window for a batch
 _MAX_PAGES = 100  # of the list of batches, with 100 batches each
-_TAG = "judgekit"  # in a batch's metadata
-_PROXY = "litellm_proxy/"  # the prefix of a model behind litellm's proxy
-_QUEUE_LIMIT = re.compile(
+_TAG_KEY = "judgekit"  # in a batch's metadata
+_PROXY_MODEL_PREFIX = "litellm_proxy/"  # the prefix of a model behind litellm's proxy
+_QUEUE_LIMIT_PATTERN = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
 # litellm sets these headers from environment variables that are meant for OpenAI only.
@@ -51,7 +51,7 @@ _OPENAI_HEADERS = (
     "openai-organization",
     "openai-project",
 )
-_TOO_MANY = 429
+_TOO_MANY_REQUESTS_STATUS = 429
 _SERVER_ERROR = 500
 CHARS_PER_TOKEN = 4  # a rough average, for estimates
 _REPLY_LIMIT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -95,7 +95,7 @@ def explain_missing_batches(endpoint: Endpoint) -> str | None:
 
 def is_limit(problem: str) -> bool:
     """Whether a provider's message says that it has too much queued already."""
-    return bool(_QUEUE_LIMIT.search(problem))
+    return bool(_QUEUE_LIMIT_PATTERN.search(problem))
 
 
 def compute_price(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
@@ -194,7 +194,7 @@ async def _call_without_sending(
         return httpx.Response(answer.status, json=answer.body, request=http_request)
 
     with servers.intercepted(respond):
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + _CALL_SECONDS
         call = partial(litellm.call, endpoint, request, style, deadline, Pace())
         # The home loop is the event loop in which this process makes all its calls to models.
         return await running.run_in_home_loop(call)
@@ -211,9 +211,9 @@ class BatchCalls:
         file = (name, content, "application/jsonl")
         arguments: dict[str, Any] = {"purpose": "batch"}
         model = self.endpoint.model
-        if model.startswith(_PROXY):
+        if model.startswith(_PROXY_MODEL_PREFIX):
             # A proxy finds the right provider for a file and its batches by the model in this header.
-            proxied_model = model.removeprefix(_PROXY)
+            proxied_model = model.removeprefix(_PROXY_MODEL_PREFIX)
             arguments["extra_headers"] = {"x-litellm-model": proxied_model}
         uploaded = await self._call_litellm(
             "acreate_file", seconds=_FILE_SECONDS, file=file, **arguments
@@ -235,7 +235,7 @@ class BatchCalls:
             input_file_id=file,
             endpoint=f"/v1{path}",
             completion_window="24h",
-            metadata={_TAG: tag},
+            metadata={_TAG_KEY: tag},
         )
         return str(batch.id)
 
@@ -288,7 +288,7 @@ class BatchCalls:
         self,
         name: str,
         *,
-        seconds: float = _SECONDS,
+        seconds: float = _CALL_SECONDS,
         edit_body: Callable[[bytes], bytes] = bytes,
         **arguments: Any,  # noqa: ANN401 - litellm's arguments
     ) -> Any:  # noqa: ANN401 - one of litellm's objects
@@ -331,7 +331,7 @@ class BatchCalls:
 def _has_tag(batch: Any, tag: str) -> bool:  # noqa: ANN401 - litellm's object
     """Whether a batch was created with this tag."""
     metadata = batch.metadata or {}
-    return bool(metadata.get(_TAG) == tag)
+    return bool(metadata.get(_TAG_KEY) == tag)
 
 
 def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
@@ -350,7 +350,7 @@ def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
     failure = failures.classify_exception(error, secrets)
     body = getattr(error, "body", None)
     if isinstance(body, dict) and isinstance(body.get("message"), str):
-        message = short_line(body["message"], MAX_MESSAGE)
+        message = short_line(body["message"], MAX_MESSAGE_CHARS)
         failure.message = hide_secrets(message, secrets)
     return failure
 
@@ -434,4 +434,4 @@ def _read_line(line: bytes) -> tuple[str, BatchAnswer | None]:
 
 def _is_temporary_failure(answer: BatchAnswer) -> bool:
     """Whether the same request may succeed later: there were too many, or the server failed."""
-    return answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR
+    return answer.status == _TOO_MANY_REQUESTS_STATUS or answer.status >= _SERVER_ERROR

@@ -13,7 +13,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.failures import error_in_success, status_of
 from judgekit.text import short_line
 
-PATH = "/chat/completions"
+CHAT_PATH = "/chat/completions"
 MAX_TOKENS = 10**12  # in one call; a larger number can't be a count
 _MAX_DIGITS = 40  # of a count that's a string
 _QUOTED_CHARS = 40  # of a value with the wrong type

@@ -23,8 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment, programs
 from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers.base import (
-    INSIDE,
-    MAX_MESSAGE,
+    INSIDE_VARIABLE,
+    MAX_MESSAGE_CHARS,
     Reply,
     add_schema,
     hide_secrets,
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Messages, Request
     from judgekit.providers.registry import Price
 
-DEFAULT = "default"  # the model's name if the program is to choose
-MAX_OUTPUT = 1_000_000
+DEFAULT_MODEL = "default"  # the model's name if the program is to choose
+MAX_OUTPUT_BYTES = 1_000_000
 _WORK_FOLDER = "work"  # the empty working folder, next to the profile's files
-_SCHEMA = "schema.json"
-_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_SCHEMA_FILE = "schema.json"
+_PLACEHOLDER_PATTERN = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 # The keys at which programs that print JSON report an error
 _ERROR_KEYS = ("error.data.message", "error.message", "message", "error")
 _MAX_AMOUNT = 1e15  # a larger number can't be a count or an amount
-_MAX_STDERR = 100_000_000  # bytes kept on disk
+_MAX_STDERR_BYTES = 100_000_000  # bytes kept on disk
 _STDERR_TAIL_BYTES = 8_000  # read from its end
 _CHECK_SECONDS = 0.05  # seconds between checks of how much a program has printed
 _MAX_KILL_ROUNDS = 5
@@ -85,7 +85,7 @@ def _refuse_loop() -> None:
 
     That program must not judge in turn.
     """
-    if environment.environ().get(INSIDE):
+    if environment.environ().get(INSIDE_VARIABLE):
         problem = "judgekit started it through another program (a loop)"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
 
@@ -103,11 +103,11 @@ async def _run_in_temporary_folder(
 
 
 def _read_file(path: Path) -> str:
-    """Read up to `MAX_OUTPUT` bytes of a file as text. Without the file, return ""."""
+    """Read up to `MAX_OUTPUT_BYTES` bytes of a file as text. Without the file, return ""."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
-        return file.read(MAX_OUTPUT).decode(errors="replace")
+        return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
 
 
 class Invocation(NamedTuple):
@@ -129,7 +129,7 @@ def prepare(
 
     files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
-        files[_SCHEMA] = values["schema"]
+        files[_SCHEMA_FILE] = values["schema"]
     _create_files(profile, endpoint, files, folder)
 
     environ = _build_environ(profile, endpoint, values)
@@ -140,7 +140,7 @@ def prepare(
 def _find_placeholders(profile: CommandProfile) -> set[str]:
     """Find the placeholders, such as `schema`, in a profile's arguments, files and variables."""
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
-    return set(_PLACEHOLDER.findall(templates))
+    return set(_PLACEHOLDER_PATTERN.findall(templates))
 
 
 def _build_prompt(request: Request, placeholders: set[str]) -> tuple[str, str]:
@@ -173,7 +173,7 @@ def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list
 
 def _lacks_value(template: str, values: Mapping[str, str]) -> bool:
     """Whether an argument needs a model or schema that's empty."""
-    for name in _PLACEHOLDER.findall(template):
+    for name in _PLACEHOLDER_PATTERN.findall(template):
         if name in ("model", "schema", "schema_file") and not values[name]:
             return True
     return False
@@ -212,11 +212,11 @@ def _make_placeholder_values(
     values["system"] = system
     values["system_json"] = json.dumps(system)
     values["folder"] = str(folder)
-    if model != DEFAULT:
+    if model != DEFAULT_MODEL:
         values["model"] = model
     if request.schema is not None:
         values["schema"] = json.dumps(request.schema)
-        values["schema_file"] = str(folder / _SCHEMA)
+        values["schema_file"] = str(folder / _SCHEMA_FILE)
     return values
 
 
@@ -283,7 +283,7 @@ def _expand_source(source: str, environ: Mapping[str, str]) -> Path | None:
 def _fill(text: str, values: Mapping[str, str]) -> str:
     """Replace the placeholders in a text with their values."""
     # In one pass, because a value may contain another placeholder's name.
-    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
+    return _PLACEHOLDER_PATTERN.sub(lambda match: values[match[1]], text)
 
 
 def _build_environ(
@@ -294,7 +294,9 @@ def _build_environ(
     for name, template in profile.set_env.items():
         environ[name] = _fill(template, values)
     environ["JUDGEKIT_DISABLE"] = "1"  # the program must not use judgekit in turn
-    environ[INSIDE] = secrets.token_hex(16)  # marks the program's processes, to find them later
+    environ[INSIDE_VARIABLE] = secrets.token_hex(
+        16
+    )  # marks the program's processes, to find them later
     return environ
 
 
@@ -561,14 +563,14 @@ async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: Comm
         try:
             stderr_size = await _wait_for_exit(process, stdout, stderr)
         finally:
-            await _kill_program(process, invocation.environ[INSIDE])
+            await _kill_program(process, invocation.environ[INSIDE_VARIABLE])
         output = _read_from(stdout, 0)
         errors = _read_from(stderr, max(0, stderr_size - _STDERR_TAIL_BYTES))
 
     has_failed = bool(process.returncode)
     if has_failed:
         reason = find_error_message(output, profile) or _find_last_line(output, errors)
-        safe_reason = hide_secrets(reason[:MAX_MESSAGE], list_secrets(endpoint))
+        safe_reason = hide_secrets(reason[:MAX_MESSAGE_CHARS], list_secrets(endpoint))
         message = f"{profile.argv[0]} exited with {process.returncode}: {safe_reason}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return output
@@ -598,8 +600,8 @@ async def _wait_for_exit(
     while True:
         await _wait_briefly(process)
         stderr_size = _get_size(stderr)
-        _refuse_long_output("stdout", _get_size(stdout), MAX_OUTPUT)
-        _refuse_long_output("stderr", stderr_size, _MAX_STDERR)
+        _refuse_long_output("stdout", _get_size(stdout), MAX_OUTPUT_BYTES)
+        _refuse_long_output("stderr", stderr_size, _MAX_STDERR_BYTES)
         has_exited = process.returncode is not None
         if has_exited:
             return stderr_size
@@ -650,7 +652,7 @@ async def _start_program(
 
 
 def kill_marked(mark: str) -> int:
-    """Kill all processes whose environment variable `INSIDE` is `mark`, and return the number of processes.
+    """Kill all processes whose variable `INSIDE_VARIABLE` is `mark`, and return their number.
 
     Only Linux lists the variables of other processes. On other systems, this does nothing and returns 0.
     """
@@ -670,8 +672,8 @@ def kill_marked(mark: str) -> int:
 
 
 def _find_marked(mark: str) -> set[int]:
-    """Return the ids of the processes with the variable `INSIDE` set to `mark`."""
-    setting = f"{INSIDE}={mark}".encode()
+    """Return the ids of the processes with the variable `INSIDE_VARIABLE` set to `mark`."""
+    setting = f"{INSIDE_VARIABLE}={mark}".encode()
     processes = set()
     for file in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 # Servers round probabilities, usually to two places, so each may be off by half a unit. The total
 # error is capped: otherwise an answer with very many options could say anything.
-_ROUNDED_BY = 0.005
-_SLACK = 0.01
-_TOLERANCE = 0.1
+_ROUNDING_ERROR = 0.005
+_SUM_SLACK = 0.01
+_MAX_SUM_ERROR = 0.1
 _QUOTED_CHARS = 120  # of a server's message
-_SHORT = 40  # characters quoted of an invalid value
+_MAX_VALUE_CHARS = 40  # characters quoted of an invalid value
 # The field that answers a question of each kind, in the two wire formats.
-_KINDS = {
+_FIELDS_BY_KIND = {
     "predicate": ("predicate", "noul"),
     "choice": ("choice",),
     "score": ("score",),
@@ -114,7 +114,7 @@ def _read_model(body: _Object) -> str | None:
     model = body.get("model")
     if not isinstance(model, str | None):
         raise _build_invalid_error(
-            f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}"
+            f"`model` of the reply is not a text but {short_line(str(model), _MAX_VALUE_CHARS)}"
         )
     return model or None
 
@@ -132,7 +132,7 @@ class _Object(dict[str, Any]):
         seen = set()
         for key, _ in self.pairs:
             if key in seen:
-                return short_line(key, _SHORT)
+                return short_line(key, _MAX_VALUE_CHARS)
             seen.add(key)
         return ""
 
@@ -245,9 +245,9 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
 def _check_type(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
     """Raise `ValueError` if an answer says that it's for another type of question."""
     kind = answer.get("type", question.kind)
-    if kind not in _KINDS[question.kind]:
+    if kind not in _FIELDS_BY_KIND[question.kind]:
         raise ValueError(
-            f"was answered as {short_line(str(kind), _SHORT)!r}, which is another type"
+            f"was answered as {short_line(str(kind), _MAX_VALUE_CHARS)!r}, which is another type"
         )
 
 
@@ -285,7 +285,9 @@ def _check_confidence(confidence: object) -> None:
         return
     is_valid = parse_amount(confidence) is not None
     if not is_valid:
-        raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
+        raise ValueError(
+            f"was answered with a confidence of {short_line(str(confidence), _MAX_VALUE_CHARS)}"
+        )
 
 
 def _scale_to_one(
@@ -344,14 +346,18 @@ def _translate_key(question: DecisionQuestion, key: object) -> str:
 def _check_choice(question: DecisionQuestion, choice: str) -> str:
     """Return a choice unchanged. Raises `ValueError` if the question doesn't have it."""
     if choice not in question.values:
-        raise ValueError(f"was answered with {short_line(choice, _SHORT)!r}, which is no choice")
+        raise ValueError(
+            f"was answered with {short_line(choice, _MAX_VALUE_CHARS)!r}, which is no choice"
+        )
     return choice
 
 
 def _find_level(question: DecisionQuestion, text: str) -> str:
     """Return the level at a position, which counts from 0. Raises `ValueError` if there's no such level."""
     levels = question.options
-    problem = f"was answered with level {short_line(text, _SHORT)} of {len(levels)} levels"
+    problem = (
+        f"was answered with level {short_line(text, _MAX_VALUE_CHARS)} of {len(levels)} levels"
+    )
     try:
         index = int(text)
     except ValueError:
@@ -364,7 +370,7 @@ def _find_level(question: DecisionQuestion, text: str) -> str:
 
 def _compute_tolerance(question: DecisionQuestion) -> float:
     """Return the most that rounding may change the sum of a question's probabilities."""
-    return min(len(question.values) * _ROUNDED_BY + _SLACK, _TOLERANCE)
+    return min(len(question.values) * _ROUNDING_ERROR + _SUM_SLACK, _MAX_SUM_ERROR)
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
@@ -377,7 +383,7 @@ def _check_score(question: DecisionQuestion, score: object) -> None:
     is_on_scale = parse_amount(score, limit) is not None
     if not is_on_scale:
         raise ValueError(
-            f"was answered with a score of {short_line(str(score), _SHORT)} of 0 to {highest}"
+            f"was answered with a score of {short_line(str(score), _MAX_VALUE_CHARS)} of 0 to {highest}"
         )
 
 

@@ -21,7 +21,7 @@ MAX_LEVELS = 10  # of a score question
 YES = "yes"
 NO = "no"
 _STORED_TOLERANCE = 0.001  # the sum of stored probabilities is off by rounding to six places
-_SHORT = 40  # characters quoted of an invalid value
+_MAX_VALUE_CHARS = 40  # characters quoted of an invalid value
 
 
 class DecisionOption(NamedTuple):

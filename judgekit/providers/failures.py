@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import MAX_MESSAGE, hide_secrets
+from judgekit.providers.base import MAX_MESSAGE_CHARS, hide_secrets
 from judgekit.providers.pace import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_TABLE: dict[str, Any] = environment.read_toml(__file__, "failures.toml")
-_TEXTS = _TABLE.pop("texts")  # patterns of messages; the rest has a row for each kind of failure
+_ROW_BY_FAILURE_KIND: dict[str, Any] = environment.read_toml(__file__, "failures.toml")
+_MESSAGE_PATTERNS = _ROW_BY_FAILURE_KIND.pop(
+    "texts"
+)  # patterns of messages; the rest has a row for each kind of failure
 Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
 def _read_kinds(column: str) -> dict[Any, FailureKind]:
     """Map each value in a column of the table to its row's kind of failure."""
     kinds = {}
-    for kind, row in _TABLE.items():
+    for kind, row in _ROW_BY_FAILURE_KIND.items():
         values = row.get(column, ())
         if isinstance(values, str):  # words separated by blanks
             values = values.split()
@@ -36,22 +38,24 @@ def _read_kinds(column: str) -> dict[Any, FailureKind]:
 
 
 def _compile_patterns(section: str) -> Patterns:
-    return [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS[section]]
+    return [(re.compile(text), FailureKind(kind)) for kind, text in _MESSAGE_PATTERNS[section]]
 
 
-_BY_CAUSE = _read_kinds("causes")
-_BY_STATUS = _read_kinds("statuses")
-KINDS = _read_kinds("classes")
+_KIND_BY_CAUSE = _read_kinds("causes")
+_KIND_BY_STATUS = _read_kinds("statuses")
+KIND_BY_CLASS = _read_kinds("classes")
 # Classes that can mean anything from a full disk to a refused connection or a broken reply
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_TEXT = _compile_patterns("kinds")
-_BY_FINISH_REASON = _compile_patterns("endings")
-_OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
+_KIND_PATTERNS = _compile_patterns("kinds")
+_FINISH_REASON_PATTERNS = _compile_patterns("endings")
+_PATTERN_BY_OBJECTION = {
+    name: re.compile(text) for name, text in _MESSAGE_PATTERNS["objections"].items()
+}
 # Objections that decide the kind of failure whatever the status is: the output didn't fit the requested
 # format, or the model's template lacks a role.
 _KIND_BY_OBJECTION = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
-_CONTEXT_LIMITS = list(map(re.compile, _TEXTS["room"]))
-_REPLY_LIMITS = list(map(re.compile, _TEXTS["cap"]))
+_CONTEXT_LIMIT_PATTERNS = list(map(re.compile, _MESSAGE_PATTERNS["room"]))
+_REPLY_LIMIT_PATTERNS = list(map(re.compile, _MESSAGE_PATTERNS["cap"]))
 _BROKEN_REPLY = {
     "AttributeError",
     "IndexError",
@@ -61,7 +65,7 @@ _BROKEN_REPLY = {
     "TypeError",
 }
 # Where an error keeps its message and its status, the most trusted key first.
-_MESSAGES = (
+_MESSAGE_KEYS = (
     *("message", "detail", "details", "msg", "error_msg", "error_message", "errorMessage"),
     *("status_msg", "errors"),
 )
@@ -81,14 +85,14 @@ _STATUS_BY_WORD = {
 }
 _DEFAULT_STATUS = 500
 _IDENTIFYING_KEYS = ("code", "type", "param")
-_MAX_CHARS = 20_000  # characters read of an exception's text
+_MAX_ERROR_CHARS = 20_000  # characters read of an exception's text
 _MAX_CAUSES = 12
 _MAX_PROBLEMS = 5  # quoted in one message
 
 
-_EXCEPTION_NAME = re.compile(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ")
-_ADVICE_TO_PROGRAMMERS = re.compile(r"\. Handle with `litellm\.\w+`\.?")
-_CONNECTION_DETAILS = re.compile(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]")
+_EXCEPTION_NAME_PATTERN = re.compile(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ")
+_PROGRAMMER_ADVICE_PATTERN = re.compile(r"\. Handle with `litellm\.\w+`\.?")
+_CONNECTION_DETAILS_PATTERN = re.compile(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]")
 
 
 class Words(NamedTuple):
@@ -112,7 +116,7 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
         if isinstance(cause, GatewayError):
             return cause
 
-    words = _split_words(str(error)[:_MAX_CHARS])
+    words = _split_words(str(error)[:_MAX_ERROR_CHARS])
     message = _clean_message(words.message) or type(error).__name__
     safe_message = hide_secrets(_shorten(message), secrets)
     kind = _classify(causes, words.signs)
@@ -123,10 +127,10 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
 
 
 def _shorten(message: str) -> str:
-    """Cut a message to `MAX_MESSAGE` characters. The last one is an ellipsis if something was cut."""
-    if len(message) <= MAX_MESSAGE:
+    """Cut a message to `MAX_MESSAGE_CHARS` characters. The last one is an ellipsis if something was cut."""
+    if len(message) <= MAX_MESSAGE_CHARS:
         return message
-    return message[: MAX_MESSAGE - 1] + "…"
+    return message[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
 def _read_retry_after(error: BaseException) -> float | None:
@@ -151,7 +155,11 @@ def _list_causes(error: BaseException) -> list[BaseException]:
 
 def _clean_message(message: str) -> str:
     """Remove what doesn't help a user, such as `litellm.BadRequestError: `, and put the rest on one line."""
-    for pattern in (_EXCEPTION_NAME, _ADVICE_TO_PROGRAMMERS, _CONNECTION_DETAILS):
+    for pattern in (
+        _EXCEPTION_NAME_PATTERN,
+        _PROGRAMMER_ADVICE_PATTERN,
+        _CONNECTION_DETAILS_PATTERN,
+    ):
         message = pattern.sub("", message)
     line = " ".join(message.split())
     return line.strip(" |")
@@ -185,7 +193,7 @@ def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Build the failure for an error that a provider states in a response body."""
     # `_split_words` reads the text of an exception, which ends with a body such as `{"error": …}`.
     body = json.dumps({"error": error}, ensure_ascii=False)
-    words = _split_words(body[:_MAX_CHARS])
+    words = _split_words(body[:_MAX_ERROR_CHARS])
     kind = _classify_words(words.signs) or _classify_status(status_of(error))
     failure = GatewayError(kind, _shorten_to_line(words.message))
     _note_objections(failure, words.signs)
@@ -193,9 +201,9 @@ def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def _shorten_to_line(message: str) -> str:
-    """Put a provider's message on one line, and cut it to `MAX_MESSAGE`. An empty one is replaced."""
+    """Put a provider's message on one line, and cut it to `MAX_MESSAGE_CHARS`. An empty one is replaced."""
     line = " ".join(message.split())
-    return line[:MAX_MESSAGE] or "the provider gave an error and no answer"
+    return line[:MAX_MESSAGE_CHARS] or "the provider gave an error and no answer"
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
@@ -230,8 +238,8 @@ def _find_status_word(error: dict[str, Any]) -> int | None:
 
 def _classify_status(status: int) -> FailureKind:
     """Classify a failure by its HTTP status. If it isn't in the table, its hundreds decide."""
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
+    if status in _KIND_BY_STATUS:
+        return _KIND_BY_STATUS[status]
     is_client_error = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
     return FailureKind.BAD_REQUEST if is_client_error else FailureKind.SERVER_ERROR
 
@@ -240,7 +248,7 @@ def classify_finish_reason(finish_reason: str | None) -> FailureKind | None:
     """Classify a provider's finish reason. A normal or missing one gives None."""
     if not finish_reason:
         return None
-    return _first_match(_BY_FINISH_REASON, finish_reason)
+    return _first_match(_FINISH_REASON_PATTERNS, finish_reason)
 
 
 def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
@@ -299,7 +307,7 @@ def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
         return _join_messages(error)
     if not isinstance(error, dict):
         return None
-    for name in _MESSAGES:
+    for name in _MESSAGE_KEYS:
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             return value
@@ -337,7 +345,7 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
 
     Objections name the parts of the request that the provider refuses.
     """
-    objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
+    objections = {name for name, pattern in _PATTERN_BY_OBJECTION.items() if pattern.search(signs)}
     tokens_left = _read_tokens_left(signs)  # in the context, beside this prompt
     limit_of_model = _read_reply_limit(signs) if tokens_left is None else None
     if limit_of_model is not None:
@@ -351,7 +359,7 @@ def _read_tokens_left(signs: str) -> int | None:
 
     For example, "maximum context length is 4096, you used 3000" gives 1096.
     """
-    for pattern in _CONTEXT_LIMITS:
+    for pattern in _CONTEXT_LIMIT_PATTERNS:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
@@ -366,7 +374,7 @@ def _read_reply_limit(signs: str) -> int | None:
 
     For example, "less than 4097" gives 4096.
     """
-    for pattern in _REPLY_LIMITS:
+    for pattern in _REPLY_LIMIT_PATTERNS:
         match = pattern.search(signs)
         if match:
             return _get_limit(match.groupdict())
@@ -389,9 +397,9 @@ def _parse_number(digits: str) -> int:
 def _classify_words(signs: str) -> FailureKind | None:
     """Classify a failure by the provider's words, or return None if they match no known kind."""
     for name, kind in _KIND_BY_OBJECTION.items():
-        if _OBJECTIONS[name].search(signs):
+        if _PATTERN_BY_OBJECTION[name].search(signs):
             return kind
-    return _first_match(_BY_TEXT, signs)
+    return _first_match(_KIND_PATTERNS, signs)
 
 
 def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
@@ -402,7 +410,7 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     """
     error = causes[0]
     cause_names = [type(cause).__name__ for cause in causes]
-    for name, kind in _BY_CAUSE.items():
+    for name, kind in _KIND_BY_CAUSE.items():
         if name in cause_names:
             return kind
 
@@ -410,7 +418,9 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     known_class = _find_known_class(error)
     is_specific = known_class != "" and known_class not in _VAGUE  # such as a class for rate limits
     if is_specific:
-        return kind_by_words or KINDS[known_class]  # the provider's words are the most precise
+        return (
+            kind_by_words or KIND_BY_CLASS[known_class]
+        )  # the provider's words are the most precise
 
     # A vague class can also mean that litellm couldn't read a reply. The error may quote that reply, so don't
     # classify by its words.
@@ -420,9 +430,9 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
 
 
 def _find_known_class(error: BaseException) -> str:
-    """Return the name of an exception's class, or of its closest base, that's in `KINDS`, or ""."""
+    """Return the name of an exception's class, or of its closest base, that's in `KIND_BY_CLASS`, or ""."""
     for base in type(error).__mro__:
-        if base.__name__ in KINDS:
+        if base.__name__ in KIND_BY_CLASS:
             return base.__name__
     return ""
 
@@ -447,9 +457,9 @@ def _classify_by_status(error: BaseException, class_name: str) -> FailureKind:
     This is for classes such as `APIError`, which say less than the status.
     """
     status = getattr(error, "status_code", None)
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
+    if status in _KIND_BY_STATUS:
+        return _KIND_BY_STATUS[status]
     is_client_error = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
     if is_client_error:
         return FailureKind.BAD_REQUEST
-    return KINDS.get(class_name, FailureKind.SERVER_ERROR)
+    return KIND_BY_CLASS.get(class_name, FailureKind.SERVER_ERROR)

@@ -47,7 +47,7 @@ from judgekit.providers.per_process import PerProcess, was_forked
 from judgekit.providers.registry import ApiProfile, DecisionsProfile, LitellmProfile
 from judgekit.providers.style import (
     MAX_CHANGES,
-    NEWER_LIMIT,
+    NEWER_TOKEN_LIMIT_FIELD,
     THINKING_TOKENS,
     WEAKER,
     CallStyle,
@@ -63,23 +63,23 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 _PAUSES = (0.5, 1.0)  # seconds between tries, unless the provider asks for another pause
-_HTML_REPLY = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)
+_HTML_REPLY_PATTERN = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)
 _LISTING_SECONDS = 2.0  # to list an address's models when something is missing
 _MIN_COUNT = 1_000  # a smaller token count from a server proves nothing
 _MAX_CHARS_PER_TOKEN = 8  # English has 4 to 5; code and other scripts have fewer
 # Chinese, Japanese and Korean need a token for every one or two characters.
 _DENSE_WEIGHT = 2.5
-_DENSE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
-_REPEATED_CHAR = re.compile(r"(.)\1{3,}", re.DOTALL)
+_DENSE_CHAR_PATTERN = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+_REPEATED_CHAR_PATTERN = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
-MAX_REASON = 60  # characters quoted of a provider's finish reason
-_MAX_REFUSAL = 200  # characters quoted of a model's refusal
+MAX_REASON_CHARS = 60  # characters quoted of a provider's finish reason
+_MAX_REFUSAL_CHARS = 200  # characters quoted of a model's refusal
 _PROXY_TIME_FRACTION = 0.25  # of a call's time, to ask a proxy if its model thinks
 _MAX_ERROR_CHARS = 64_000  # of a litellm error
 _MIN_LOGPROB = -7.0  # 1 in 1,000: less likely alternatives of a whole reply are dropped
 # The objection that makes the next call allow more tokens for thinking
 _NEEDS_MORE_THINKING = frozenset({"thinking"})
-_ENVIRONMENT = {
+_LITELLM_VARIABLES = {
     # Without these, litellm fetches a price list on import and beta headers on the first Anthropic call, and
     # reads .env files in parent folders.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -150,7 +150,7 @@ def _replace_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that 
 def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm without output and warnings, change its settings, and return the module."""
     _refuse_half_import()
-    os.environ.update(_ENVIRONMENT)
+    os.environ.update(_LITELLM_VARIABLES)
     with _pause_garbage_collection():
         litellm = import_whole("litellm", _import_litellm)
     _change_settings(litellm)
@@ -617,7 +617,9 @@ async def _ask(
     end: float,
 ) -> Reply:
     """Send the request to the model with litellm, and read the reply. Can raise any error."""
-    os.environ.update(_ENVIRONMENT)  # code that restores the environment may have removed them
+    os.environ.update(
+        _LITELLM_VARIABLES
+    )  # code that restores the environment may have removed them
     with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
         if isinstance(profile, DecisionsProfile):
             reply = await _decide(litellm, endpoint, profile, request, end)
@@ -633,7 +635,7 @@ async def _explain_if_missing(
     failure: GatewayError, endpoint: Endpoint, profile: ApiProfile, end: float
 ) -> None:
     """If the address or the model wasn't found, explain that in the failure's message."""
-    is_web_page = _HTML_REPLY.search(failure.message) is not None
+    is_web_page = _HTML_REPLY_PATTERN.search(failure.message) is not None
     if is_web_page and await _find_better_address(endpoint, end):
         failure.kind = FailureKind.NOT_FOUND  # the API is at another address
     if failure.kind is FailureKind.NOT_FOUND:
@@ -693,10 +695,10 @@ def _can_fit(prompt: str, tokens: int) -> bool:
 
 def _weigh_chars(prompt: str) -> float:
     """Count characters: a dense one as `_DENSE_WEIGHT`, and a long row of spaces or dashes as one."""
-    shortened = _REPEATED_CHAR.sub(r"\1", prompt)
+    shortened = _REPEATED_CHAR_PATTERN.sub(r"\1", prompt)
     if shortened.isascii():
         return len(shortened)
-    dense_chars = len(_DENSE.findall(shortened))
+    dense_chars = len(_DENSE_CHAR_PATTERN.findall(shortened))
     other_chars = len(shortened) - dense_chars
     return other_chars + dense_chars * _DENSE_WEIGHT
 
@@ -803,9 +805,9 @@ async def _explain_missing(
 
 def _join_names(names: Sequence[str]) -> str:
     """Join the first names, and add the number of the others, as in "a, b and 7 more"."""
-    shown_names = ", ".join(names[: servers.SHOWN])
-    if len(names) > servers.SHOWN:
-        shown_names += f" and {len(names) - servers.SHOWN} more"
+    shown_names = ", ".join(names[: servers.MAX_SUGGESTED_MODELS])
+    if len(names) > servers.MAX_SUGGESTED_MODELS:
+        shown_names += f" and {len(names) - servers.MAX_SUGGESTED_MODELS} more"
     return shown_names
 
 
@@ -825,7 +827,7 @@ async def _explain_missing_api(
     if is_about_model:
         remedy = f"name another in the configuration ({call_message})"
         return f"{address} has no model {endpoint.model}; {remedy}"
-    hint = f"{variable} ends where {chat.PATH} begins, most often with /v1"
+    hint = f"{variable} ends where {chat.CHAT_PATH} begins, most often with /v1"
     return f"{address} has no chat interface ({call_message}); {hint}"
 
 
@@ -916,10 +918,13 @@ def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[st
 
 def _add_token_limit(arguments: dict[str, Any], style: CallStyle, token_limit: int) -> None:
     """Add the token limit to litellm's arguments, under the name that the model accepts."""
-    if style.max_tokens == NEWER_LIMIT:
+    if style.max_tokens == NEWER_TOKEN_LIMIT_FIELD:
         # litellm would rename the newer argument to `max_tokens`, which this model has rejected, so put it
         # into the raw body.
-        arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
+        arguments["extra_body"] = {
+            **arguments.get("extra_body", {}),
+            NEWER_TOKEN_LIMIT_FIELD: token_limit,
+        }
     else:
         arguments["max_tokens"] = token_limit
 
@@ -1024,10 +1029,10 @@ def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa:
     if is_filtered:
         problem = "the provider's content filter stopped the reply"
         if has_native_reason:
-            problem += f" ({short_line(native_reason, MAX_REASON)})"
+            problem += f" ({short_line(native_reason, MAX_REASON_CHARS)})"
         raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
-        shown_reason = short_line(str(native_reason or reason), MAX_REASON)
+        shown_reason = short_line(str(native_reason or reason), MAX_REASON_CHARS)
         problem = f"the provider ended the reply: {shown_reason}"
         raise GatewayError(kind, problem, usage=usage)
 
@@ -1054,7 +1059,7 @@ def _get_refusal(message: Any) -> Any:  # noqa: ANN401 - litellm's object
 def _make_refusal_error(refusal: object, usage: Usage) -> GatewayError:
     """Build the failure for a model's refusal, with the model's words if there are any."""
     line = " ".join(str(refusal or "").split())
-    words = line[:_MAX_REFUSAL]
+    words = line[:_MAX_REFUSAL_CHARS]
     problem = f"the model refused: {words}" if words else "the model refused to answer"
     return GatewayError(FailureKind.REFUSAL, problem, usage=usage)
 
@@ -1158,7 +1163,7 @@ def _make_empty_error(
     """
     problem = "the reply is empty"
     if other_tool:
-        tool = short_line(other_tool, MAX_REASON)
+        tool = short_line(other_tool, MAX_REASON_CHARS)
         problem = f"the model called another tool ({tool}) and gave no answer"
     elif is_thinking:
         problem = _explain_thoughts_only(endpoint)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PART_SECONDS = 900.0  # enough for 50 MB at 60 kB/s
 LOCK_SECONDS = 3600.0
-THREADS = "JUDGEKIT_LOCAL_THREADS"
+THREADS_VARIABLE = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
 _STOP_SECONDS = 10.0
 _MAX_THREADS = 8  # more rarely make a model faster
@@ -78,8 +78,8 @@ class Model(NamedTuple):
         return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
-_TABLE = environment.read_toml(__file__, "local.toml")
-CATALOGUE = {name: Model(name=name, **row) for name, row in _TABLE.items()}
+_MODEL_ROWS_BY_NAME = environment.read_toml(__file__, "local.toml")
+CATALOGUE = {name: Model(name=name, **row) for name, row in _MODEL_ROWS_BY_NAME.items()}
 
 
 def folder() -> Path:
@@ -310,12 +310,12 @@ def count_threads() -> int:
 
     Raises `ConfigError` if the variable isn't a whole number above zero.
     """
-    text = environment.environ().get(THREADS)
+    text = environment.environ().get(THREADS_VARIABLE)
     if not text:
         return min(_count_cores(), _MAX_THREADS)
     is_positive_number = text.isdecimal() and int(text) >= 1
     if not is_positive_number:
-        raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
+        raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS_VARIABLE)
     return int(text)
 
 

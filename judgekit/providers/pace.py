@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply, Request
 
 AT_ONCE = 64
-_FIRST_PAUSE = 0.5  # seconds, if an overloaded provider doesn't say how long to wait
-_LONGEST_PAUSE = 120.0
-_CAREFUL_SECONDS = 5.0  # after a refusal, during which the limit grows slowly
-_CAREFUL_ROUNDS = 10  # of calls without a refusal, until the limit grows by one
+_FIRST_PAUSE_SECONDS = 0.5  # seconds, if an overloaded provider doesn't say how long to wait
+_MAX_PAUSE_SECONDS = 120.0
+_SLOW_GROWTH_SECONDS = 5.0  # after a refusal, during which the limit grows slowly
+_SLOW_GROWTH_ROUNDS = 10  # of calls without a refusal, until the limit grows by one
 _MINUTE = 60.0
 PAUSED = "the provider asked for a pause"
 
@@ -108,9 +108,9 @@ class Pace:
     def _count_rounds_to_raise(self) -> float:
         """Return the rounds that raise the limit by one: the longer ago the last refusal was, the fewer."""
         seconds_since_refusal = self._clock() - self._refused_at
-        was_refused_recently = seconds_since_refusal < _CAREFUL_SECONDS
+        was_refused_recently = seconds_since_refusal < _SLOW_GROWTH_SECONDS
         if was_refused_recently:
-            return float(_CAREFUL_ROUNDS)
+            return float(_SLOW_GROWTH_ROUNDS)
         # Later, the limit rises faster and faster: after 10 s, by one in a tenth of a round.
         return 1 / seconds_since_refusal
 
@@ -135,8 +135,8 @@ class Pace:
         Calls that can't wait so long fail with the kind `reason` and a message that starts with `why`.
         """
         if seconds is None:
-            seconds = _FIRST_PAUSE
-        pause_end = self._clock() + min(seconds, _LONGEST_PAUSE)
+            seconds = _FIRST_PAUSE_SECONDS
+        pause_end = self._clock() + min(seconds, _MAX_PAUSE_SECONDS)
         is_longer = pause_end > self._paused_until
         if is_longer:
             self._paused_until = pause_end

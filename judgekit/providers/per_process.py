@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Value = TypeVar("Value")
-_FIRST_PID = os.getpid()
+_IMPORTING_PROCESS_ID = os.getpid()
 
 
 def was_forked() -> bool:
     """Whether this process was forked after judgekit was imported."""
-    return os.getpid() != _FIRST_PID
+    return os.getpid() != _IMPORTING_PROCESS_ID
 
 
 class PerProcess(Generic[Value]):

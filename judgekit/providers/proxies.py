@@ -25,7 +25,7 @@ from judgekit.providers.servers import LIST_BYTES, fetch_list
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
-SECONDS = 2.0  # for all of the requests together
+TOTAL_TIMEOUT_SECONDS = 2.0  # for all of the requests together
 KEPT_SECONDS = 86_400.0
 FAILED_SECONDS = 600.0  # before trying a proxy that didn't answer again
 
@@ -136,7 +136,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, ModelFacts]:
     if is_first_thread:
         return _query_for_all_threads(endpoint, path, answer, own_request).models
     with suppress(TimeoutError):
-        answer = request.result(2 * SECONDS)
+        answer = request.result(2 * TOTAL_TIMEOUT_SECONDS)
     return answer.models
 
 
@@ -176,7 +176,9 @@ def _ask_proxy(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
     models = earlier_answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
     with suppress(Exception):  # this address can belong to any kind of server
-        listing = fetch_list(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
+        listing = fetch_list(
+            f"{base}/v1/model/info", endpoint.api_key, TOTAL_TIMEOUT_SECONDS, LIST_BYTES
+        )
         models = _read_rows(running.run(listing))
     return _Answer(models, time.time())
 

@@ -195,7 +195,7 @@ class ApiProfile(_Profile):
             address = address.removesuffix("/")
         if self.base_drops:
             address = address.removesuffix(self.base_drops)
-        if self.base_adds and not _VERSION.search(address):
+        if self.base_adds and not _VERSION_SUFFIX_PATTERN.search(address):
             address += self.base_adds
         return address
 
@@ -356,11 +356,11 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
     """A provider profile as a file holds it."""
 
 
-_VERSION = re.compile(r"/v\d\w*$")
-_FAMILIES = environment.read_toml(__file__, "families.toml")
+_VERSION_SUFFIX_PATTERN = re.compile(r"/v\d\w*$")
+_WORDS_BY_FAMILY = environment.read_toml(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
 # Users know this provider by its models' prefix.
-_ALIASES = {"custom": "openai-compatible"}
+_PROVIDER_BY_ALIAS = {"custom": "openai-compatible"}
 
 
 def profiles() -> list[Profile]:
@@ -386,7 +386,7 @@ def find(name: str) -> Profile:
 
 def unaliased(name: str) -> str:
     """Return the provider name for an alias, or any other name unchanged."""
-    return _ALIASES.get(name, name)
+    return _PROVIDER_BY_ALIAS.get(name, name)
 
 
 def family_by_name(model: str) -> str:
@@ -394,7 +394,7 @@ def family_by_name(model: str) -> str:
     # Try the part after the last slash first, because the parts before can be folders with any name.
     _, _, last_part = model.rpartition("/")
     for name in (last_part, model):
-        for family, words in _FAMILIES.items():
+        for family, words in _WORDS_BY_FAMILY.items():
             # A word can follow a digit or a hyphen, but not a letter.
             if re.search(rf"(?<![a-z])(?:{words})", name.lower()):
                 return family

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
-from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
+from judgekit.providers.style import NEWER_TOKEN_LIMIT_FIELD, WEAKER, CallStyle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from judgekit.providers.registry import OutputMode
 
 KEPT_SECONDS = 7 * 86_400.0  # then the default is tried again, because servers get upgraded
-_VERSION = 1
+_FORMAT_VERSION = 1
 _MAX_TOKENS = 1_000_000
 _MAX_BYTES = 10_000
 
@@ -62,7 +62,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     lasting_style = style.lasting()
     default_style = CallStyle(endpoint.output)
     content: dict[str, Any] = {
-        "version": _VERSION,
+        "version": _FORMAT_VERSION,
         "at": now,
         "usual": endpoint.output,
         "model": endpoint.model,
@@ -108,7 +108,7 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_MAX_BYTES))
-        if content["version"] != _VERSION or content["usual"] != endpoint.output:
+        if content["version"] != _FORMAT_VERSION or content["usual"] != endpoint.output:
             return None
         style = _read_style(content, endpoint)
         if style is None:
@@ -140,7 +140,10 @@ def _are_harmless(values: Mapping[str, Any], default_style: CallStyle) -> bool:
 
     Whoever can write the file can't do more harm than that.
     """
-    has_known_limit_name = values["max_tokens"] in (default_style.max_tokens, NEWER_LIMIT)
+    has_known_limit_name = values["max_tokens"] in (
+        default_style.max_tokens,
+        NEWER_TOKEN_LIMIT_FIELD,
+    )
     switches = (values["temperature"], values["logprobs"], values["system"])
     has_valid_switches = all(isinstance(switch, bool) for switch in switches)
     most_tokens = values["most_tokens"]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
-_USAGE = {field.name for field in fields(Usage)} - {"unpriced_calls"}
+_RECORDED_USAGE_FIELDS = {field.name for field in fields(Usage)} - {"unpriced_calls"}
 
 
 @functools.lru_cache(maxsize=64)
@@ -166,7 +166,7 @@ class ReplayGateway:
         return Reply(
             text=_translate_labels(recorded_reply.text, line, request),
             model=recorded_reply.model,
-            usage=Usage(**recorded_reply.model_dump(include=_USAGE)),
+            usage=Usage(**recorded_reply.model_dump(include=_RECORDED_USAGE_FIELDS)),
             logprobs=tuple(recorded_reply.logprobs),
             tokens=tuple(recorded_reply.tokens),
             schema_enforced=bool(recorded_reply.held),
@@ -244,7 +244,7 @@ class Recorder:
         logprobs = []
         for alternatives in reply.logprobs:
             logprobs.append({encodable(token): alternatives[token] for token in alternatives})
-        usage = {name: getattr(reply.usage, name) for name in _USAGE}
+        usage = {name: getattr(reply.usage, name) for name in _RECORDED_USAGE_FIELDS}
         recorded_reply = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,

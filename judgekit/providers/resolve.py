@@ -17,7 +17,13 @@ from judgekit import programs
 from judgekit.config import TIERS, TierName
 from judgekit.errors import UsageError
 from judgekit.providers import proxies, registry, replay, servers
-from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set_value, is_loopback
+from judgekit.providers.base import (
+    INSIDE_VARIABLE,
+    Endpoint,
+    endpoint,
+    first_set_value,
+    is_loopback,
+)
 from judgekit.providers.registry import (
     ApiProfile,
     CommandProfile,
@@ -37,7 +43,7 @@ Tiers: TypeAlias = "Mapping[TierName, tuple[Endpoint, ...]]"
 Variables: TypeAlias = "Mapping[str, str]"
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Lists the panels of other allowed providers, by preference."""
-CUSTOM = "openai-compatible"
+CUSTOM_PROVIDER = "openai-compatible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +287,7 @@ def _detect_panels(
             continue
 
         panel_with_problem = Panel({}, None, problem)
-        if profile.provider == CUSTOM:
+        if profile.provider == CUSTOM_PROVIDER:
             # The user certainly wants this server, so report its problem rather than use another provider.
             yield panel_with_problem
         else:
@@ -629,7 +635,7 @@ def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named,
 
     base = profile.address_in(environ) or ""
     models: Named = _read_models(profile.models_env.by_tier, environ)
-    if not models and profile.provider == CUSTOM:
+    if not models and profile.provider == CUSTOM_PROVIDER:
         models = _ask_for_models(base)
     if models:
         return models, None
@@ -723,7 +729,7 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
         problem = _explain_missing_variables(signs, environ, named=named)
         if problem is not None:
             return problem
-    if isinstance(profile, CommandProfile) and environ.get(INSIDE):
+    if isinstance(profile, CommandProfile) and environ.get(INSIDE_VARIABLE):
         return "a program that judgekit runs started it"
     if signs.module and not importable(signs.module):
         return f"the Python package {signs.module} is not installed"

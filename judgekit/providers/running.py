@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 END_SECONDS = 2.0  # for cancelled work when the process ends; it takes milliseconds
 # Idle threads to keep, because starting a thread for each call would block the calling loop.
-_MAX_IDLE = 8
+_MAX_IDLE_THREADS = 8
 
 
 class _Home:
@@ -146,7 +146,7 @@ def _do_jobs(jobs: Jobs, idle_queues: list[Jobs]) -> None:
         do_work = jobs.get()
         deliver_outcome = do_work()
         # Mark this thread as idle before delivering the outcome, so that the caller's next job can use it.
-        is_needed = len(idle_queues) < _MAX_IDLE
+        is_needed = len(idle_queues) < _MAX_IDLE_THREADS
         if is_needed:
             idle_queues.append(jobs)
         deliver_outcome()

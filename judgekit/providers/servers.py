@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_REPLY_BYTES = 4_000_000  # in a reply, both compressed and decompressed
-_MAX_UNCHECKED = 64_000  # bytes of an error, or of a reply that isn't checked for JSON
+_MAX_UNCHECKED_BYTES = 64_000  # bytes of an error, or of a reply that isn't checked for JSON
 _BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
-SHOWN = 5  # models to suggest if the requested one is missing
-SECONDS = 0.3
+MAX_SUGGESTED_MODELS = 5  # models to suggest if the requested one is missing
+LIST_TIMEOUT_SECONDS = 0.3
 LIST_BYTES = 1_000_000
-_NO_CHAT = re.compile(
+_NON_CHAT_MODEL_PATTERN = re.compile(
     r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE
 )
 _max_bytes: ContextVar[int | None] = ContextVar("most", default=None)
@@ -145,7 +145,9 @@ async def _send_bounded(
         await response.aclose()
 
     if response.is_error:
-        body = body[:_MAX_UNCHECKED]  # it's only quoted in a message, so its beginning suffices
+        body = body[
+            :_MAX_UNCHECKED_BYTES
+        ]  # it's only quoted in a message, so its beginning suffices
     else:
         edit_body = _edit_body.get()  # by default, it changes nothing
         body = edit_body(body)
@@ -179,7 +181,7 @@ def _normalise_chat(response: httpx.Response) -> httpx.Response:
 
     _collect_body(response)
     request = response.request
-    is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
+    is_chat = request.method == "POST" and request.url.path.endswith(chat.CHAT_PATH)
     is_chat_completion = is_chat and response.is_success
     if not is_chat_completion:
         return response
@@ -247,7 +249,7 @@ async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
 def _check_long_reply(body: bytearray) -> None:
     """Check a long reply before the client parses it; raises `GatewayError` if it isn't a JSON object."""
-    is_long = len(body) > _MAX_UNCHECKED
+    is_long = len(body) > _MAX_UNCHECKED_BYTES
     if is_long and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
         raise GatewayError(FailureKind.INVALID_REPLY, problem)
@@ -263,7 +265,7 @@ def _is_json_object(body: bytes | bytearray) -> bool:
 # The models that servers offer
 
 
-def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
+def models(bases: Sequence[str], seconds: float = LIST_TIMEOUT_SECONDS) -> list[list[str] | None]:
     """List the chat models at each of the given OpenAI-compatible addresses.
 
     The result has a list for each address. It's None for an address that isn't on this machine, or that
@@ -287,7 +289,7 @@ async def _list_chat_models(base: str, seconds: float) -> list[str] | None:
         names = _read_names(listed)
     except Exception:  # noqa: BLE001 - any server can be at this address
         return None
-    return [name for name in names if not _NO_CHAT.search(name)]
+    return [name for name in names if not _NON_CHAT_MODEL_PATTERN.search(name)]
 
 
 def _read_names(listed: Iterable[Any]) -> list[str]:
@@ -316,7 +318,7 @@ async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
         return []
 
     bare_name = endpoint.model.removeprefix(profile.prefix)
-    similar_names = difflib.get_close_matches(bare_name, names, n=SHOWN, cutoff=0.3)
+    similar_names = difflib.get_close_matches(bare_name, names, n=MAX_SUGGESTED_MODELS, cutoff=0.3)
     other_names = [name for name in names if name not in similar_names]
     return [*similar_names, *other_names]
 
@@ -330,7 +332,7 @@ async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return None
     base = endpoint.api_base.rstrip("/")
-    shorter_base = base.removesuffix(chat.PATH)
+    shorter_base = base.removesuffix(chat.CHAT_PATH)
     for address in (shorter_base, f"{shorter_base}/v1"):
         if address == base:
             continue

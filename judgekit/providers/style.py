@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 MAX_CHANGES = 8  # one per field of a style, as the format may change twice
 THINKING_TOKENS = 8_000  # for a model that thinks, if its profile names no number
-NEWER_LIMIT = "max_completion_tokens"
+NEWER_TOKEN_LIMIT_FIELD = "max_completion_tokens"  # noqa: S105 - a field of requests
 WEAKER: dict[OutputMode, OutputMode] = {
     "json_schema": "json_object",
     "tool": "text",
     "json_object": "text",
 }
 # Refusals whose numbers are the tokens left for a reply. In a server error, a number can mean anything.
-_REFUSING = {FailureKind.BAD_REQUEST, FailureKind.CONTEXT_WINDOW, FailureKind.PAYMENT}
+_TOKEN_LIMIT_FAILURE_KINDS = {
+    FailureKind.BAD_REQUEST,
+    FailureKind.CONTEXT_WINDOW,
+    FailureKind.PAYMENT,
+}
 _MIN_ROOM_TOKENS = 256  # tokens; no answer fits in less, unless the request has a lower limit
 
 
@@ -72,7 +76,7 @@ class CallStyle(NamedTuple):
             return self._replace(thinking=THINKING_TOKENS)
 
         names_token_limit = failure.max_reply_tokens is not None
-        if names_token_limit and failure.kind in _REFUSING:
+        if names_token_limit and failure.kind in _TOKEN_LIMIT_FAILURE_KINDS:
             return self._limit_reply(failure, endpoint, request)
 
         # "unfit" means that the model's reply didn't have the format, or didn't fit the schema.
@@ -97,8 +101,8 @@ class CallStyle(NamedTuple):
 
     def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
         """Return a style without the first feature that the provider refused, or None if none is left."""
-        if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
-            return self._replace(max_tokens=NEWER_LIMIT)
+        if self.max_tokens != NEWER_TOKEN_LIMIT_FIELD and "newer_limit" in objections:
+            return self._replace(max_tokens=NEWER_TOKEN_LIMIT_FIELD)
         if self.temperature and "temperature" in objections:
             return self._replace(temperature=False)
         if self.system and "system" in objections:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, Span, find_line_end
 from judgekit.redaction.secret_tables import (
-    LONGEST_ROW,
+    MAX_ROW_CHARS,
     find_in_marked_tables,
     find_in_table,
     find_in_wiki_table,
@@ -18,7 +18,7 @@ from judgekit.redaction.values import is_mixed
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-PHRASE = "seed phrase"
+SEED_PHRASE_KIND = "seed phrase"
 JWK_MEMBER = "key"
 _PHRASE_NAMES = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
 _PHRASE_WORD_COUNTS: tuple[int, ...] = (12, 15, 18, 21, 24)
@@ -70,7 +70,7 @@ def _find_in_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
         line_start = next_line_start
         line_end = find_line_end(lower_text, line_start)
         next_line_start = line_end + 1
-        if line_end - line_start > LONGEST_ROW:
+        if line_end - line_start > MAX_ROW_CHARS:
             continue
 
         line = lower_text[line_start:line_end]
@@ -140,7 +140,7 @@ def _search_phrases(
         words = re.findall(r"[a-z]{3,8}", match["value"])
         if len(words) in word_counts and _has_base_words(words, max_inflected_fraction):
             start, end = match.span("value")
-            yield SecretMatch(start - len(added), end - len(added), PHRASE)
+            yield SecretMatch(start - len(added), end - len(added), SEED_PHRASE_KIND)
 
 
 def _has_base_words(words: list[str], max_inflected_fraction: float) -> bool:
@@ -154,7 +154,9 @@ def _has_base_words(words: list[str], max_inflected_fraction: float) -> bool:
     return not has_too_many_inflected and not is_prose
 
 
-_JWK_REACH = 12_000  # characters before and after `kty` that are searched for the key's members
+_JWK_SEARCH_CHARS = (
+    12_000  # characters before and after `kty` that are searched for the key's members
+)
 
 
 def _find_jwk_members(lower_text: str) -> Iterator[SecretMatch]:
@@ -162,8 +164,8 @@ def _find_jwk_members(lower_text: str) -> Iterator[SecretMatch]:
     search_start = 0
     # Every key has a `kty` member (its type). The other members are nearby.
     while key_type := PATTERNS["jwk"].search(lower_text, search_start):
-        start = max(search_start, key_type.start() - _JWK_REACH)
-        end = key_type.end() + _JWK_REACH
+        start = max(search_start, key_type.start() - _JWK_SEARCH_CHARS)
+        end = key_type.end() + _JWK_SEARCH_CHARS
         for member in PATTERNS["jwk_member"].finditer(lower_text, start, end):
             yield SecretMatch(*member.span("value"), JWK_MEMBER)
         search_start = end

@@ -15,13 +15,17 @@ from typing import Any
 
 from judgekit import environment
 
-_ALIKE: dict[str, Any] = environment.read_toml(__file__, "lookalikes.toml")["alike"]
-_CYRILLIC = str.maketrans(*_ALIKE["cyrillic"])
-_ARMENIAN = str.maketrans(*_ALIKE["armenian"])
-_GREEK = str.maketrans(*_ALIKE["greek"])
-_CAPITALS = str.maketrans(*_ALIKE["capitals"])
-_PUNCTUATION = str.maketrans(*_ALIKE["punctuation"])
-_SKELETON = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
+_LOOKALIKES_BY_ALPHABET: dict[str, Any] = environment.read_toml(__file__, "lookalikes.toml")[
+    "alike"
+]
+_LATIN_BY_CYRILLIC = str.maketrans(*_LOOKALIKES_BY_ALPHABET["cyrillic"])
+_LATIN_BY_ARMENIAN = str.maketrans(*_LOOKALIKES_BY_ALPHABET["armenian"])
+_LATIN_BY_GREEK = str.maketrans(*_LOOKALIKES_BY_ALPHABET["greek"])
+_LATIN_BY_SMALL_CAPITAL = str.maketrans(*_LOOKALIKES_BY_ALPHABET["capitals"])
+_ASCII_BY_PUNCTUATION = str.maketrans(*_LOOKALIKES_BY_ALPHABET["punctuation"])
+_LATIN_BY_LOOKALIKE = (
+    _LATIN_BY_CYRILLIC | _LATIN_BY_ARMENIAN | _LATIN_BY_GREEK | _LATIN_BY_SMALL_CAPITAL
+)
 _ASCII_BY_CATEGORY = {
     "Mn": "\0",
     "Me": "\0",
@@ -33,30 +37,32 @@ _ASCII_BY_CATEGORY = {
 }
 _MIN_STYLED_LETTERS = 2  # in a word; a single one is a mathematical symbol
 _MIN_SMALL_CAPITALS = 3
-_MIN_WITH_GREEK = 4  # letters of a word with Greek lookalikes; a shorter one may be a formula
-_CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f189"
+_MIN_GREEK_WORD_LETTERS = (
+    4  # letters of a word with Greek lookalikes; a shorter one may be a formula
+)
+_CIRCLED_LETTER_RANGES = "\u24b6-\u24e9\U0001f130-\U0001f189"
 # The lookbehind makes it start only at a word's beginning. Otherwise a long ASCII word would be scanned once
 # for each of its letters.
-_FOREIGN_WORD = re.compile(
-    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
+_FOREIGN_WORD_PATTERN = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED_LETTER_RANGES}])[\w{_CIRCLED_LETTER_RANGES}]*+"
 )
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_STROKES = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
+_NON_ASCII_PATTERN = re.compile(r"[^\x00-\x7f]+")
+_OVERLAY_MARKS_PATTERN = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:
     """Rewrite disguised Latin words, such as words with Cyrillic lookalikes or struck-through letters."""
     if text.isascii():
         return text
-    text = _FOREIGN_WORD.sub(lambda match: _translate_word(match[0]), text)
-    return _STROKES.sub("", text)
+    text = _FOREIGN_WORD_PATTERN.sub(lambda match: _translate_word(match[0]), text)
+    return _OVERLAY_MARKS_PATTERN.sub("", text)
 
 
 def skeleton(text: str) -> str:
     """Replace each letter with the ASCII letter it looks like, without changing positions."""
     if text.isascii():
         return text
-    return "".join(map(_strip_style, text)).translate(_SKELETON)
+    return "".join(map(_strip_style, text)).translate(_LATIN_BY_LOOKALIKE)
 
 
 def fold_to_ascii(text: str) -> str:
@@ -64,7 +70,7 @@ def fold_to_ascii(text: str) -> str:
 
     Combining marks and invisible characters become NUL.
     """
-    return _NOT_ASCII.sub(lambda match: "".join(map(_fold, match[0])), text)
+    return _NON_ASCII_PATTERN.sub(lambda match: "".join(map(_fold, match[0])), text)
 
 
 @functools.lru_cache(4096)
@@ -97,8 +103,8 @@ def _fold(char: str) -> str:
     if not is_single_letter:
         return char
 
-    lookalike = base_letter.translate(_SKELETON)  # for letters of other alphabets
-    lookalike = lookalike.translate(_PUNCTUATION)
+    lookalike = base_letter.translate(_LATIN_BY_LOOKALIKE)  # for letters of other alphabets
+    lookalike = lookalike.translate(_ASCII_BY_PUNCTUATION)
     return lookalike if lookalike.isascii() else char
 
 
@@ -108,7 +114,7 @@ def _translate_word(word: str) -> str:
     Bold, circled and other styled letters become plain in any word.
     """
     word = _strip_styles(word)
-    translated = word.translate(_CYRILLIC | _ARMENIAN)
+    translated = word.translate(_LATIN_BY_CYRILLIC | _LATIN_BY_ARMENIAN)
     if not translated.isascii():  # other letters are left, perhaps Greek ones
         return _translate_greek(word, translated)
 
@@ -122,9 +128,9 @@ def _strip_styles(word: str) -> str:
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _MIN_STYLED_LETTERS:
         word = unstyled
-    small_capitals = [char for char in word if ord(char) in _CAPITALS]
+    small_capitals = [char for char in word if ord(char) in _LATIN_BY_SMALL_CAPITAL]
     if len(small_capitals) >= _MIN_SMALL_CAPITALS:
-        word = word.translate(_CAPITALS)
+        word = word.translate(_LATIN_BY_SMALL_CAPITAL)
     return word
 
 
@@ -142,7 +148,7 @@ def _translate_greek(word: str, translated: str) -> str:
 
     `translated` is the word without its Cyrillic and Armenian lookalikes.
     """
-    latin = translated.translate(_GREEK)
+    latin = translated.translate(_LATIN_BY_GREEK)
     return latin if _is_greek_disguise(translated, latin) else word
 
 
@@ -154,5 +160,5 @@ def _is_greek_disguise(word: str, translated: str) -> bool:
     """
     latin_part = "".join(char for char in word if char.isascii())
     is_lower_or_capitalised = bool(re.fullmatch("[A-Za-z]?[a-z]+", latin_part))
-    is_long = len(translated) >= _MIN_WITH_GREEK
+    is_long = len(translated) >= _MIN_GREEK_WORD_LETTERS
     return translated.isascii() and is_long and is_lower_or_capitalised

@@ -25,15 +25,15 @@ from judgekit.redaction.values import (
     is_weak_secret,
 )
 
-_LONGEST_NAME = 60
-_LONGEST_WORD_BEFORE = 14  # including the blank after it
-_MIN_SHORT = 6
+_MAX_NAME_CHARS = 60
+_MAX_PRECEDING_WORD_CHARS = 14  # including the blank after it
+_MIN_SHORT_PASSWORD_CHARS = 6
 _SECTION_REACH = 300  # characters before a setting that are searched for its section's header
 _DIGITS = "0123456789"
-_PUBLIC = frozenset(("public", "publishable"))
+_PUBLIC_NAME_WORDS = frozenset(("public", "publishable"))
 _PASSWORD_CLASSES = ("strong", "short")  # of names such as `password` and `pin`
-_SHORT = frozenset(RULES["words"]["short"].split())
-_SUFFIXES = frozenset(RULES["words"]["endings"].split())
+_SHORT_PASSWORD_NAMES = frozenset(RULES["words"]["short"].split())
+_NAME_SUFFIXES = frozenset(RULES["words"]["endings"].split())
 
 
 @functools.lru_cache(4096)
@@ -47,7 +47,7 @@ def classify_name(name: str) -> str:
     - "": any other name
     """
     words = _drop_suffixes(_split_name(name))
-    is_public = any(word in _PUBLIC for word in words)  # such as `public_key`
+    is_public = any(word in _PUBLIC_NAME_WORDS for word in words)  # such as `public_key`
     if not words or is_public:
         return ""
 
@@ -58,7 +58,7 @@ def classify_name(name: str) -> str:
     last_word = words[-1].rstrip(_DIGITS)
     if PATTERNS["strong"].search(all_words):
         return "strong"
-    if last_word in _SHORT or last_two in _SHORT:
+    if last_word in _SHORT_PASSWORD_NAMES or last_two in _SHORT_PASSWORD_NAMES:
         return "short"
     if PATTERNS["secret"].search(last_three):
         return "secret"
@@ -78,7 +78,7 @@ def _drop_suffixes(words: list[str]) -> list[str]:
     """Drop up to three suffixes, but never the first word: `api_key_prod_2` becomes `api_key`."""
     kept_words = words.copy()
     for _ in range(3):
-        if len(kept_words) > 1 and (kept_words[-1] in _SUFFIXES or kept_words[-1].isdigit()):
+        if len(kept_words) > 1 and (kept_words[-1] in _NAME_SUFFIXES or kept_words[-1].isdigit()):
             kept_words.pop()
     return kept_words
 
@@ -203,7 +203,7 @@ def _read_name(text: str, match: re.Match[str]) -> str:
     `match` only has the name's `core` ("password") and its `tail` ("_2").
     """
     core_start = match.start("core")
-    search_start = max(0, core_start - _LONGEST_NAME)
+    search_start = max(0, core_start - _MAX_NAME_CHARS)
     joined_part = PATTERNS["before"].search(text, search_start, core_start)
     joined_part = cast("re.Match[str]", joined_part)  # the pattern always matches, if only ""
     # If nothing such as `db_` is joined to the core, a separate word can belong to it, as in `API key`.
@@ -213,7 +213,7 @@ def _read_name(text: str, match: re.Match[str]) -> str:
 
 def _read_word_before(text: str, core_start: int) -> str:
     """Read `API_` for a name of two words, such as `API key`. For a name of one word, return ""."""
-    search_start = max(0, core_start - _LONGEST_WORD_BEFORE)
+    search_start = max(0, core_start - _MAX_PRECEDING_WORD_CHARS)
     word = PATTERNS["two_words"].search(text, search_start, core_start)
     return f"{word[1]}_" if word else ""
 
@@ -255,7 +255,7 @@ def _starts_like_setting(text: str, match: re.Match[str]) -> bool:
 
 def _read_line_before(text: str, position: int) -> str:
     """Return the line up to a position, but at most the last 120 characters."""
-    earliest = max(0, position - 2 * _LONGEST_NAME)
+    earliest = max(0, position - 2 * _MAX_NAME_CHARS)
     line_break = text.rfind("\n", earliest, position)
     return text[max(earliest, line_break + 1) : position]
 
@@ -269,7 +269,7 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
         is_mere_path = value.startswith("/") and not is_mixed(value)
         return not is_mere_path
     if name_class == "short":  # such as `pw`
-        is_long_enough = is_mixed(value) or len(value) >= _MIN_SHORT
+        is_long_enough = is_mixed(value) or len(value) >= _MIN_SHORT_PASSWORD_CHARS
         return is_long_enough and not is_code(value)
     if name_class == "weak":  # such as `session`
         return is_weak_secret(value) or _is_encryption_key(text, match, value)
@@ -355,7 +355,7 @@ def _is_bare_password(text: str, match: re.Match[str], value: str, name_class: s
     """Whether an unquoted value looks like a password. In a settings file, it can also be a plain word."""
     if _looks_like_password(value, name_class):
         return True
-    is_too_short = name_class == "short" and len(value) < _MIN_SHORT
+    is_too_short = name_class == "short" and len(value) < _MIN_SHORT_PASSWORD_CHARS
     if is_too_short:
         return False
     return _is_in_settings_file(text, match)

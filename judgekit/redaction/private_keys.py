@@ -15,10 +15,10 @@ _MIN_KEY_CHARS = 16
 _MIN_KEY_CHARS_IN_FIELD = 40
 _MAX_LINES = 600
 _MAX_OTHER_LINES = 12  # lines without a part of the key
-_MAX_DASHES = 24  # characters before a header
+_MAX_HEADER_PREFIX_CHARS = 24  # characters before a header
 _LAST_LINE_REACH = 60  # characters before the footer
-_LAST_LINE_SPAN = 80  # characters after the other lines, if there's no footer
-_LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
+_MAX_LAST_LINE_CHARS = 80  # characters after the other lines, if there's no footer
+_LINE_PREFIX_CHARS = " \t>#*|/\\+-\"';:.,0123456789"
 
 
 def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
@@ -54,7 +54,7 @@ def _include_dashes(text: str, header_start: int) -> int:
 
     A match for a header only starts at its word "begin".
     """
-    search_start = max(0, header_start - _MAX_DASHES)
+    search_start = max(0, header_start - _MAX_HEADER_PREFIX_CHARS)
     dashes = PATTERNS["dashes"].search(text, search_start, header_start)
     return dashes.start() if dashes else header_start
 
@@ -185,7 +185,7 @@ def _find_last_line_without_footer(text: str, pieces: list[Span], search_end: in
     if not pieces:
         return []
     _, last_end = pieces[-1]
-    end = min(search_end, last_end + _LAST_LINE_SPAN)
+    end = min(search_end, last_end + _MAX_LAST_LINE_CHARS)
     return _find_last_line(text, last_end, end)
 
 
@@ -204,7 +204,7 @@ def _read_key_line(text: str, position: int, line_end: int) -> _KeyLine:
     spans = _find_key_spans(line, is_field=is_field)
     pieces = [(position + span_start, position + span_end) for span_start, span_end in spans]
 
-    has_words = bool(line.strip(_LINE_PREFIX))
+    has_words = bool(line.strip(_LINE_PREFIX_CHARS))
     looks_like_key = bool(spans) or is_field
     return _KeyLine(pieces, footer, next_header, is_other=has_words and not looks_like_key)
 

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
     Record = TypeVar("Record", bound=BaseModel)
 
-MARGIN = 4_000  # characters after a cut that are also searched, so that no secret is split
-MARK = "[redacted: "  # the beginning of a replacement
-DEPTH = 3  # how many layers of encoding are decoded
+SEARCH_MARGIN_CHARS = (
+    4_000  # characters after a cut that are also searched, so that no secret is split
+)
+REDACTION_PREFIX = "[redacted: "  # the beginning of a replacement
+MAX_DECODING_DEPTH = 3  # how many layers of encoding are decoded
 _MAX_PASSES = 4
 
 
@@ -52,7 +54,7 @@ def redact(text: str) -> Redacted:
     secret_count = 0
     # Search again after each replacement, because it can expose another secret next to it.
     for _ in range(_MAX_PASSES):
-        found = _find_at_any_depth(text, depth=DEPTH)
+        found = _find_at_any_depth(text, depth=MAX_DECODING_DEPTH)
         # Overlapping secrets share the first one's mark. If two have the same start, the longer one is first.
         matches = sorted(found, key=lambda match: (match.start, -match.end))
         text, mark_count = _replace(text, matches)
@@ -74,7 +76,7 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
         overlaps_previous = start < done_end
         if not overlaps_previous:
             parts.append(text[done_end:start])
-            parts.append(f"{MARK}{kind}]")
+            parts.append(f"{REDACTION_PREFIX}{kind}]")
             mark_count += 1
             done_end = start
 
@@ -172,8 +174,8 @@ def _redact_strings(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
 # Text that is encoded, escaped, joined or broken over lines
 
 _LIST_REACH = 200  # characters around a list that are searched for the code joining it
-_SHORTEST_ENCODED = 16  # characters of encoded text without blanks
-_MIN_DIGITS = 12  # of text encoded in numbers
+_MIN_ENCODED_CHARS = 16  # characters of encoded text without blanks
+_MIN_ENCODED_DIGITS = 12  # of text encoded in numbers
 # What the start of a secret looks like if a line break may split it, as the pattern `broken` knows it.
 _BROKEN_BEGINNINGS = (
     *(
@@ -205,7 +207,7 @@ _BROKEN_BEGINNINGS = (
     ),
     *("whsec_", "dckr_pat_", "ya29.", "GOCSPX-"),
 )
-_BROKEN = AnyWord(_BROKEN_BEGINNINGS)
+_BROKEN_SECRET_WORDS = AnyWord(_BROKEN_BEGINNINGS)
 _PRINTABLE = string.printable.encode()
 
 
@@ -391,7 +393,7 @@ def _view_joined_lists(text: str, patterns: Mapping[str, re.Pattern[str]]) -> It
 
 def _view_broken_tokens(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
     """Yield views of the tokens broken over lines, without the gaps."""
-    may_be_broken = "\n" in text and _BROKEN.pattern_for(text).search(text)
+    may_be_broken = "\n" in text and _BROKEN_SECRET_WORDS.pattern_for(text).search(text)
     if not may_be_broken:
         return
     for start, end, tokens in _find_windows(text, patterns["broken"]):
@@ -473,10 +475,10 @@ def _view_encodings(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Itera
 def _list_encodings(text: str) -> Iterator[str]:
     """Yield the names of the encodings that a text could contain, judging by its words and digits."""
     longest_word = max(map(len, text.split()), default=0)
-    if longest_word >= _SHORTEST_ENCODED:
+    if longest_word >= _MIN_ENCODED_CHARS:
         yield from ("base64", "base32")
     digit_count = sum(map(text.count, string.digits))  # faster than looking at each character
-    if digit_count >= _MIN_DIGITS:
+    if digit_count >= _MIN_ENCODED_DIGITS:
         yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 

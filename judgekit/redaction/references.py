@@ -11,11 +11,11 @@ import re
 from judgekit.redaction.secret_rules import PATTERNS, RULES
 from judgekit.redaction.values import change_rate, is_mixed
 
-_TYPES = frozenset(RULES["words"]["types"].split())
-_STATES = frozenset(RULES["words"]["states"].split())
+_TYPE_WORDS = frozenset(RULES["words"]["types"].split())
+_STATE_WORDS = frozenset(RULES["words"]["states"].split())
 _CODE_WORDS = frozenset(RULES["words"]["code_words"].split())
 _CODE_SEGMENTS = frozenset(RULES["words"]["code_segments"].split())
-_SEGMENT = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_NAME_SEGMENT_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MIN_WORD_LETTERS = 3  # of a word in snake case
 _SHUFFLED_CHANGE_RATE = 0.4  # change rate between kinds of characters; names in code have less
@@ -46,7 +46,7 @@ def is_reference(value: str) -> bool:
 def _is_type_or_state(text: str) -> bool:
     """Whether a text is a type, as in `password: str`, or a state, as in `password: expired`."""
     word = text.lower().strip("\"'`*_ ?!")
-    return word in _TYPES or word in _STATES
+    return word in _TYPE_WORDS or word in _STATE_WORDS
 
 
 def _is_expression(text: str) -> bool:
@@ -84,7 +84,7 @@ def is_variable(value: str) -> bool:
         return False
 
     # `maxLen_2` has the segments "max", "len" and "2".
-    segments = [segment.lower() for segment in _SEGMENT.findall(value)]
+    segments = [segment.lower() for segment in _NAME_SEGMENT_PATTERN.findall(value)]
     has_code_segment = any(segment in _CODE_SEGMENTS for segment in segments)
     if has_code_segment or _is_snake_case(value, segments):
         return True

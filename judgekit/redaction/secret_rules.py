@@ -38,12 +38,12 @@ class SecretMatch(NamedTuple):
 
 
 # Common spellings of letters whose accent can't be left off.
-_TYPED_WITHOUT_ACCENT = str.maketrans("łøđðəıß", "loddeis")
+_PLAIN_LETTER_BY_ACCENTED = str.maketrans("łøđðəıß", "loddeis")
 
 
 def _list_spellings(word: str) -> set[str]:
     """List a word's possible spellings in a text that was folded to ASCII and lowercased."""
-    spellings = {word.lower(), word.lower().translate(_TYPED_WITHOUT_ACCENT)}
+    spellings = {word.lower(), word.lower().translate(_PLAIN_LETTER_BY_ACCENTED)}
     # The folded spelling depends on the word's original case.
     for original in (word, word.lower(), word.upper(), word.capitalize()):
         # Folding turns combining marks into NUL. Texts are searched without NUL.

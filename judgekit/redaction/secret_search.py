@@ -14,7 +14,7 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from judgekit.redaction.blocks import JWK_MEMBER, PHRASE, find_block_secrets
+from judgekit.redaction.blocks import JWK_MEMBER, SEED_PHRASE_KIND, find_block_secrets
 from judgekit.redaction.named_values import find_named
 from judgekit.redaction.private_keys import find_private_keys
 from judgekit.redaction.secret_rules import (
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 PRIVATE_KEY = "private key"
 # These are also found after a letter, because their prefix and length never occur by chance.
-_UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_WITH_FORMAT = 17  # characters of a secret with a recognisable format
+_UNMISTAKABLE_KINDS = frozenset({"GitHub token", "Anthropic key"})
+_MIN_FORMATTED_SECRET_CHARS = 17  # characters of a secret with a recognisable format
 _LINES_AFTER_KEYWORD = 3  # the value can be on one of these lines
-_ASCII_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_LOWER_BY_ASCII_CAPITAL = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMAT_RULES = read_rows("forms")
 _CONTEXT_RULES = read_rows("places")
@@ -51,7 +51,7 @@ _LINE_WORDS = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS])
 _LINE_PATTERNS = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
 _compile = functools.cache(re.compile)
 # Parts of patterns that may match a blank.
-_WITH_BLANKS = (
+_BLANK_MATCHING_PARTS = (
     " ",
     "\\s",
     "[^",
@@ -119,7 +119,7 @@ def find(text: str) -> Iterator[SecretMatch]:
 
     # secrets in tables and other blocks, most of which also need a keyword
     for start, end, kind in find_block_secrets(lower_text, keyword_spans):
-        is_sure = kind in (PHRASE, JWK_MEMBER)
+        is_sure = kind in (SEED_PHRASE_KIND, JWK_MEMBER)
         if is_sure or not is_placeholder(text[start:end]):
             yield SecretMatch(start, end, kind)
 
@@ -131,7 +131,7 @@ def _lowercase_in_place(text: str) -> str:
         return lower_text
     # Lowercasing turns a few letters into two characters, which shifts all later positions. So only
     # lowercase the ASCII letters.
-    return text.translate(_ASCII_TO_LOWER)
+    return text.translate(_LOWER_BY_ASCII_CAPITAL)
 
 
 def _find_by_context_or_name(
@@ -199,7 +199,9 @@ def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
     """
     # Every secret with a recognisable format contains a long word, and most texts have few. So check the
     # long words first, and search the complete text only if one of them looks like a secret.
-    long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_WITH_FORMAT])
+    long_words = " ".join(
+        [word for word in text.split() if len(word) >= _MIN_FORMATTED_SECRET_CHARS]
+    )
     if not long_words:
         return
 
@@ -232,7 +234,7 @@ def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
 def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
     """Whether a pattern can't match a blank, and so only matches inside a word."""
     source = pattern if isinstance(pattern, str) else pattern.pattern
-    return not any(part in source for part in _WITH_BLANKS)
+    return not any(part in source for part in _BLANK_MATCHING_PARTS)
 
 
 def _find_kind(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[SecretMatch]:
@@ -253,7 +255,7 @@ def _is_coincidence(text: str, match: re.Match[str], kind: str) -> bool:
     """Whether a match begins in the middle of a word, and its kind isn't unmistakable."""
     start = match.start()
     is_inside_word = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
-    is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
+    is_unmistakable = kind in _UNMISTAKABLE_KINDS and is_mixed(match[0])
     return is_inside_word and not is_unmistakable
 
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator
 
-LONGEST_ROW = 2000
+MAX_ROW_CHARS = 2000
 _CELL_EDGE = " \t*`\"'_"
 _MIN_CELL_CHARS = 4
-_LONGEST_HEADER = 60
+_MAX_HEADER_CHARS = 60
 _MAX_ROWS = 500
 _MAX_TABLE_CHARS = 40_000  # of a table that may have one cell per line
 
@@ -53,7 +53,7 @@ def _read_next_line(lower_text: str, line_end: int) -> str:
     """Read the line after the one that ends at `line_end`, but at most the longest row's length."""
     next_start = line_end + 1
     next_end = find_line_end(lower_text, next_start)
-    return lower_text[next_start:next_end][:LONGEST_ROW]
+    return lower_text[next_start:next_end][:MAX_ROW_CHARS]
 
 
 def _find_password_columns(headers: list[str]) -> list[int]:
@@ -64,7 +64,7 @@ def _find_password_columns(headers: list[str]) -> list[int]:
 def _is_password_header(header: str) -> bool:
     """Whether a column's header is a title such as "Password"."""
     # A cell can be a long text, so cut it to the length that a header may have.
-    return bool(PATTERNS["password_header"].fullmatch(header[:_LONGEST_HEADER]))
+    return bool(PATTERNS["password_header"].fullmatch(header[:_MAX_HEADER_CHARS]))
 
 
 def _is_line_of_dashes(line: str) -> bool:
@@ -146,7 +146,7 @@ def _read_lines_below(lower_text: str, header_end: int) -> Iterator[tuple[int, s
         if start >= len(lower_text):
             return
         end = find_line_end(lower_text, start)
-        yield start, lower_text[start : min(end, start + LONGEST_ROW)]
+        yield start, lower_text[start : min(end, start + MAX_ROW_CHARS)]
 
 
 def _find_in_cells(

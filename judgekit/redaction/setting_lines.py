@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from judgekit.redaction.secret_rules import Span
 
 _SHUFFLED_CHANGE_RATE = 0.3  # change rate between kinds of characters; names in code have less
-_MIN_LENGTHS = {"strong": 4, "short": 6, "secret": MIN_TOKEN}  # of a value, by its name's class
-_MIN_RANDOM = 10  # letters and digits of a random secret
-_LONGER_THAN_WORDS = 20  # characters
+_MIN_CHARS_BY_NAME_CLASS = {
+    "strong": 4,
+    "short": 6,
+    "secret": MIN_TOKEN,
+}  # of a value, by its name's class
+_MIN_RANDOM_SECRET_CHARS = 10  # letters and digits of a random secret
+_MIN_CHARS_BEYOND_WORDS = 20  # characters
 _MAX_LIST_LINES = 40
 _KIND_BY_NAME_CLASS = {"strong": "password", "short": "password", "secret": "token"}
 
@@ -81,7 +85,7 @@ def _has_secret_name(match: re.Match[str]) -> bool:
     """Whether the name suggests a secret."""
     # It can be plural, such as `passwords`, so check the singular as well.
     names = (match["name"], _make_singular(match))
-    return any(classify_name(name) in _MIN_LENGTHS for name in names)
+    return any(classify_name(name) in _MIN_CHARS_BY_NAME_CLASS for name in names)
 
 
 def _make_singular(match: re.Match[str]) -> str:
@@ -145,12 +149,12 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     variable.
     """
     name_class = classify_name(name)
-    if name_class not in _MIN_LENGTHS:  # the name doesn't suggest a secret
+    if name_class not in _MIN_CHARS_BY_NAME_CLASS:  # the name doesn't suggest a secret
         return
 
     start, end = span
     value = text[start:end].rstrip()
-    if len(value) < _MIN_LENGTHS[name_class]:
+    if len(value) < _MIN_CHARS_BY_NAME_CLASS[name_class]:
         return
     if _is_text_or_number(value) or _is_expression(value, is_code=is_code):
         return
@@ -209,7 +213,7 @@ def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
         return has_secret_name and is_shuffled and len(value) >= MIN_TOKEN
 
     # Outside of code, a value that isn't shuffled must be longer.
-    min_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM
+    min_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM_SECRET_CHARS
     if len(value) < min_length:
         return False
     if has_secret_name:
@@ -231,7 +235,7 @@ def _is_token(value: str) -> bool:
         has_only_words = bool(PATTERNS["words"].match(value))  # such as `build_step_2_name`
         return len(value) >= MIN_TOKEN and not has_only_words
     is_shuffled = change_rate(value) >= _SHUFFLED_CHANGE_RATE
-    return len(value) >= _LONGER_THAN_WORDS and is_shuffled
+    return len(value) >= _MIN_CHARS_BEYOND_WORDS and is_shuffled
 
 
 def _is_template_or_code(value: str) -> bool:

@@ -13,14 +13,14 @@ _MIN_SYMBOLS = 3
 _MIN_PASSWORD_CHARS = 6
 MIN_TOKEN = 8
 MIN_BARE_TOKEN = 16
-_MIN_WITHOUT_DIGITS = 20
-_MIN_WEAK = 20
+_MIN_DIGITLESS_TOKEN_CHARS = 20
+_MIN_WEAK_TOKEN_CHARS = 20
 _MIN_PHRASE_WORDS = 4
-_MANY_RUNS = 4
+_MIN_STRANGE_RUNS = 4
 # Orders of letters (`a`), digits (`0`) and symbols (`-`) in a value
-_STRANGE_RUNS = ("a0-", "0a0", "a0a")
+_STRANGE_RUN_ORDERS = ("a0-", "0a0", "a0a")
 _SHUFFLED_CHANGE_RATE = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
-_SHUFFLED_WEAK = 0.35
+_WEAK_TOKEN_CHANGE_RATE = 0.35
 
 
 def is_mixed(value: str) -> bool:
@@ -97,7 +97,7 @@ def is_generated(value: str) -> bool:
     # consist of joined words, such as `Read_File_Sync`.
     if PATTERNS["words"].match(value) or not _has_both_cases(value):
         return False
-    min_length = MIN_BARE_TOKEN if is_mixed(value) else _MIN_WITHOUT_DIGITS
+    min_length = MIN_BARE_TOKEN if is_mixed(value) else _MIN_DIGITLESS_TOKEN_CHARS
     return len(value) >= min_length and change_rate(value) >= _SHUFFLED_CHANGE_RATE
 
 
@@ -141,9 +141,9 @@ def is_code(value: str) -> bool:
 
 def is_weak_secret(value: str) -> bool:
     """Whether a value is a secret if its name, such as `key` or `session`, can mean other things."""
-    if len(value) < _MIN_WEAK or not is_mixed(value) or is_snake_case(value):
+    if len(value) < _MIN_WEAK_TOKEN_CHARS or not is_mixed(value) or is_snake_case(value):
         return False
-    return not PATTERNS["hex_or_id"].match(value) and change_rate(value) >= _SHUFFLED_WEAK
+    return not PATTERNS["hex_or_id"].match(value) and change_rate(value) >= _WEAK_TOKEN_CHANGE_RATE
 
 
 def is_strange(value: str) -> bool:
@@ -173,11 +173,11 @@ def _has_strange_runs(core: str) -> bool:
     """Whether a value changes between letters, digits and symbols often, or in an order as in a password."""
     classes = "".join(map(_classify_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
-    if len(runs) >= _MANY_RUNS:
+    if len(runs) >= _MIN_STRANGE_RUNS:
         return True
     is_word_and_number = runs == "a0"  # as in many passwords, such as "summer2024"
     # such as a digit between letters
-    has_strange_part = any(part in runs for part in _STRANGE_RUNS)
+    has_strange_part = any(part in runs for part in _STRANGE_RUN_ORDERS)
     return is_word_and_number or has_strange_part
 
 

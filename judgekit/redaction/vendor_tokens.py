@@ -24,10 +24,10 @@ _UNAMBIGUOUS_KIND_WORDS = frozenset(_TOKEN_WORDS["sure_kinds"].split())
 _IDENTIFIER_WORDS = frozenset(_TOKEN_WORDS["identifiers"].split())
 
 # The minimum number of random characters after
-_MIN_AFTER_VENDOR = 14  # a prefix that only tokens have
-_MIN_AFTER_COMMON = 20  # a common word
-_MIN_AFTER_KIND = 24  # an unknown prefix with a word for a kind of key
-_MIN_AFTER_UNKNOWN = 32  # any other prefix
+_MIN_CHARS_AFTER_VENDOR = 14  # a prefix that only tokens have
+_MIN_CHARS_AFTER_COMMON_PREFIX = 20  # a common word
+_MIN_CHARS_AFTER_KIND_WORD = 24  # an unknown prefix with a word for a kind of key
+_MIN_CHARS_AFTER_UNKNOWN_PREFIX = 32  # any other prefix
 _MIN_HEX_DIGITS = 32  # if they may be a hash
 _MIN_PIECE_CHARS = 5
 # Change rates of random pieces
@@ -35,8 +35,8 @@ _RANDOM_CHANGE_RATE = 0.2  # between letters and digits
 _SHUFFLED_CASE_RATE = (
     0.45  # between upper and lower case; camelCase with words of five letters has 0.4
 )
-_SHUFFLED_WITH_DIGITS = 0.4
-_HEX = frozenset("0123456789abcdefABCDEF")
+_SHUFFLED_ALPHANUMERIC_CHANGE_RATE = 0.4
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
@@ -66,9 +66,9 @@ def is_vendor_token(token: str) -> bool:
 
     leading_words, tail = _split_leading_words(pieces)
     if prefix in _VENDOR_PREFIXES:
-        return _count_random_characters(tail) >= _MIN_AFTER_VENDOR
+        return _count_random_characters(tail) >= _MIN_CHARS_AFTER_VENDOR
     if prefix in _COMMON_PREFIXES:
-        min_length = _MIN_HEX_DIGITS if _is_hex(tail) else _MIN_AFTER_COMMON
+        min_length = _MIN_HEX_DIGITS if _is_hex(tail) else _MIN_CHARS_AFTER_COMMON_PREFIX
         return _count_random_characters(tail) >= min_length
     return _is_token_after_unknown_prefix(prefix, leading_words, tail)
 
@@ -87,7 +87,7 @@ def _split_leading_words(pieces: list[str]) -> tuple[list[str], list[str]]:
 
 def _is_hex(tail: list[str]) -> bool:
     """Whether a token's tail consists of hexadecimal digits."""
-    return _HEX.issuperset("".join(tail))
+    return _HEX_DIGITS.issuperset("".join(tail))
 
 
 def _is_token_after_unknown_prefix(prefix: str, leading_words: list[str], tail: list[str]) -> bool:
@@ -103,7 +103,7 @@ def _is_token_after_unknown_prefix(prefix: str, leading_words: list[str], tail: 
         return has_unambiguous_word and _count_random_characters(tail) >= _MIN_HEX_DIGITS
     has_kind_word = any(word in _KIND_WORDS for word in leading_words)
     if has_kind_word:
-        is_long_enough = _count_random_characters(tail) >= _MIN_AFTER_KIND
+        is_long_enough = _count_random_characters(tail) >= _MIN_CHARS_AFTER_KIND_WORD
         return is_long_enough and _is_shuffled("".join(tail))
     return _is_of_unknown_vendor(prefix, tail)
 
@@ -186,7 +186,7 @@ def _is_shuffled(value: str) -> bool:
     has_digit = any(map(str.isdigit, value))
     if not (has_upper and has_lower and has_digit):
         return False
-    return count_changes(value) / (len(value) - 1) >= _SHUFFLED_WITH_DIGITS
+    return count_changes(value) / (len(value) - 1) >= _SHUFFLED_ALPHANUMERIC_CHANGE_RATE
 
 
 def _is_of_unknown_vendor(prefix: str, tail: list[str]) -> bool:
@@ -194,4 +194,4 @@ def _is_of_unknown_vendor(prefix: str, tail: list[str]) -> bool:
     if not prefix.islower() or len(tail) != 1:
         return False
     piece = tail[0]
-    return len(piece) >= _MIN_AFTER_UNKNOWN and _is_shuffled(piece)
+    return len(piece) >= _MIN_CHARS_AFTER_UNKNOWN_PREFIX and _is_shuffled(piece)

@@ -92,7 +92,7 @@ class WordIndex:
 
 
 # Letters by their frequency in texts; all others are rare.
-_BY_FREQUENCY = " etaoinsrhldcumfpgwybvkxjqz"
+_LETTERS_BY_FREQUENCY = " etaoinsrhldcumfpgwybvkxjqz"
 
 
 class AnyWord:
@@ -148,5 +148,5 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
 
 def _rate_rarity(letter: str) -> int:
     """Return a number that's higher for rarer letters, and highest for characters other than a to z."""
-    rank = _BY_FREQUENCY.find(letter)
-    return rank if rank >= 0 else len(_BY_FREQUENCY)
+    rank = _LETTERS_BY_FREQUENCY.find(letter)
+    return rank if rank >= 0 else len(_LETTERS_BY_FREQUENCY)

@@ -27,22 +27,24 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="BaseModel")
 
 MAX_MENTIONS = 250  # a reply that names keys of its answer more often is refused
-_TOTAL_CHARS = 200_000  # characters of mentioned values to read, in total
+_MAX_TOTAL_MENTION_CHARS = 200_000  # characters of mentioned values to read, in total
 _MIN_CHARS_PER_MENTION = 4_000  # even if the total is exceeded
 _MAX_INDENT = 80  # characters between an object's brace and its first key
-_MIN_SCORES = 2  # to treat numbers in prose as an assessment: a single one could mean anything
-_FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
+_MIN_PROSE_SCORES = (
+    2  # to treat numbers in prose as an assessment: a single one could mean anything
+)
+_CODE_FENCE_PATTERN = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
 # A key before a colon: in quotes that no backslash escapes, or bare behind a brace or comma.
-_MENTION = re.compile(
+_KEY_MENTION_PATTERN = re.compile(
     rf"(?<!\\)[{QUOTES}](?P<quoted>[^{QUOTES}\\\n]{{1,200}})[{QUOTES}]\s*+:"
     r"|[{,]\s*+(?P<bare>[A-Za-z_][\w-]{0,80}+)\s*+:"
 )
 # A brace just before a key: the key is the first of its object.
-_FIRST = re.compile(r"\{\s*\Z")
+_OPENING_BRACE_PATTERN = re.compile(r"\{\s*\Z")
 # The start of an object that is written as a string: its first quotes are escaped.
-_STRING = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
-_ESCAPED = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
-_AMOUNT = re.compile(fit.WORDS["amount"])
+_ESCAPED_OBJECT_PATTERN = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
+_ESCAPE_BACKSLASHES_PATTERN = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
+_AMOUNT_PATTERN = re.compile(fit.WORDS["amount"])
 
 
 def extract(raw: str, model: type[Model]) -> Model:
@@ -91,7 +93,7 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
 def _strip_wrapping(text: str) -> str:
     """Remove a byte order mark, blanks, and Markdown's code fence (```) around a reply."""
     text = text.strip("\ufeff \t\r\n")
-    fenced = _FENCE.fullmatch(text)
+    fenced = _CODE_FENCE_PATTERN.fullmatch(text)
     return fenced[1].strip() if fenced else text
 
 
@@ -234,9 +236,9 @@ def _unescape_objects(texts: Sequence[str]) -> list[str]:
     """Find the first escaped JSON object in each text. Return the text from there, without backslashes."""
     unescaped = []
     for text in texts:
-        escaped_object = _STRING.search(text)
+        escaped_object = _ESCAPED_OBJECT_PATTERN.search(text)
         if escaped_object:
-            unescaped.append(_ESCAPED.sub("", text[escaped_object.start() :]))
+            unescaped.append(_ESCAPE_BACKSLASHES_PATTERN.sub("", text[escaped_object.start() :]))
     return unescaped
 
 
@@ -294,7 +296,7 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
         return
 
     # Limit the length of each value, so that a reply full of mentions doesn't take quadratic time.
-    max_chars = max(_MIN_CHARS_PER_MENTION, _TOTAL_CHARS // len(mentions))
+    max_chars = max(_MIN_CHARS_PER_MENTION, _MAX_TOTAL_MENTION_CHARS // len(mentions))
     for key, match in mentions:
         value = read_value_at(text[match.end() : match.end() + max_chars])
         yield key, value, _may_begin_object(text, match)
@@ -302,7 +304,7 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
 
 def _find_keys(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, re.Match[str]]]:
     """Yield each of the answer's keys in the text, normalised, with its match."""
-    for match in _MENTION.finditer(text):
+    for match in _KEY_MENTION_PATTERN.finditer(text):
         key = fit.normalise_key(match["quoted"] or match["bare"])
         if key in fields_by_key:
             yield key, match
@@ -315,7 +317,7 @@ def _may_begin_object(text: str, match: re.Match[str]) -> bool:
         return True
     start = match.start()
     indent_start = max(0, start - _MAX_INDENT)
-    return _FIRST.search(text, indent_start, start) is not None
+    return _OPENING_BRACE_PATTERN.search(text, indent_start, start) is not None
 
 
 def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
@@ -368,7 +370,7 @@ def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bo
     amounts = _split_amounts(value)
     if not amounts:
         return False
-    all_are_amounts = all(map(_AMOUNT.fullmatch, amounts))
+    all_are_amounts = all(map(_AMOUNT_PATTERN.fullmatch, amounts))
     if not all_are_amounts:
         return False
 
@@ -434,7 +436,7 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     `texts` are the parts of the reply outside of its objects.
     """
     number_fields = _map_number_fields(fields_by_key)
-    if len(number_fields) < _MIN_SCORES:
+    if len(number_fields) < _MIN_PROSE_SCORES:
         return None
 
     patterns = []

@@ -36,7 +36,7 @@ _MAXIMUM_KEYS = frozenset(WORDS["maximum"].split())
 _WRAPPERS = frozenset(WORDS["wrappers"].split())
 _MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
 _MAX_QUOTED_CHARS = 40  # of a value in a message, or of a scale's description
-_FIGURE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_FIGURE_PATTERN = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _MISSING = object()
 
 
@@ -583,7 +583,7 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 
     for key in scale_keys:
         text = str(value[key])[:_MAX_QUOTED_CHARS]
-        figures = [float(figure) for figure in _FIGURE.findall(text)]  # "0-10" has two
+        figures = [float(figure) for figure in _FIGURE_PATTERN.findall(text)]  # "0-10" has two
         mentioned_maximum = max(figures, default=maximum)
         if mentioned_maximum != maximum:
             raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")

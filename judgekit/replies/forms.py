@@ -30,7 +30,7 @@ MAX_REASONING = 8_000
 MAX_TEXT = 2_000
 MAX_WORD = 80
 KEEP = "keep"  # the only key of a reply about a single criterion
-_NO_WINNER = (TIE, "both", "neither", "equal", "none")
+_TIE_LABELS = (TIE, "both", "neither", "equal", "none")
 
 
 def _join_text(value: object, max_chars: int) -> str:
@@ -110,7 +110,7 @@ def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_STRING: dict[str, Any] = {"type": "string"}
+_STRING_SCHEMA: dict[str, Any] = {"type": "string"}
 _Reasoning = Annotated[str, BeforeValidator(functools.partial(_join_text, max_chars=MAX_REASONING))]
 _Text = Annotated[str, BeforeValidator(functools.partial(_join_text, max_chars=MAX_TEXT))]
 _Word = Annotated[str, BeforeValidator(functools.partial(_join_text, max_chars=MAX_WORD))]
@@ -160,8 +160,8 @@ class ReviewReply(ReplyForm):
 
     _check = {
         "finding": {"type": "integer"},
-        "quote": _STRING,
-        "why": _STRING,
+        "quote": _STRING_SCHEMA,
+        "why": _STRING_SCHEMA,
         "holds": {"type": "boolean"},
     }
     sent = _build_object_schema(
@@ -204,11 +204,11 @@ def _build_score_reply_schema(
     yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
     scores = {name: yes_no_schema if name in binary else point_schema for name in dimensions}
 
-    finding = dict.fromkeys(FindingReply.model_fields, _STRING)
+    finding = dict.fromkeys(FindingReply.model_fields, _STRING_SCHEMA)
     finding["dimension"] = {"type": "string", "enum": list(dimensions)}
 
     properties = {
-        "reasoning": _STRING,
+        "reasoning": _STRING_SCHEMA,
         "scores": _build_object_schema(scores),
         "findings": {"type": "array", "items": _build_object_schema(finding)},
     }
@@ -260,7 +260,7 @@ def make_compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
 
     The model changes labels to the spelling in `labels`, and rejects any other answer.
     """
-    answers_by_normalised_label = dict.fromkeys(_NO_WINNER, TIE)
+    answers_by_normalised_label = dict.fromkeys(_TIE_LABELS, TIE)
     for label in labels:
         answers_by_normalised_label[_normalise_label(label)] = label
 
@@ -275,5 +275,5 @@ def make_compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
 
     # the stricter JSON Schema that's sent to providers
     better_schema = {"type": "string", "enum": [*labels, TIE]}
-    model.sent = _build_object_schema({"reasoning": _STRING, "better": better_schema})
+    model.sent = _build_object_schema({"reasoning": _STRING_SCHEMA, "better": better_schema})
     return model

@@ -18,17 +18,17 @@ from judgekit.text import refuse_repeated_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TABLE: dict[str, str] = environment.read_toml(__file__, "reply_words.toml")
-_ANSWERING = frozenset(_TABLE["answering"].split())
-_PROSE = frozenset(_TABLE["prose"].split())
-_THOUGHT = re.compile(_TABLE["thought"])
-_ENDING = frozenset(_TABLE["ending"].split())
-_NEUTRAL = frozenset(_TABLE["neutral"].split())
-_SIDE = re.compile(
+_REPLY_WORDS: dict[str, str] = environment.read_toml(__file__, "reply_words.toml")
+_ANSWER_MARK_NAMES = frozenset(_REPLY_WORDS["answering"].split())
+_HTML_TAG_NAMES = frozenset(_REPLY_WORDS["prose"].split())
+_THOUGHT_NAME_PATTERN = re.compile(_REPLY_WORDS["thought"])
+_ENDING_MARK_NAMES = frozenset(_REPLY_WORDS["ending"].split())
+_NEUTRAL_MARK_NAMES = frozenset(_REPLY_WORDS["neutral"].split())
+_MARK_PARTS_PATTERN = re.compile(
     r"(?P<closes>/|end[_\u2581 -](?:of[_\u2581 -])?)?(?P<opens>(?:begin|start)[_\u2581 -](?:of[_\u2581 -])?)?"
     r"(?P<name>.*?)(?P<closes_after>[_\u2581]end)?(?P<opens_after>[_\u2581](?:begin|start))?"
 )
-_MARK = re.compile(
+_MARK_PATTERN = re.compile(
     r"<(?P<tag>/?[A-Za-z][\w:.-]{0,60})(?:\s[^<>\n]{0,200})?/?>"
     r"|[<\[][|\uff5c](?P<special>[^<>|\uff5c\n]{1,60})[|\uff5c][>\]]"
     r"|<\|(?P<opened>[a-z_]{1,30})>|<(?P<closed>[a-z_]{1,30})\|>"
@@ -38,16 +38,16 @@ _MARK = re.compile(
     r"|(?m:^)[ \t]*Here(?:['\u2019]s| is) my (?P<spoken>thought process|response):"
     r"|\[(?P<unnamed>unused1[67])\]"
 )
-_WORDLESS = {  # marks that begin thoughts without a name
+_OPENS_BY_NAMELESS_MARK = {  # marks that begin thoughts without a name
     "thought process": True,
     "response": False,
     "unused16": True,
     "unused17": False,
 }
-_CHANNEL = (
+_CHANNEL_PREFIX = (
     "channel "  # before its name: a turn in harmony's form has several, and `final` is the answer
 )
-_AFTER_CHANNEL = re.compile(r"\s*+(?P<name>\w{0,40})")
+_CHANNEL_NAME_PATTERN = re.compile(r"\s*+(?P<name>\w{0,40})")
 _MAX_INDENT = 80  # characters to look back for the start of a line
 _MAX_MARKS = 1000  # a reply with more is a flood
 _MAX_OBJECTS = 64  # JSON objects in which marks are ignored; after that many, marks count anywhere
@@ -105,9 +105,9 @@ def _ends_channel(open_marks: Sequence[Mark], mark: Mark) -> bool:
 
     A channel has no closing mark. It ends at the next channel, or at a token such as `<|end|>`.
     """
-    in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL)
+    in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL_PREFIX)
     only_ends = mark.opens is None
-    starts_channel = mark.name.startswith(_CHANNEL)
+    starts_channel = mark.name.startswith(_CHANNEL_PREFIX)
     return in_channel and (only_ends or starts_channel)
 
 
@@ -120,7 +120,7 @@ def _discard_inner_marks(open_marks: list[Mark], name: str) -> None:
 def _closes_thoughts(mark: Mark) -> bool:
     """Whether a mark is a closing one with a name for thoughts, such as `</think>`."""
     is_closing = mark.opens is False  # None is neither opening nor closing
-    return is_closing and _THOUGHT.search(mark.name) is not None
+    return is_closing and _THOUGHT_NAME_PATTERN.search(mark.name) is not None
 
 
 def _list_unclosed(raw: str, open_marks: Sequence[Mark]) -> list[Span]:
@@ -147,7 +147,9 @@ def _close_innermost(raw: str, spans: list[Span], open_marks: list[Mark], mark: 
 
 def _is_ignored(name: str) -> bool:
     """Whether the text between marks of this name can contain the answer, unlike thoughts."""
-    return name in _ANSWERING or name in _PROSE or name == f"{_CHANNEL}final"
+    return (
+        name in _ANSWER_MARK_NAMES or name in _HTML_TAG_NAMES or name == f"{_CHANNEL_PREFIX}final"
+    )
 
 
 def cut_off_thoughts(raw: str) -> str:
@@ -169,7 +171,7 @@ def _is_end_certain(raw: str, thoughts: Span) -> bool:
     """Whether thoughts certainly end at their closing mark, instead of just mentioning it."""
     if not thoughts.closing_text:  # they continue to the reply's end
         return False
-    opening_mark = _MARK.match(raw, thoughts.start)
+    opening_mark = _MARK_PATTERN.match(raw, thoughts.start)
     if opening_mark is None:
         # Only a lone `</think>` shows that these are thoughts, and the answer could just mention it.
         return False
@@ -192,7 +194,7 @@ def _find_marks(raw: str) -> list[Mark]:
     """
     marks = []
     objects = _ObjectSearch(raw)
-    for match in _MARK.finditer(raw):
+    for match in _MARK_PATTERN.finditer(raw):
         if objects.includes(match.start()):
             continue
         mark = _parse_mark(raw, match)
@@ -238,12 +240,12 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
     starts_channel = match["special"] and text.strip() == "channel"
     if starts_channel:
         channel = _read_channel_name(raw, end)
-        return Mark(f"{_CHANNEL}{channel}", start, end, opens=True)
+        return Mark(f"{_CHANNEL_PREFIX}{channel}", start, end, opens=True)
 
     # A phrase such as "Here's my response:", or a token such as `[unused16]`, has no name. Look it up.
     is_nameless = match["spoken"] or match["unnamed"]
     if is_nameless:
-        return Mark("thought", start, end, opens=_WORDLESS[text])
+        return Mark("thought", start, end, opens=_OPENS_BY_NAMELESS_MARK[text])
 
     if match["closed"]:  # a token such as `<channel|>`, which only closes
         return Mark(_normalise_name(text), start, end, opens=False)
@@ -253,7 +255,7 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
 
 def _read_channel_name(raw: str, start: int) -> str:
     """Read the name of a channel after its token, in small letters; "" if there's none."""
-    name = _AFTER_CHANNEL.match(raw, start)
+    name = _CHANNEL_NAME_PATTERN.match(raw, start)
     return name["name"].lower() if name else ""
 
 
@@ -264,14 +266,14 @@ def _parse_named_mark(raw: str, match: re.Match[str], text: str) -> Mark | None:
     """
     start, end = match.span()
     full_name = _normalise_name(text)
-    parts = _SIDE.fullmatch(text.strip())  # the name itself, and its prefix or suffix
+    parts = _MARK_PARTS_PATTERN.fullmatch(text.strip())  # the name itself, and its prefix or suffix
     name = _normalise_name(parts["name"]) if parts else full_name
 
-    is_neutral = name in _NEUTRAL or full_name in _NEUTRAL
+    is_neutral = name in _NEUTRAL_MARK_NAMES or full_name in _NEUTRAL_MARK_NAMES
     if is_neutral:
         return None
 
-    if full_name in _ENDING:
+    if full_name in _ENDING_MARK_NAMES:
         is_special_token = bool(match["special"])
         if not is_special_token:
             return None
@@ -289,12 +291,12 @@ def _is_in_prose(raw: str, match: re.Match[str], name: str) -> bool:
 
     A tag with an unknown name is in prose unless it's at the start of a line.
     """
-    has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
+    has_known_name = name in _ANSWER_MARK_NAMES or _THOUGHT_NAME_PATTERN.search(name) is not None
     is_token = bool(match["special"] or match["opened"])
     if has_known_name or is_token:
         return False
 
-    is_html = name in _PROSE
+    is_html = name in _HTML_TAG_NAMES
     if is_html or not match["tag"]:
         return True
     return not _is_at_line_start(raw, match.start())

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 # Alternatives to request for each token: five points and other spellings of them. xAI gives no more.
 ALTERNATIVES = 8
 # With less probability on the scale's points, the model was about to write something else.
-MIN_MASS = 0.8
+MIN_PROBABILITY_MASS = 0.8
 # An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair.
-SURE = 0.05
+MAX_SCORE_DEVIATION = 0.05
 _MAX_CANDIDATES = 32  # with more candidate numbers in a reply, none is examined
 _TOLERANCE = 0.01  # rounding can raise the sum of probabilities above 1 by this much
-_LEADING = " \t\r\n\"'“”:"  # what a number's token may also contain
-_TRAILING = " \t\r\n\"'“”,}]"
-_NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
+_CHARS_BEFORE_NUMBER = " \t\r\n\"'“”:"  # what a number's token may also contain
+_CHARS_AFTER_NUMBER = " \t\r\n\"'“”,}]"
+_SCORE_NUMBER_PATTERN = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
 def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
@@ -71,7 +71,7 @@ def _find_single_token(token_ends: Sequence[int], start: int, end: int) -> int |
 
 def _snap_to_score(mean: float, score: int) -> float:
     """Return the written score if the mean is almost that, to ignore tiny probabilities of other points."""
-    is_almost_score = abs(mean - score) < SURE
+    is_almost_score = abs(mean - score) < MAX_SCORE_DEVIATION
     return float(score) if is_almost_score else mean
 
 
@@ -99,11 +99,13 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
     Scores that can't be located with certainty are omitted.
     """
     has_negative_points = points.start < 0
-    if has_negative_points:  # not supported, because `_NUMBER` doesn't match a sign
+    if has_negative_points:  # not supported, because `_SCORE_NUMBER_PATTERN` doesn't match a sign
         return {}
 
     scores: dict[str, int] = answer.model_dump()["scores"]
-    candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
+    candidates = [
+        match for match in _SCORE_NUMBER_PATTERN.finditer(text) if int(match[1]) in scores.values()
+    ]
     if len(candidates) > _MAX_CANDIDATES:
         return {}
 
@@ -147,7 +149,7 @@ def compute_expectation(
 
     probabilities = _sum_probabilities(alternatives, points)
     total = sum(probabilities.values())
-    is_total_valid = MIN_MASS <= total <= 1 + _TOLERANCE
+    is_total_valid = MIN_PROBABILITY_MASS <= total <= 1 + _TOLERANCE
     if not is_total_valid:
         return None
     if _may_begin_longer_number(probabilities):  # such as "1", which can begin "10"
@@ -157,7 +159,7 @@ def compute_expectation(
 
 def _strip_token(token: str) -> str:
     """Remove the characters that a token can have around a number, such as the space in " 4"."""
-    return token.lstrip(_LEADING).rstrip(_TRAILING)
+    return token.lstrip(_CHARS_BEFORE_NUMBER).rstrip(_CHARS_AFTER_NUMBER)
 
 
 def _sum_probabilities(alternatives: Mapping[str, float], points: range) -> dict[int, float]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Form = TypeVar("Form", bound=ReplyForm)
 
-_REFUSING = re.compile(WORDS["refusing"])
-_REFUSAL_CHARS = 400  # characters to search for a refusal
+_REFUSAL_PATTERN = re.compile(WORDS["refusing"])
+_REFUSAL_SEARCH_CHARS = 400  # characters to search for a refusal
 
 
 def read_reply(reply: Reply, form: type[Form]) -> Form:
@@ -69,6 +69,6 @@ def _is_refusal(raw: str) -> bool:
     """Whether a reply starts with a refusal such as "I can't", perhaps after the model's thoughts."""
     thoughts = find_thoughts(raw)
     start = thoughts[-1].end if thoughts else 0
-    beginning = raw[start:][:_REFUSAL_CHARS]
+    beginning = raw[start:][:_REFUSAL_SEARCH_CHARS]
     beginning = beginning.replace("\u2019", "'").lower()  # the patterns have straight apostrophes
-    return _REFUSING.match(beginning) is not None
+    return _REFUSAL_PATTERN.match(beginning) is not None

@@ -19,60 +19,67 @@ MAX_ENTRIES = 50_000  # a text with more objects, keys and items is a flood, not
 MAX_OBJECTS = 256  # that are considered, counted from the end of a reply
 MAX_RESCUES = 8  # rescans of one reply from an object that an unclosed string had swallowed
 
-_DOUBLE = '"“”„'
-_SINGLE = "'\u2018\u2019"
-QUOTES = _DOUBLE + _SINGLE
+_DOUBLE_QUOTES = '"“”„'
+_SINGLE_QUOTES = "'\u2018\u2019"
+QUOTES = _DOUBLE_QUOTES + _SINGLE_QUOTES
 
-_BODY = r"(?:[^{0}\\]|\\[\s\S])"
-_QUOTED = "|".join(
-    f"[{quotes}]{_BODY.format(quotes)}*+[{quotes}]" for quotes in ('"', _DOUBLE, "'", _SINGLE)
+_STRING_CHAR_REGEX = r"(?:[^{0}\\]|\\[\s\S])"
+_QUOTED_STRING_REGEX = "|".join(
+    f"[{quotes}]{_STRING_CHAR_REGEX.format(quotes)}*+[{quotes}]"
+    for quotes in ('"', _DOUBLE_QUOTES, "'", _SINGLE_QUOTES)
 )
-_BARE = r"[A-Za-z_][\w-]{0,80}+"
-_COMMENT = r"//|/\*|\#"
+_BARE_KEY_REGEX = r"[A-Za-z_][\w-]{0,80}+"
+_COMMENT_START_REGEX = r"//|/\*|\#"
 # An unclosed comment isn't one: it would hide everything behind the object.
-_NOTE = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
+_COMMENT_REGEX = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
 
-_KEY = re.compile(rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>{_BARE}))\s*+:")
+_KEY_PATTERN = re.compile(
+    rf"(?:(?P<quoted>{_QUOTED_STRING_REGEX})|(?P<bare>{_BARE_KEY_REGEX}))\s*+:"
+)
 # Braces in prose have neither a key nor their end behind them.
-_START = re.compile(rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))")
-_BEFORE_VALUE = re.compile(rf"(?:\s|{_NOTE})*+")
+_OBJECT_START_PATTERN = re.compile(
+    rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED_STRING_REGEX}|{_BARE_KEY_REGEX})\s*+:))"
+)
+_BEFORE_VALUE = re.compile(rf"(?:\s|{_COMMENT_REGEX})*+")
 # Commas are not counted; only their absence matters, to words.
-_BETWEEN_ENTRIES = re.compile(rf"(?:[\s,]|{_NOTE})*+")
-_WORD = re.compile(r'(?:(?!//|/\*)[^,{}\[\]"\n\#])++')
+_BETWEEN_ENTRIES = re.compile(rf"(?:[\s,]|{_COMMENT_REGEX})*+")
+_UNQUOTED_WORD_PATTERN = re.compile(r'(?:(?!//|/\*)[^,{}\[\]"\n\#])++')
 
 _COMMA = r",[\s,]*+"
-_NEXT_KEY = rf"(?:{_QUOTED})\s*+(?::|\Z)|[{QUOTES}][^{QUOTES}]*+\Z"
+_NEXT_KEY = rf"(?:{_QUOTED_STRING_REGEX})\s*+(?::|\Z)|[{QUOTES}][^{QUOTES}]*+\Z"
 _NEXT_ITEM = rf"[{QUOTES}{{\[\]]|-?[0-9]|(?:true|false|null|True|False|None)\b"
 
 # What may end a number or word. In an object, a comma counts only before something that can follow it: `4,5`
 # and `2, or 3` are not 4 and 2.
 _AFTER_WORD_IN_OBJECT = re.compile(
-    rf"[^\S\n]*+(?:\}}|\n|{_COMMENT}|{_COMMA}(?:\Z|\}}|{_COMMENT}|[{QUOTES}]|{_BARE}\s*+:)|,[^\S\n]*+\n"
-    rf"|(?<=\s)(?:{_QUOTED})\s*+:)"
+    rf"[^\S\n]*+(?:\}}|\n|{_COMMENT_START_REGEX}|{_COMMA}(?:\Z|\}}|{_COMMENT_START_REGEX}|[{QUOTES}]|{_BARE_KEY_REGEX}\s*+:)|,[^\S\n]*+\n"
+    rf"|(?<=\s)(?:{_QUOTED_STRING_REGEX})\s*+:)"
 )
-_AFTER_WORD_IN_ARRAY = re.compile(rf"\s*+(?:[,\]]|{_COMMENT}|(?<=\n))")
+_AFTER_WORD_IN_ARRAY = re.compile(rf"\s*+(?:[,\]]|{_COMMENT_START_REGEX}|(?<=\n))")
 
 
 # These patterns match the text after a quote that ends a string, rather than a quote inside the string.
 def _build_end_in_object(next_key: str) -> str:
-    after_comma = rf"{_COMMA}(?:\Z|\}}|{_COMMENT}|{next_key})"
-    return rf"\s*+(?:\}}|//|/\*|{after_comma}|(?<=\s)(?:{_QUOTED})\s*+:)"
+    after_comma = rf"{_COMMA}(?:\Z|\}}|{_COMMENT_START_REGEX}|{next_key})"
+    return rf"\s*+(?:\}}|//|/\*|{after_comma}|(?<=\s)(?:{_QUOTED_STRING_REGEX})\s*+:)"
 
 
-_ENDS_IN_ARRAY = rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
-_ENDS_WITH_BARE_KEYS = _build_end_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:")
+_ENDS_IN_ARRAY = (
+    rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT_START_REGEX}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
+)
+_ENDS_WITH_BARE_KEYS = _build_end_in_object(rf"{_NEXT_KEY}|{_BARE_KEY_REGEX}\s*+:")
 _AFTER_STRING_IN_OBJECT = re.compile(_ENDS_WITH_BARE_KEYS)
 _AFTER_STRING_IN_ARRAY = re.compile(_ENDS_IN_ARRAY)
 
 
 def _make_first_quote_pattern(closing: str) -> re.Pattern[str]:
-    return re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
+    return re.compile(rf"{_STRING_CHAR_REGEX.format(closing)}*+[{closing}]")
 
 
 # A string's text up to its first unescaped quote, by opening quote: its end according to JSON.
-_FIRST_QUOTE = {
-    **dict.fromkeys(_DOUBLE, _make_first_quote_pattern(_DOUBLE)),
-    **dict.fromkeys(_SINGLE, _make_first_quote_pattern(_SINGLE)),
+_FIRST_QUOTE_PATTERN_BY_QUOTE = {
+    **dict.fromkeys(_DOUBLE_QUOTES, _make_first_quote_pattern(_DOUBLE_QUOTES)),
+    **dict.fromkeys(_SINGLE_QUOTES, _make_first_quote_pattern(_SINGLE_QUOTES)),
     '"': _make_first_quote_pattern('"'),
     "'": _make_first_quote_pattern("'"),
 }
@@ -86,10 +93,10 @@ def _make_closing_quote_pattern(
 
     A quote only closes the string if it's followed by something that can follow a string, such as a comma.
     """
-    quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
+    quotes = _DOUBLE_QUOTES if opening in _DOUBLE_QUOTES else _SINGLE_QUOTES
     after_string = _get_pattern_after_string(in_object=in_object, bare_keys=bare_keys)
 
-    other_char = _BODY.format(quotes)
+    other_char = _STRING_CHAR_REGEX.format(quotes)
     inner_quote = rf"[{quotes}](?!{after_string})"
     # `*+` takes all inner quotes and never gives one back, so the next quote is the closing one.
     content = f"(?:{other_char}|{inner_quote})*+"
@@ -107,17 +114,24 @@ def _get_pattern_after_string(*, in_object: bool, bare_keys: bool) -> str:
 
 
 # As JSON writes a number, of a size that a score may have.
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
+_JSON_NUMBER_PATTERN = re.compile(
+    r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?"
+)
 
 SPELT_NUMBER = re.compile(
     r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?"
 )
 """A number as people write it: also +1, 01, .5 and 1. (but neither 1_000 nor infinity)."""
 
-_LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_VALUE_BY_LITERAL: dict[str, bool | None] = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "none": None,
+}
+_ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
+_CHAR_BY_ESCAPE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_SURROGATE_PATTERN = re.compile(r"[\ud800-\udfff]")
 
 
 def read_number(text: str) -> float:
@@ -134,14 +148,14 @@ def _unescape(escape: re.Match[str]) -> str:
         return chr(int(code, 16))
     if char in QUOTES or char in "\\/":
         return char
-    return _ESCAPED.get(char, escape[0])
+    return _CHAR_BY_ESCAPE.get(char, escape[0])
 
 
 def _decode(text: str) -> str:
     """Decode a string's escape sequences."""
-    text = _ESCAPE.sub(_unescape, text)
+    text = _ESCAPE_PATTERN.sub(_unescape, text)
     # Join surrogate pairs such as `\ud83d\ude00`, and replace lone surrogates with U+FFFD.
-    if _SURROGATE.search(text):
+    if _SURROGATE_PATTERN.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
@@ -196,7 +210,7 @@ def scan(raw: str) -> deque[Object]:
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
-    match = _START.search(raw, reader.pos)
+    match = _OBJECT_START_PATTERN.search(raw, reader.pos)
     while match:
         start = match.start()
         outer = None
@@ -210,7 +224,7 @@ def scan(raw: str) -> deque[Object]:
         item.start = start
         item.outer = outer
         objects.append(item)
-        match = _START.search(raw, reader.pos)
+        match = _OBJECT_START_PATTERN.search(raw, reader.pos)
 
     if objects:
         objects[-1].tail = raw[reader.end :]
@@ -328,7 +342,7 @@ class _Reader:
 
     def _read_pair(self, target: Object) -> object:
         """Read an object's next key and value, and add them. Without a key, set `broken` and return None."""
-        key_match = _KEY.match(self.raw, self.pos)
+        key_match = _KEY_PATTERN.match(self.raw, self.pos)
         if not key_match:
             self.broken = True
             return None
@@ -367,7 +381,7 @@ class _Reader:
 
         Returns `CUT` if there's none, or if it isn't followed by a sign that it's complete, such as a comma.
         """
-        match = _WORD.match(self.raw, self.pos)
+        match = _UNQUOTED_WORD_PATTERN.match(self.raw, self.pos)
         if not match:
             return CUT
         self.pos = match.end()
@@ -380,9 +394,9 @@ class _Reader:
             return CUT
 
         word = match[0].strip()
-        if _NUMBER.fullmatch(word):
+        if _JSON_NUMBER_PATTERN.fullmatch(word):
             return read_number(word)
-        return _LITERALS.get(word.lower(), word)
+        return _VALUE_BY_LITERAL.get(word.lower(), word)
 
     def _read_string(self, opening: str, *, in_object: bool) -> object:
         """Read a string up to its closing quote, even if it contains unescaped quotes.
@@ -392,7 +406,7 @@ class _Reader:
         start = self.pos + 1
 
         # In valid JSON, the first quote closes the string. Check that a comma, for example, follows it.
-        first_quote = _FIRST_QUOTE[opening].match(self.raw, start)
+        first_quote = _FIRST_QUOTE_PATTERN_BY_QUOTE[opening].match(self.raw, start)
         pattern_after = _AFTER_STRING_IN_OBJECT if in_object else _AFTER_STRING_IN_ARRAY
         if first_quote and pattern_after.match(self.raw, first_quote.end()):
             return self._end_string(start, first_quote.end())
@@ -424,7 +438,7 @@ class _Reader:
         """
         if not self.rescues_left:
             return None
-        inner = _START.search(self.raw, start, end)
+        inner = _OBJECT_START_PATTERN.search(self.raw, start, end)
         if inner is None:
             return None
 

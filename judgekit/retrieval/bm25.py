@@ -37,24 +37,26 @@ MIN_LEADING = 2  # of each of several parts
 SECTION_WEIGHT = 0.5  # weight of an entry's best section in the order; the whole entry weighs 1
 SECOND_SECTION_SHARE = 0.7  # share of the best section's BM25 from which a second one is named
 MIN_HITS_PER_PART = 5  # hits of each of several parts
-_ENOUGH_POOLS = 2  # how often (in pools) the chosen terms must occur, whatever that costs
+_MIN_OCCURRENCES_PER_ENTRY = (
+    2  # how often (in pools) the chosen terms must occur, whatever that costs
+)
 _MAX_BODY_CHARS = 8_000  # characters of a body's stems that are read
 _BEGINNING_CHARS = 700  # of the body of a long entry that doesn't lead, searched for neighbours
 _BEGINNING_WORDS = 300  # words at the start of a column that show an entry's subject
 _MAX_WORDS = 300  # looked up for their rarity
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
-_LEADING_COLUMNS = 8  # how many columns of `_ENTRIES_IN` precede these
-_MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
-_STARTING = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
-_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY_CHARS}), c3, problem IS NOT NULL, %s, %s,
+_LEADING_COLUMN_COUNT = 8  # how many columns of `_ENTRIES_QUERY` precede these
+_MATCHES_QUERY = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
+_PREFIX_COUNT_QUERY = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
+_ENTRIES_QUERY = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY_CHARS}), c3, problem IS NOT NULL, %s, %s,
     {COLUMNS} FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
 # Substitutes for columns that an earlier index doesn't have.
-_LANGUAGE_BEFORE = "'english'"
-_SECTIONS_BEFORE = "0"
+_OLD_INDEX_LANGUAGE = "'english'"
+_OLD_INDEX_SECTIONS = "0"
 _BODY_COLUMN = 2
-_BODY_FROM = "SELECT substr(c2, ?) FROM text_content WHERE id = ?"
-_MATCHES_IN = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
+_REST_OF_BODY_QUERY = "SELECT substr(c2, ?) FROM text_content WHERE id = ?"
+_MATCHES_AMONG_QUERY = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
 
 class _Entry:
@@ -226,7 +228,7 @@ def _set_limits(part_count: int, pool: int, *, quick: bool) -> _Limits:
         )
     return _Limits(
         entries=entries,
-        enough_occurrences=_ENOUGH_POOLS * entries,
+        enough_occurrences=_MIN_OCCURRENCES_PER_ENTRY * entries,
         most_occurrences=MAX_POSTINGS,
     )
 
@@ -332,7 +334,7 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
 def _count_prefix(opened: Index, prefix: str) -> int:
     """Add up the numbers of entries with each word that starts with this prefix."""
     end = prefix + "\U0010ffff"  # every word with this prefix sorts before this string
-    (count,) = opened.connection.execute(_STARTING, (prefix, end)).fetchone()
+    (count,) = opened.connection.execute(_PREFIX_COUNT_QUERY, (prefix, end)).fetchone()
     return int(count)
 
 
@@ -368,7 +370,7 @@ def _weigh_entries(
 def _look_up_entries(opened: Index, term: Term, postings: Postings) -> list[str]:
     """Return the numbers of the entries with a term, from `postings` if they're there already."""
     if term.number not in postings:
-        (joined_numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
+        (joined_numbers,) = opened.connection.execute(_MATCHES_QUERY, (term.expression,)).fetchone()
         postings[term.number] = joined_numbers.split(",") if joined_numbers else []
     return postings[term.number]
 
@@ -395,19 +397,19 @@ def _choose_entries_query(version: int) -> str:
     """Return the query for entries in an index of this version. Earlier ones lack some columns."""
     has_languages = version >= index_file.LANGUAGES_VERSION
     has_sections = version >= index_file.SECTIONS_VERSION
-    return _ENTRIES_IN % (
-        "language" if has_languages else _LANGUAGE_BEFORE,
-        "sections" if has_sections else _SECTIONS_BEFORE,
+    return _ENTRIES_QUERY % (
+        "language" if has_languages else _OLD_INDEX_LANGUAGE,
+        "sections" if has_sections else _OLD_INDEX_SECTIONS,
     )
 
 
 def _make_entry(opened: Index, row: Sequence[Any]) -> _Entry:
     """Make an entry, with its hit, from a row of the query for entries."""
-    leading_columns = row[:_LEADING_COLUMNS]
+    leading_columns = row[:_LEADING_COLUMN_COUNT]
     number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
     columns = [title, tags, body, parts]
 
-    hit = make_candidate(opened, row[_LEADING_COLUMNS:])
+    hit = make_candidate(opened, row[_LEADING_COLUMN_COUNT:])
     hit.damaged = bool(is_damaged)
     hit.text = f"{title} {body}"
     hit.wording = confidence.Wording(hit.text)
@@ -439,7 +441,7 @@ def _add_indexed_terms(
 ) -> None:
     """Set the terms that FTS5 finds in each cut entry, including those in its unread rest."""
     joined_numbers = ",".join(map(str, cut_numbers))
-    query = f"{_MATCHES_IN}({joined_numbers})"
+    query = f"{_MATCHES_AMONG_QUERY}({joined_numbers})"
     for term in terms:
         for (number,) in opened.connection.execute(query, (term.expression,)).fetchall():
             entries[number].indexed_terms.add(term.number)
@@ -620,7 +622,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
 def _read_rest(opened: Index, entry: _Entry, patterns: Sequence[Pattern]) -> None:
     """Read the rest of an entry's body, and count the terms in the complete entry."""
     rest_start = _MAX_BODY_CHARS + 1  # SQLite counts characters from 1
-    (rest,) = opened.connection.execute(_BODY_FROM, (rest_start, entry.number)).fetchone()
+    (rest,) = opened.connection.execute(_REST_OF_BODY_QUERY, (rest_start, entry.number)).fetchone()
     entry.columns[_BODY_COLUMN] += rest
     entry.indexed_terms.clear()  # they stood for the terms in the rest
     _count_in_entry(entry, patterns, opened.profile)

@@ -16,7 +16,7 @@ from judgekit.retrieval import quickjson
 from judgekit.retrieval import search as stores
 from judgekit.retrieval.compiled import Profiles, bundled
 from judgekit.retrieval.confidence import (
-    COMMAND,
+    COMMAND_KIND,
     UNRATED,
     Candidate,
     RankedCandidates,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 HOOK_SECONDS = 6.0  # of the nine that a prompt has: in the rest the built-in index can answer
 MAX_OUTPUT_BYTES = 1_000_000  # bytes
 _MAX_QUERY_CHARS = 4_000  # characters sent to the program
-_NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
-_TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_CHARS}
+_MAX_CHARS_BY_NAME_FIELD = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
+_MAX_CHARS_BY_TEXT_FIELD = {"text": 20_000, "snippet": stores.SNIPPET_CHARS}
 _MAX_TAGS = 20
 _MAX_TAG_CHARS = 40
 # In the names of variables.
@@ -49,8 +49,8 @@ _SECRET_WORDS = (
 _MAX_MESSAGE_CHARS = 200  # characters of the program's message
 _MIN_SECRET_CHARS = 6  # characters of a secret in them
 _MAX_SCORE = 1e15  # of a score
-_INSIDE = "JUDGEKIT_INSIDE"
-_FORM = 'expected {"candidates": [...]}, or a candidate a line'
+_INSIDE_VARIABLE = "JUDGEKIT_INSIDE"
+_EXPECTED_OUTPUT_MESSAGE = 'expected {"candidates": [...]}, or a candidate a line'
 
 
 class CommandError(JudgekitError):
@@ -114,7 +114,7 @@ def ask(
     environ = environment.environ()
     argv = _complete_command(command, environ)
     # The search program itself may use judgekit.
-    if environ.get(_INSIDE):
+    if environ.get(_INSIDE_VARIABLE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
 
     limit = options["limit"]
@@ -122,7 +122,7 @@ def ask(
     output = _run_program(argv, request, environ, seconds)
 
     profiles = options.get("profiles") or Profiles(bundled())
-    labels = profiles.of(COMMAND).labels
+    labels = profiles.of(COMMAND_KIND).labels
     script = _find_script(argv)
     candidate_by_file: dict[str, Candidate] = {}
     for number, item in enumerate(_parse_items(output)[:limit], start=1):
@@ -153,7 +153,7 @@ def _run_program(
     """
     program_environ = programs.build_environ("search", environ)
     # The program must neither trigger our hook nor run itself again.
-    program_environ |= {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
+    program_environ |= {"JUDGEKIT_DISABLE": "1", _INSIDE_VARIABLE: "1"}
     try:
         text = quickjson.dumps_ascii(request)
         code, output, errors = programs.run(
@@ -214,7 +214,7 @@ def _parse_items(text: str) -> list[Any]:
     if isinstance(data, dict):
         items = data.get("candidates", [data])  # by default, it's a single candidate
     if not isinstance(items, list):
-        raise CommandError(f"candidates: not a list; {_FORM}")
+        raise CommandError(f"candidates: not a list; {_EXPECTED_OUTPUT_MESSAGE}")
     return items
 
 
@@ -227,7 +227,7 @@ def _parse_lines(text: str) -> list[Any]:
         try:
             items.append(quickjson.loads(line))
         except ValueError:
-            raise CommandError(f"line {number}: not JSON; {_FORM}") from None
+            raise CommandError(f"line {number}: not JSON; {_EXPECTED_OUTPUT_MESSAGE}") from None
     return items
 
 
@@ -256,7 +256,7 @@ def _build_candidate(
         updated=time.time(),  # now, because the program doesn't say when
         root=script,
         place=names["path"] or names["id"],
-        kind=COMMAND,
+        kind=COMMAND_KIND,
     )
     hit.path = hit.place  # shown as the program gave it, not below the script
 
@@ -272,7 +272,7 @@ def _build_candidate(
 def _shorten_names(item: dict[str, Any]) -> dict[str, str]:
     """Return a candidate's strings of one line, shortened and cleaned; "" for a missing one."""
     names = {}
-    for name, most_chars in _NAMES.items():
+    for name, most_chars in _MAX_CHARS_BY_NAME_FIELD.items():
         names[name] = short_line(item.get(name) or "", most_chars)
     return names
 
@@ -286,7 +286,7 @@ def _shorten_tags(item: dict[str, Any]) -> tuple[str, ...]:
 def _shorten_texts(item: dict[str, Any]) -> dict[str, str]:
     """Return a candidate's longer texts, shortened and cleaned; "" for a missing one."""
     texts = {}
-    for name, most_chars in _TEXTS.items():
+    for name, most_chars in _MAX_CHARS_BY_TEXT_FIELD.items():
         text = item.get(name) or ""
         texts[name] = visible(text[:most_chars])
     return texts
@@ -306,11 +306,11 @@ def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[st
 
 def _find_problem(item: dict[str, Any]) -> str:
     """Describe the first problem with a candidate's JSON; "" if it's valid."""
-    for name in (*_NAMES, *_TEXTS):
+    for name in (*_MAX_CHARS_BY_NAME_FIELD, *_MAX_CHARS_BY_TEXT_FIELD):
         if not isinstance(item.get(name), str | None):
             return f"{name}: expected a text"
     for name in ("id", "title"):
-        if not short_line(item.get(name) or "", _NAMES[name]):
+        if not short_line(item.get(name) or "", _MAX_CHARS_BY_NAME_FIELD[name]):
             return f"{name}: missing"
 
     if not _are_texts(item.get("tags") or []):

@@ -65,7 +65,7 @@ LONG_BODY_WORDS = 25  # words of a body, beyond which it has some query words by
 NEAR_CHARS = 4_000  # characters of an entry that are searched for `near`
 MAX_ODDS = 12.0  # of `odds`, either way
 UNKNOWN_TITLED = 0.5  # `titled` if no title has any word of the query
-COMMAND = "command"  # the kind of candidates from a user's program
+COMMAND_KIND = "command"  # the kind of candidates from a user's program
 UNRATED = "unrated"  # their label, if the program gave no confidence
 # Hits of a prompt that are rated: on labelled prompts as good as five times as many.
 PROMPT_POOL = 15
@@ -79,7 +79,7 @@ _SAMPLE_WORDS = 12  # words sampled across a text, enough to distinguish most pa
 _MAX_MISSING_WORDS = 4  # sampled words that may be missing from the other text
 OLD_DAYS = 90  # an older entry says its age
 _DAY_SECONDS = 86_400  # seconds
-_MONTH = 365.25 / 12  # days
+_MONTH_DAYS = 365.25 / 12  # days
 _MAX_MONTHS = 24  # from here on an age is given in years
 # 2 January 1980, in seconds: archives and builds that don't keep times give files earlier ones.
 _EARLIEST_TIME = 315_619_200
@@ -113,7 +113,7 @@ class Candidate:
     `bm25` is comparable within one store only (the keyword scorer gives points instead); hits are ordered by
     `score`. `confidence` is the probability that the candidate is relevant. A `damaged` file may be retired,
     so it's mentioned at most. A pinned candidate keeps the initial values. A candidate from a user's program
-    is of kind `COMMAND`. One that's out of force comes last, marked. `alike` share its place. A hit that
+    is of kind `COMMAND_KIND`. One that's out of force comes last, marked. `alike` share its place. A hit that
     `stands_out` is worth mentioning whatever its confidence.
     """
 
@@ -188,7 +188,7 @@ class Candidate:
 
         Numbers that a program didn't give are null.
         """
-        is_from_program = self.kind == COMMAND
+        is_from_program = self.kind == COMMAND_KIND
         fields: dict[str, Any] = {
             "id": encodable(self.id),
             "path": encodable(self.path),
@@ -199,7 +199,7 @@ class Candidate:
             "bm25": None if is_from_program else self.bm25,
             "confidence": self.confidence if self.rated else None,
             "confidence_label": self.confidence_label,
-            "kept_by": COMMAND if is_from_program else "bm25",
+            "kept_by": COMMAND_KIND if is_from_program else "bm25",
         }
 
         # The other fields are only present if they say something.
@@ -228,7 +228,7 @@ class Candidate:
         is_unknown = self.updated < _EARLIEST_TIME
         if is_unknown or days <= OLD_DAYS:
             return ""
-        months = round(days / _MONTH)
+        months = round(days / _MONTH_DAYS)
         if months < _MAX_MONTHS:
             return f"{months} months"
         return f"{months // 12} years"

@@ -11,7 +11,7 @@ import os
 
 from judgekit.retrieval import index_file
 from judgekit.retrieval.index_file import (
-    SPOILT,
+    SPOILT_DATA_ERRORS,
     Index,
     NoFullTextError,
     find_index_file,
@@ -34,9 +34,9 @@ FOLDERS_PER_QUERY = 1_000  # folders that each query checks; if there are more, 
 QUERIES_PER_LAP = 64
 _GONE = (None, None, None)  # the stamp of something missing
 
-_WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
-_FILES = "SELECT number, path, size, mtime, inode, read FROM file"
-_FOLDER_OF = (
+_WATCHES_QUERY = "SELECT path, folder, x, y, z, sure, number FROM watch"
+_FILES_QUERY = "SELECT number, path, size, mtime, inode, read FROM file"
+_FOLDER_OF_FILE_QUERY = (
     "SELECT watch.path FROM file JOIN watch ON file.folder = watch.number WHERE file.number = ?"
 )
 
@@ -104,7 +104,7 @@ def _open_or_replace(
             if index is not None:
                 return index
             must_replace = True  # the file is unusable
-    except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
+    except (OSError, index_file.sqlite.DatabaseError, *SPOILT_DATA_ERRORS):
         # The folder isn't writable, the disk is full, or a damaged file can't be replaced.
         return None
 
@@ -186,7 +186,7 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
 
     Returns None unless it's complete, readable, and for the same store and kind as `index`.
     """
-    unreadable = (index_file.sqlite.DatabaseError, *SPOILT)
+    unreadable = (index_file.sqlite.DatabaseError, *SPOILT_DATA_ERRORS)
     try:
         connection = index_file.connect(path)
     except unreadable:
@@ -279,10 +279,12 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
     """
     execute = index.connection.execute
     if index.folders <= FOLDERS_PER_QUERY:
-        return execute(_WATCH).fetchall(), last
+        return execute(_WATCHES_QUERY).fetchall(), last
 
-    rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()  # files and the root
-    query = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
+    rows = execute(
+        f"{_WATCHES_QUERY} WHERE folder = 0 OR path = ''"
+    ).fetchall()  # files and the root
+    query = f"{_WATCHES_QUERY} WHERE number > ? ORDER BY number LIMIT ?"
     folder_rows = execute(query, (last, FOLDERS_PER_QUERY)).fetchall()
     rows += folder_rows
     is_end = len(folder_rows) < FOLDERS_PER_QUERY
@@ -298,7 +300,7 @@ def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], in
 
     It's 0 after the last file, so that the next query starts over.
     """
-    query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
+    query = f"{_FILES_QUERY} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
     rows = index.connection.execute(query, (last, FILES_PER_QUERY)).fetchall()
     is_end = len(rows) < FILES_PER_QUERY
     if is_end:
@@ -358,7 +360,7 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
     for number, file_path in rows:
         exists = os.path.isfile(f"{index.root}/{file_path}")
         if not exists:
-            folder_rows = index.connection.execute(_FOLDER_OF, (number,)).fetchall()
+            folder_rows = index.connection.execute(_FOLDER_OF_FILE_QUERY, (number,)).fetchall()
             folders += [folder for (folder,) in folder_rows]
     return list(dict.fromkeys(folders))  # without duplicates
 
@@ -369,7 +371,7 @@ def recheck(index: Index, file_paths: Iterable[str]) -> bool:
     An earlier version's index isn't changed. Afterwards, its `outdated` contains the changed files' paths.
     """
     index.outdated.clear()
-    query = f"{_FILES} WHERE path = ?"
+    query = f"{_FILES_QUERY} WHERE path = ?"
     rows: list[tuple[Any, ...]] = []
     for file_path in file_paths:
         rows += index.connection.execute(query, (file_path,)).fetchall()
@@ -436,7 +438,7 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     try:
         if is_whole:
             recheck(index, [relative_path])
-    except (index_file.sqlite.DatabaseError, *SPOILT):
+    except (index_file.sqlite.DatabaseError, *SPOILT_DATA_ERRORS):
         return False  # the next prompt will rebuild the index
     finally:
         index.close()
@@ -472,7 +474,7 @@ def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
     facts["bytes"] = _measure_index(path)
     try:
         facts.update(_describe_content(path, root, profiles))
-    except (index_file.sqlite.DatabaseError, *SPOILT) as error:
+    except (index_file.sqlite.DatabaseError, *SPOILT_DATA_ERRORS) as error:
         facts["problems"] = [_describe_unreadable(error)]
     return facts
 
@@ -489,13 +491,16 @@ def _measure_index(path: str) -> int:
 
 
 def _describe_content(path: str, root: str, profiles: Profiles) -> dict[str, Any]:
-    """Describe an index by what's in it. Raises SQLite's `DatabaseError` or one of `SPOILT` if it can't."""
+    """Describe an index by its content.
+
+    Raises SQLite's `DatabaseError` or one of `SPOILT_DATA_ERRORS` if the content is damaged.
+    """
     connection = index_file.connect(path)
     try:
         own_facts = read_facts(connection)
         problems = connection.execute(index_file.PROBLEMS).fetchall()
-        files = connection.execute(_FILES).fetchall()
-        watched = connection.execute(_WATCH).fetchall()
+        files = connection.execute(_FILES_QUERY).fetchall()
+        watched = connection.execute(_WATCHES_QUERY).fetchall()
     finally:
         connection.close()
 
@@ -530,7 +535,7 @@ def _has_changed_on_disk(
 
 def _describe_unreadable(error: Exception) -> str:
     """Explain why an index can't be read, and what queries do instead."""
-    if index_file.has_error_code(error, index_file.BUSY):
+    if index_file.has_error_code(error, index_file.BUSY_ERROR_CODES):
         return (
             "another process has locked the index; until it ends, queries read the files themselves"
         )

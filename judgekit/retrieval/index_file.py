@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     # Of a file size, mtime_ns, and inode mixed with ctime_ns; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
-_OF_RECORDS = ".json"
+_RECORD_ENDING = ".json"
 VERSION = 6
 OLDEST_VERSION = 4  # that is still read
 LANGUAGES_VERSION = 5  # the first one that knows languages, and cuts entries by their rules
@@ -39,18 +39,29 @@ TOTAL = ""  # the row of the table `term` that counts all words
 RARE_SHARE = 0.05  # of the entries; only prompts in a rarer language search it
 BUSY_SECONDS = 0.3  # how long a writer waits for another, once a query; readers never wait
 MAX_MEMORY_FILES = 5_000  # files read into memory if no file can be kept: about a second
-BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+BUSY_ERROR_CODES = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 READ_ONLY = (8, 14)  # SQLITE_READONLY, SQLITE_CANTOPEN
-_DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
+_DAMAGE_ERROR_CODES = (
+    1,
+    11,
+    26,
+)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
 # Exceptions of our own code if a sound database holds spoilt values: no text, no such kind, a number for a
 # path.
-SPOILT = (ValueError, TypeError, AttributeError, LookupError, StopIteration, ArithmeticError)
+SPOILT_DATA_ERRORS = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    StopIteration,
+    ArithmeticError,
+)
 
 WINDOW_NS = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT has full seconds)
 # Many ticks of a file system with times finer than seconds.
 FINE_WINDOW_NS = 100_000_000
 _SECOND_NS = 1_000_000_000
-_DAY = 86_400 * _SECOND_NS
+_DAY_NS = 86_400 * _SECOND_NS
 _MAX_INTEGER = 2**63 - 1  # the largest number that fits into a column
 
 PROBLEMS = (
@@ -241,8 +252,8 @@ def read_counts(text: str) -> dict[str, int]:
 
 def describe_empty(root: str) -> str:
     """Describe that there's nothing to search in a store, and which files it could contain."""
-    endings = ", ".join(ending for ending in compiled.ENDINGS if ending != _OF_RECORDS)
-    readable = f"records of a memory store ({_OF_RECORDS}) and files that end in {endings}"
+    endings = ", ".join(ending for ending in compiled.ENDINGS if ending != _RECORD_ENDING)
+    readable = f"records of a memory store ({_RECORD_ENDING}) and files that end in {endings}"
     return f"{root}: nothing to search in it; judgekit reads {readable}"
 
 
@@ -289,7 +300,7 @@ def is_sure(changed: int, read: int) -> bool:
     window = FINE_WINDOW_NS if has_fractions else WINDOW_NS
     is_old_enough = read - changed >= window
     # A time in the far future is wrong. Waiting for it wouldn't help, so the file counts as unchanged.
-    is_far_ahead = changed - read > _DAY
+    is_far_ahead = changed - read > _DAY_NS
     return is_old_enough or is_far_ahead
 
 
@@ -342,7 +353,7 @@ def reading_fingerprint(profiles: Profiles) -> str:
 
 def is_damage(error: BaseException) -> bool:
     """Whether an error, from SQLite or from our code, shows that an index is damaged."""
-    return has_error_code(error, _DAMAGE) or isinstance(error, SPOILT)
+    return has_error_code(error, _DAMAGE_ERROR_CODES) or isinstance(error, SPOILT_DATA_ERRORS)
 
 
 def has_error_code(error: BaseException, codes: Sequence[int]) -> bool:

@@ -26,13 +26,17 @@ HEAD_CHARS = 900  # characters of a prompt's beginning that are read
 TAIL_CHARS = 500  # and of its end
 PAIRS_PER_WORD = 2  # of characters of a script without spaces, that count as a word
 MIN_CLAUSE_WORDS = 2  # words that a clause needs to be searched separately from its sentence
-_STOPS = (".", "!", "\u3002", "\uff01")
-_ENDS = (*_STOPS, "?", "\uff1f", "\u061f")
-_PAUSES = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
-_CLOSING = "\"')]}*_`\u300d\u300f\u201d"
+_STATEMENT_END_MARKS = (".", "!", "\u3002", "\uff01")
+_SENTENCE_END_MARKS = (*_STATEMENT_END_MARKS, "?", "\uff1f", "\u061f")
+_PAUSE_MARKS = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
+_CLOSING_MARKS = "\"')]}*_`\u300d\u300f\u201d"
 # Chinese and Japanese marks, which aren't followed by a space.
-_SPACED = {ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001"}
-_MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
+_SPACED_MARK_BY_CODE = {
+    ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001"
+}
+_ITEM_MARKS_AND_DASHES = frozenset(
+    ("-", "*", "+", "\u2022", "\u2013", "\u2014")
+)  # of items, and dashes
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
 _CODE_SHARE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
 
@@ -138,7 +142,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
         return []
 
     last_piece = pieces[-1]
-    is_statement = last_piece.rstrip(_CLOSING).endswith(_STOPS)
+    is_statement = last_piece.rstrip(_CLOSING_MARKS).endswith(_STATEMENT_END_MARKS)
     parts = []
     passages = _list_clause_passages(clauses, len(sentence))
     if _is_short(sentence):
@@ -193,7 +197,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
             elif token.lower() in prompt_language.joiners:
                 clauses.append([])
 
-        ends_with_mark = piece.rstrip(_CLOSING).endswith(_PAUSES)
+        ends_with_mark = piece.rstrip(_CLOSING_MARKS).endswith(_PAUSE_MARKS)
         if ends_with_mark:
             clauses.append([])
 
@@ -262,7 +266,7 @@ def _split_sentences(text: str) -> Iterator[str]:
     """
     if not text.isascii():
         # Add spaces after punctuation, so that `split` separates sentences.
-        text = text.translate(_SPACED)
+        text = text.translate(_SPACED_MARK_BY_CODE)
 
     prose_lines, pasted_lines = _separate_pasted_lines(text)
     for line in prose_lines:
@@ -291,8 +295,8 @@ def _split_line(line: str) -> Iterator[str]:
     """Yield a line's sentences and list items, which may be empty."""
     words: list[str] = []
     for word in line.split():
-        is_item_mark_or_dash = word in _MARKS
-        ends_sentence = word.rstrip(_CLOSING).endswith(_ENDS)
+        is_item_mark_or_dash = word in _ITEM_MARKS_AND_DASHES
+        ends_sentence = word.rstrip(_CLOSING_MARKS).endswith(_SENTENCE_END_MARKS)
         if not is_item_mark_or_dash:
             words.append(word)
         if is_item_mark_or_dash or ends_sentence:

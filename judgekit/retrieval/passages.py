@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.terms import Pattern
 
-JOINED = " > "  # between a heading and the one below it
-_SECTIONS_IN = """SELECT file, line, start, end, words, heading, titles FROM section WHERE file IN (%s)
+HEADING_SEPARATOR = " > "  # between a heading and the one below it
+_SECTIONS_QUERY = """SELECT file, line, start, end, words, heading, titles FROM section WHERE file IN (%s)
     ORDER BY file, place"""
 
 
@@ -53,7 +53,7 @@ class Passage:
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
     """Return the sections of entries in order, by entry number. Entries without sections are omitted."""
     passages: dict[int, list[Passage]] = {}
-    query = _SECTIONS_IN % ",".join(map(str, numbers))
+    query = _SECTIONS_QUERY % ",".join(map(str, numbers))
     heading = ""
     titles = ""
     rows = opened.connection.execute(query)
@@ -143,5 +143,5 @@ def _count_in_titles(
 
 def name_section(passage: Passage, number: int, title: str) -> FoundSection:
     """Build a section's number, headings and line for display. Omit a heading that equals the title."""
-    title_prefix = f"{title}{JOINED}"
+    title_prefix = f"{title}{HEADING_SEPARATOR}"
     return FoundSection(number, passage.heading.removeprefix(title_prefix), passage.line)

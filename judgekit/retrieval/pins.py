@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profiles
 
 _MAX_MEMORIES = 2_000  # memories of a store that are compared with a pin, the newest ones
-_MAX_LETTERS = 120  # of a name that are compared
-_MAX_COMPARED = 20  # names to compare letter by letter, which takes quadratic time
+_MAX_COMPARED_CHARS = 120  # of a name that are compared
+_MAX_COMPARED_NAMES = 20  # names to compare letter by letter, which takes quadratic time
 _READ_SECONDS = 1.0  # seconds for reading changed files
-_MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NULL
+_NEWEST_MEMORIES_QUERY = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NULL
     ORDER BY updated DESC LIMIT ?"""
 
 
@@ -75,7 +75,7 @@ def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
     # A full comparison takes long, so only compare the names that share most pairs of letters.
     pairs = _pair_letters(pin)
     likeliest_first = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
-    matches = difflib.get_close_matches(pin, likeliest_first[:_MAX_COMPARED], n=1)
+    matches = difflib.get_close_matches(pin, likeliest_first[:_MAX_COMPARED_NAMES], n=1)
     return matches[0] if matches else None
 
 
@@ -86,7 +86,9 @@ def _pair_letters(name: str) -> set[str]:
 
 def _make_comparable(name: str) -> str:
     """Return a name's beginning in lower case, with spaces for all punctuation except `/` and `.`."""
-    spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MAX_LETTERS]]
+    spaced = [
+        char if char.isalnum() or char in "/." else " " for char in name[:_MAX_COMPARED_CHARS]
+    ]
     return "".join(spaced).casefold()
 
 
@@ -94,7 +96,7 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
     """List each memory's path, id and title; [] if the index is damaged."""
     try:
         with closing(index.open_index(root, profiles, patience=_READ_SECONDS)) as opened:
-            return opened.connection.execute(_MEMORIES, (_MAX_MEMORIES,)).fetchall()
+            return opened.connection.execute(_NEWEST_MEMORIES_QUERY, (_MAX_MEMORIES,)).fetchall()
     except NoFullTextError:  # there can't be an index
         return _read_memories(root, profiles)
     except sqlite.DatabaseError:  # the search will report it

@@ -164,7 +164,7 @@ def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile
 
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Compile profiles to plain data for `compiled.Profiles`; raises `ConfigError`."""
-    profiles = {kind: read_profile(kind, project) for kind in scan.KINDS}
+    profiles = {kind: read_profile(kind, project) for kind in scan.SOURCE_BY_KIND}
     language_names = _list_language_names(project)
     language_names.update(profile.language for profile in profiles.values())
     languages = {}
@@ -188,7 +188,7 @@ def _list_language_names(project: Path | None) -> set[str]:
     names = set()
     for _, folder in search_path.list_folders("retrieval", project):
         for path in folder.glob("*.yaml"):
-            if path.stem not in scan.KINDS and _is_language(path):
+            if path.stem not in scan.SOURCE_BY_KIND and _is_language(path):
                 names.add(path.stem)
     return names
 
@@ -261,7 +261,7 @@ def _compile_step(step: Step) -> str:
 def render() -> str:
     """Render the content of `bundled.json`: the bundled profiles and default settings."""
     endings: set[str] = set()
-    for source in scan.KINDS.values():
+    for source in scan.SOURCE_BY_KIND.values():
         endings.update(source.ENDINGS)
 
     stemmer_path = Path(compiled.BUNDLED).with_name("stemmer.toml")

@@ -30,21 +30,23 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profile, Profiles
     from judgekit.retrieval.sources import Listed
 
-KINDS: dict[str, Any] = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
+SOURCE_BY_KIND: dict[str, Any] = {
+    source.NAME: source for source in (claude_memory, auto_memory, markdown)
+}
 """The kinds of stores, in the order in which they're recognised."""
 
-IGNORE = ".judgekitignore"
+IGNORE_FILE_NAME = ".judgekitignore"
 # Files that describe the others, in stores of any kind.
-OWN = (
+STORE_FILE_NAMES = (
     "index.md",
     "MEMORY.md",
-    IGNORE,
+    IGNORE_FILE_NAME,
 )
 MAX_FILES = 250_000
 MAX_DEPTH = 12
 _MAX_PATTERNS = 1_000
 _MAX_IGNORE_CHARS = 100_000  # characters of a `.judgekitignore`
-_NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
+_NON_DOCUMENT_FOLDERS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def parse_ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
@@ -92,12 +94,12 @@ class Store:
     def __init__(self, root: str, kind: str, profiles: Profiles) -> None:
         self.root = root
         self.kind = kind
-        self.source = KINDS[kind]
+        self.source = SOURCE_BY_KIND[kind]
         self._profile = profiles.by_kind[kind]
         self._own_list: Listed | None = None  # read when it's first needed
         self.record_folders = _list_record_folders(profiles)
         self.room = MAX_FILES  # how many more files may be listed
-        self.patterns = _read_patterns(os.path.join(root, IGNORE))
+        self.patterns = _read_patterns(os.path.join(root, IGNORE_FILE_NAME))
 
     def list(self, relative: str) -> Listing:
         """List the files and subfolders directly in the folder `relative` ("" is the root).
@@ -137,7 +139,7 @@ class Store:
 
         name = f"{relative}/{entry.name}" if relative else entry.name
         is_folder = self._is_folder(name, entry, listing)
-        may_be_ignored = name not in OWN
+        may_be_ignored = name not in STORE_FILE_NAMES
         if may_be_ignored and is_ignored(self.patterns, name, folder=is_folder):
             return
 
@@ -167,7 +169,7 @@ class Store:
 
         is_shallow = path.count("/") < MAX_DEPTH
         _, _, name = path.rpartition("/")
-        return is_shallow and name not in _NOT_DOCUMENTS
+        return is_shallow and name not in _NON_DOCUMENT_FOLDERS
 
     def _leads_to_listed_folder(self, path: str) -> bool:
         """Whether a folder in the store's own list is at `path` or below it."""
@@ -261,7 +263,7 @@ def _read_patterns(path: str) -> list[Pattern]:
 
 def detect_kind(root: str, profiles: Profiles) -> str:
     """Return the first kind that recognises a folder, or else the kind for documents."""
-    for kind, source in KINDS.items():
+    for kind, source in SOURCE_BY_KIND.items():
         if source.is_store(root, profiles.by_kind[kind]):
             return kind
     return markdown.NAME
@@ -270,7 +272,7 @@ def detect_kind(root: str, profiles: Profiles) -> str:
 def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
     """Read a file's entry, if any, and the problem with the file, if any."""
     try:
-        entry = KINDS[profile.kind].read(root, path, profile)
+        entry = SOURCE_BY_KIND[profile.kind].read(root, path, profile)
     except Unreadable as error:
         return None, f"{error}; skipped"
     except Exception as error:  # noqa: BLE001 - one file must not cost the whole store

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MAX_CACHED_CHARS = 8192  # cached characters; few texts have as many different ones
-FIRST = "\u0e00"  # the first character of any script below
+FIRST_SPECIAL_SCRIPT_CHAR = "\u0e00"  # the first character of any script below
 
-LETTERS = 0  # of scripts with spaces between words
+SPACED_SCRIPT = 0  # of scripts with spaces between words
 HANGUL = 1
 _THAI = 2  # this script and the following ones have no spaces between words
 _LAO = 3
@@ -27,7 +27,7 @@ _KHMER = 5
 _KANA = 6
 _HAN = 7
 # The first and the last character of each block, and its script.
-_BLOCKS = (
+_SCRIPT_BLOCKS = (
     (0x0E00, 0x0E7F, _THAI),
     (0x0E80, 0x0EFF, _LAO),
     (0x1000, 0x109F, _BURMESE),
@@ -45,18 +45,18 @@ _BLOCKS = (
     (0x20000, 0x3FFFF, _HAN),
 )
 _EMOJI = ((0x2600, 0x27BF), (0x2B50, 0x2B55), (0x1F300, 0x1FAFF))
-_SKIN = (0x1F3FB, 0x1F3FF)  # the colour of the emoji before it
-_SELECTORS = (0xFE00, 0xFE0F)  # these choose how the character before is drawn
+_SKIN_TONE_BLOCK = (0x1F3FB, 0x1F3FF)  # the colour of the emoji before it
+_VARIATION_SELECTOR_BLOCK = (0xFE00, 0xFE0F)  # these choose how the character before is drawn
 
 # Syllables of the longest indexed prefix of a Korean word. The word itself is indexed as well.
 MAX_PREFIX_SYLLABLES = 8
 # Signs that belong to their word, and placeholders for them until the other signs are removed.
-_MARKS = {"#": "\x01", "+": "\x02", ".": "\x03"}
+_PLACEHOLDER_BY_SIGN = {"#": "\x01", "+": "\x02", ".": "\x03"}
 
 
 def _build_ascii_table() -> str:
     """Build a table for `str.translate` that restores signs from placeholders, and blanks other signs."""
-    sign_by_mark = {mark: sign for sign, mark in _MARKS.items()}
+    sign_by_mark = {mark: sign for sign, mark in _PLACEHOLDER_BY_SIGN.items()}
     table = ""
     for code in range(128):
         char = chr(code)
@@ -67,7 +67,7 @@ def _build_ascii_table() -> str:
     return table
 
 
-_SPACED = _build_ascii_table()
+_ASCII_WORD_TABLE = _build_ascii_table()
 
 
 class _WordTable(dict[int, str]):
@@ -78,9 +78,9 @@ class _WordTable(dict[int, str]):
         if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         char = chr(code)
-        if code < len(_SPACED):  # an ASCII character
-            replacement = _SPACED[code]
-        elif _is_in_blocks(code, _EMOJI) and not _is_in_blocks(code, (_SKIN,)):
+        if code < len(_ASCII_WORD_TABLE):  # an ASCII character
+            replacement = _ASCII_WORD_TABLE[code]
+        elif _is_in_blocks(code, _EMOJI) and not _is_in_blocks(code, (_SKIN_TONE_BLOCK,)):
             replacement = f" {char} "
         elif char.isalnum() or _is_mark(char):
             replacement = char
@@ -101,7 +101,7 @@ def _is_mark(char: str) -> bool:
     import unicodedata  # noqa: PLC0415 - most prompts don't need it
 
     is_mark = unicodedata.category(char).startswith("M")
-    return is_mark and not _is_in_blocks(ord(char), (_SELECTORS,))
+    return is_mark and not _is_in_blocks(ord(char), (_VARIATION_SELECTOR_BLOCK,))
 
 
 _WORD_TABLE = _WordTable()
@@ -115,15 +115,15 @@ class _Scripts(dict[str, int]):
         if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         code = ord(char)
-        script = LETTERS
-        for first, last, block_script in _BLOCKS:
+        script = SPACED_SCRIPT
+        for first, last, block_script in _SCRIPT_BLOCKS:
             if first <= code <= last:
                 script = block_script
         self[char] = script
         return script
 
 
-_SCRIPT_OF = _Scripts()
+_SCRIPT_BY_CHAR = _Scripts()
 
 
 def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
@@ -133,13 +133,13 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     """
     marked = _keep_signs(text, before_dot)
     # The ASCII table suits most texts, and is ten times faster.
-    table = _SPACED if text.isascii() else _WORD_TABLE
+    table = _ASCII_WORD_TABLE if text.isascii() else _WORD_TABLE
     pieces = marked.translate(table).split()
     has_no_signs = marked is text  # then `_keep_signs` returns the same object
     if has_no_signs:
         return pieces
 
-    signs = "".join(_MARKS)
+    signs = "".join(_PLACEHOLDER_BY_SIGN)
     words = []
     for piece in pieces:
         words.append(piece)
@@ -157,7 +157,7 @@ def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str
     marked = _keep_signs(text, before_dot)
     tokens = []
     for piece in marked.translate(_TABLE_BY_JOINERS[joiners]).split():
-        token = piece.strip(joiners).translate(_UNMARKED)
+        token = piece.strip(joiners).translate(_SIGN_BY_PLACEHOLDER)
         if token:
             tokens.append(token)
     return tokens
@@ -168,7 +168,7 @@ class _TokenTable(dict[int, str]):
 
     def __init__(self, joiners: str) -> None:
         super().__init__()
-        self._unchanged_codes = {ord(char) for char in (*joiners, *_MARKS.values())}
+        self._unchanged_codes = {ord(char) for char in (*joiners, *_PLACEHOLDER_BY_SIGN.values())}
 
     def __missing__(self, code: int) -> str:
         """Choose and cache the replacement for a new character."""
@@ -180,7 +180,7 @@ class _TokenTable(dict[int, str]):
 
 
 _TABLE_BY_JOINERS: dict[str, _TokenTable] = {}
-_UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
+_SIGN_BY_PLACEHOLDER = {ord(mark): sign for sign, mark in _PLACEHOLDER_BY_SIGN.items()}
 
 
 def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
@@ -210,7 +210,7 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
 
 def _mark_after_words(text: str, sign: str, mark_by_position: dict[int, str]) -> None:
     """Add the positions where `sign` ends a word, as in `C#`, to `mark_by_position`."""
-    mark = _MARKS[sign[0]]
+    mark = _PLACEHOLDER_BY_SIGN[sign[0]]
     start = text.find(sign)
     while start >= 0:
         end = start + len(sign)
@@ -231,29 +231,29 @@ def _mark_before_words(
     Such a dot is at the start of the text or after a character in `before_dot`, and before a letter.
     """
     if text.startswith(".") and text[1:2].isalpha():
-        mark_by_position[0] = _MARKS["."]
+        mark_by_position[0] = _PLACEHOLDER_BY_SIGN["."]
     for char_and_dot in before_dot:
         start = text.find(char_and_dot)
         while start >= 0:
             dot = start + 1
             next_char = text[dot + 1 : dot + 2]
             if text.startswith(".", dot) and next_char.isalpha():
-                mark_by_position[dot] = _MARKS["."]
+                mark_by_position[dot] = _PLACEHOLDER_BY_SIGN["."]
             start = text.find(char_and_dot, dot)
 
 
 def has_runs(word: str) -> bool:
     """Whether a word has characters in scripts that are split into pairs or beginnings."""
-    if max(word) < FIRST:  # a shortcut for most scripts
+    if max(word) < FIRST_SPECIAL_SCRIPT_CHAR:  # a shortcut for most scripts
         return False
-    return any(_SCRIPT_OF[char] != LETTERS for char in word)
+    return any(_SCRIPT_BY_CHAR[char] != SPACED_SCRIPT for char in word)
 
 
 def is_unspaced(word: str) -> bool:
     """Whether a word contains scripts without spaces, so that it can be a complete sentence."""
-    if max(word) < FIRST:  # a shortcut for most scripts
+    if max(word) < FIRST_SPECIAL_SCRIPT_CHAR:  # a shortcut for most scripts
         return False
-    return any(_SCRIPT_OF[char] > HANGUL for char in word)
+    return any(_SCRIPT_BY_CHAR[char] > HANGUL for char in word)
 
 
 def split_runs(word: str) -> list[tuple[int, str]]:
@@ -263,13 +263,13 @@ def split_runs(word: str) -> list[tuple[int, str]]:
 
     starts = [0]
     for position in range(1, len(word)):
-        if _SCRIPT_OF[word[position]] != _SCRIPT_OF[word[position - 1]]:
+        if _SCRIPT_BY_CHAR[word[position]] != _SCRIPT_BY_CHAR[word[position - 1]]:
             starts.append(position)
 
     ends = [*starts[1:], len(word)]
     runs = []
     for start, end in zip(starts, ends, strict=True):
-        script = _SCRIPT_OF[word[start]]
+        script = _SCRIPT_BY_CHAR[word[start]]
         runs.append((script, word[start:end]))
     return runs
 
@@ -310,9 +310,9 @@ def list_prefixes(run: str) -> list[str]:
 
 def measure_run_share(text: str) -> float:
     """Return the fraction of characters in scripts that are split into pairs or beginnings."""
-    if not text or max(text) < FIRST:
+    if not text or max(text) < FIRST_SPECIAL_SCRIPT_CHAR:
         return 0.0
-    count = sum(_SCRIPT_OF[char] != LETTERS for char in text)
+    count = sum(_SCRIPT_BY_CHAR[char] != SPACED_SCRIPT for char in text)
     return count / len(text)
 
 
@@ -323,16 +323,16 @@ class _Spread(dict[int, str]):
         if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         char = chr(code)
-        has_spaces = _SCRIPT_OF[char] in (LETTERS, HANGUL)
+        has_spaces = _SCRIPT_BY_CHAR[char] in (SPACED_SCRIPT, HANGUL)
         replacement = char if has_spaces else f"{char}{GAP}"
         self[code] = replacement
         return replacement
 
 
 GAP = "\u200b"  # no width
-_SPREAD = _Spread()
+_GAP_INSERTION_TABLE = _Spread()
 
 
 def add_gaps(text: str) -> str:
     """Return text with a `GAP` after each character in a script without spaces."""
-    return text.translate(_SPREAD)
+    return text.translate(_GAP_INSERTION_TABLE)

@@ -43,22 +43,22 @@ SNIPPET_CHARS = 300  # characters
 SNIPPET_WORDS = 40  # words of a passage
 MAX_ROUNDS = 3  # of repeating the search because results changed during it
 MAX_NOTES = 3  # lines about one store; further ones are counted
-_KEYWORD = "keyword"
+_KEYWORD_SCORER = "keyword"
 MIN_PREFIX = 4  # letters of a keyword that may be the beginning of a word
 _TAG_POINTS = 3
 _TITLE_POINTS = 2
 _BEGINNING_POINTS = 1  # points
-_LEADS_OUT = (
+_OUTSIDE_ROOT_MESSAGE = (
     "outside the project, so it is not searched; only your own configuration may name such a root"
 )
-_NO_PIN = "no active memory has this id or path; nothing is injected for it"
-_PINNED = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
-_TABLE = (
+_MISSING_PIN_MESSAGE = "no active memory has this id or path; nothing is injected for it"
+_PINNED_MEMORY_QUERY = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
+_CREATE_BODY_TABLE_STATEMENT = (
     "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
 )
-_PUT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
-_PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
-_MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
+_PUT_BODY_STATEMENT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
+_SNIPPET_QUERY = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
+_HIGHLIGHT_QUERY = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
 _SHORT_BODY_CHARS = 4_000  # characters of a body that's short enough to use whole
 _MAX_MATCHES = 1_000  # matching words: `snippet` takes quadratic time in their number
 _CHARS_PER_UNSPACED_WORD = 8  # characters that count as a word in scripts without spaces
@@ -97,12 +97,12 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
         folder = os.path.realpath(folder)
         if not may_be_searched(root, folder, project_prefix, trusted):
-            ranked.notes.append(f"{root}: {_LEADS_OUT}")
+            ranked.notes.append(f"{root}: {_OUTSIDE_ROOT_MESSAGE}")
             continue
 
         ranked.searched_roots.append(folder)
         hits = None  # without a full-text search
-        if scorer != _KEYWORD:
+        if scorer != _KEYWORD_SCORER:
             hits = store_search.find_by_fulltext(folder, limit, pool, patience)
         if hits is None:
             hits = store_search.find_by_keyword(folder)[:limit]
@@ -164,7 +164,7 @@ def _note_missing_pins(
     """Add a note about each pin that matches no memory in the searched stores."""
     for pin in pins:
         if pin not in pinned:
-            ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_NO_PIN}"] = pin
+            ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_MISSING_PIN_MESSAGE}"] = pin
     ranked.notes += ranked.pin_by_note
 
 
@@ -270,12 +270,12 @@ class _Search:
         except index_file.NoFullTextError as error:
             why = f"no full-text search with this Python: {error}"
             self.ranked.notes.append(f"{why}; searching titles and tags only")
-            self.ranked.fallback = _KEYWORD
+            self.ranked.fallback = _KEYWORD_SCORER
             return None
 
         try:
             return self._search_index(opened, limit, max(pool, limit))
-        except (sqlite.DatabaseError, *index_file.SPOILT) as error:
+        except (sqlite.DatabaseError, *index_file.SPOILT_DATA_ERRORS) as error:
             opened.connection.close()  # the file may be deleted next
             if index_file.is_damage(error):  # some damage shows only in reading
                 opened = index.open_index(root, self.profiles, anew=True, patience=patience)
@@ -337,7 +337,7 @@ class _Search:
         self, connection: Connection, pin: str, root: str
     ) -> tuple[Any, ...] | None:
         """Find the row of the pinned memory in the store at `root`, or None."""
-        by_path = f"{_PINNED} path = ?"
+        by_path = f"{_PINNED_MEMORY_QUERY} path = ?"
         row: tuple[Any, ...] | None
         paths = self._list_paths(pin, root)
         for path in paths:
@@ -347,7 +347,7 @@ class _Search:
 
         # Without a folder, the pin can be an id.
         if "/" not in pin:
-            by_id = f"{_PINNED} id = ? ORDER BY path LIMIT 1"
+            by_id = f"{_PINNED_MEMORY_QUERY} id = ? ORDER BY path LIMIT 1"
             row = connection.execute(by_id, (pin,)).fetchone()
             if row is not None:
                 return row
@@ -485,7 +485,7 @@ def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None
     """Read up to `limit` characters of a candidate's text (None means all); "" if it's gone or retired."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - loaded only to show a text
 
-    if candidate.kind == confidence.COMMAND:  # never open a path from a user's program
+    if candidate.kind == confidence.COMMAND_KIND:  # never open a path from a user's program
         return candidate.text[:limit]
     profiles = profiles or Profiles(bundled())
     profile = profiles.by_kind[candidate.kind]
@@ -509,7 +509,7 @@ def list_passages(
     connection = index_file.connect(":memory:")
 
     try:
-        connection.execute(_TABLE)
+        connection.execute(_CREATE_BODY_TABLE_STATEMENT)
         for candidate in hits:
             kind = candidate.kind
             if kind not in terms_by_kind:
@@ -557,8 +557,8 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
     if text and expression:
         if len(text) > _SHORT_BODY_CHARS:
             text = text[: _find_cut_position(connection, text, expression)]
-        connection.execute(_PUT, (text,))
-        row = connection.execute(_PASSAGE, (SNIPPET_WORDS, expression)).fetchone()
+        connection.execute(_PUT_BODY_STATEMENT, (text,))
+        row = connection.execute(_SNIPPET_QUERY, (SNIPPET_WORDS, expression)).fetchone()
         if row:
             (snippet,) = row
             passage = terms.remove_gaps(snippet)
@@ -570,8 +570,8 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
     """Return the position after the `_MAX_MATCHES`-th matching word, or the end if there are fewer."""
     # FTS5 will put the characters 1 and 2 around each match.
     without_marks = text.translate({1: " ", 2: " "})
-    connection.execute(_PUT, (without_marks,))
-    row = connection.execute(_MARKED, (expression,)).fetchone()
+    connection.execute(_PUT_BODY_STATEMENT, (without_marks,))
+    row = connection.execute(_HIGHLIGHT_QUERY, (expression,)).fetchone()
     if not row:
         return len(text)
 

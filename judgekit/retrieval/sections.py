@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise, zip_longest
 
-from judgekit.retrieval.passages import JOINED
+from judgekit.retrieval.passages import HEADING_SEPARATOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ LONG_SECTION_CHARS = 1_500  # characters; a longer text below one heading is cut
 MIN_PIECE_CHARS = 1_000  # characters of a piece that may end at the end of a paragraph
 TURNS_PER_SECTION = 3  # turns of a conversation in each section
 _MAX_HEADING_CHARS = 200  # characters
-_MAX_LEVELS = 6
-_COMMENTS = {"{/*": "*/}", "<!--": "-->"}
+_MAX_HEADING_LEVELS = 6
+_COMMENT_END_BY_START = {"{/*": "*/}", "<!--": "-->"}
 _UNDERLINES = "=-~^\"'*+#"
 _MIN_UNDERLINE_CHARS = 3  # signs; two are enough for `==`
 # Lines that start with these aren't titles.
-_NO_TITLES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")
+_NON_TITLE_PREFIXES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")
 _MAX_NAME_CHARS = 40  # characters of a speaker's name
 _MAX_NAME_WORDS = 4
 _MIN_TURNS = 4
 _MAX_SPEAKERS = 12
-_ROLES = frozenset(
+_SPEAKER_ROLES = frozenset(
     ("user", "human", "assistant", "agent", "ai", "bot", "claude", "model", "system")
 )
-_IN_NAMES = frozenset(" .-_'()@")
+_SPEAKER_NAME_SIGNS = frozenset(" .-_'()@")
 _MAX_PREAMBLE_CHARS = 200  # characters above the first turn that serve as a heading
 
 
@@ -93,7 +93,7 @@ def _cut_below_headings(text: str) -> list[Section]:
 
 def _join_headings(headings_above: Sequence[Heading]) -> str:
     """Join heading texts, highest level first: `Install > Windows`."""
-    return JOINED.join([heading.text for heading in headings_above])
+    return HEADING_SEPARATOR.join([heading.text for heading in headings_above])
 
 
 def _add_pieces(
@@ -137,7 +137,7 @@ def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]
         lines = text[section.start : section.end].split("\n")
         filled_lines = [line for line in lines if line.strip()]
         is_bare = section.heading != "" and len(filled_lines) <= 1
-        prefix = section.heading + JOINED
+        prefix = section.heading + HEADING_SEPARATOR
         is_repeated = next_section is not None and next_section.heading.startswith(prefix)
         if not (is_bare and is_repeated):
             kept_sections.append(section)
@@ -174,7 +174,7 @@ def find_headings(text: str) -> Iterator[Heading]:
             elif _is_underline(line, line_before):
                 sign = line[0]
                 if sign not in level_by_underline:
-                    level_by_underline[sign] = min(len(level_by_underline) + 1, _MAX_LEVELS)
+                    level_by_underline[sign] = min(len(level_by_underline) + 1, _MAX_HEADING_LEVELS)
                 level = level_by_underline[sign]
                 title = line_before.strip()[:_MAX_HEADING_CHARS]
                 yield Heading(line_before_start, number - 1, level, title, is_title=sign == "=")
@@ -207,7 +207,9 @@ def _is_underline(line: str, line_before: str) -> bool:
         return False
     if sign == "=":
         return True
-    if len(underline) < _MIN_UNDERLINE_CHARS or line_before.startswith((" ", "\t", *_NO_TITLES)):
+    if len(underline) < _MIN_UNDERLINE_CHARS or line_before.startswith(
+        (" ", "\t", *_NON_TITLE_PREFIXES)
+    ):
         return False
     # Markdown's dashes can be shorter than the title. The other signs are reST, which forbids that.
     return sign == "-" or len(underline) >= len(title)
@@ -246,13 +248,13 @@ def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
                 return text_outside, comment_end
             comment_end = ""
 
-        starts = [(line.find(sign), sign) for sign in _COMMENTS if sign in line]
+        starts = [(line.find(sign), sign) for sign in _COMMENT_END_BY_START if sign in line]
         if not starts:
             return (text_outside + line).rstrip(), ""
         start, sign = min(starts)  # the first comment on the line
         text_outside += line[:start]
         line = line[start + len(sign) :]
-        comment_end = _COMMENTS[sign]
+        comment_end = _COMMENT_END_BY_START[sign]
 
 
 def _strip_id(title: str) -> str:
@@ -321,7 +323,7 @@ def _find_speaker(line: str) -> str:
         return ""
 
     # Roles such as `user` need neither a capital nor text on the same line.
-    is_role = name.lower() in _ROLES
+    is_role = name.lower() in _SPEAKER_ROLES
     first_char = name[0]
     # Scripts without capitals, such as Chinese, have letters in neither case.
     is_letter_without_case = first_char.isalpha() and not first_char.islower()
@@ -332,7 +334,7 @@ def _find_speaker(line: str) -> str:
 
     if len(name.split()) > _MAX_NAME_WORDS:
         return ""
-    is_name = all(char.isalnum() or char in _IN_NAMES for char in name)
+    is_name = all(char.isalnum() or char in _SPEAKER_NAME_SIGNS for char in name)
     return name.lower() if is_name else ""
 
 
@@ -342,7 +344,7 @@ def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
     if turns < _MIN_TURNS or not has_few_speakers:
         return False
     is_mostly_turns = turns * 2 > filled_lines
-    has_assistant_and_user = len(_ROLES & speakers) > 1
+    has_assistant_and_user = len(_SPEAKER_ROLES & speakers) > 1
     return is_mostly_turns or has_assistant_and_user
 
 

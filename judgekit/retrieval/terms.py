@@ -27,27 +27,41 @@ if TYPE_CHECKING:
 _MAX_CACHED_CHARS = 8192  # characters; few texts have as many different ones
 _MAX_CACHED_WORDS = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
-_SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
+_STEMMABLE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_VOWEL_SHAPE_TABLE = {
+    ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_STEMMABLE_CHARS, "Y")
+}
 # For `str.translate` of ASCII text: keeps letters and digits, and puts spaces for all else.
-_SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
+_ASCII_WORD_TABLE = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
 # A dot starts a word, as in `.NET` and `.env`, only after one of these characters. The spaces are those that
 # `str.split` knows.
-_SPACES = (
+_SPACE_CHARS = (
     " \n\t\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-_DOTS_BEFORE_WORDS = tuple([f"{char}." for char in f"{_SPACES}(`\"'/"])
+_DOTS_BEFORE_WORDS = tuple([f"{char}." for char in f"{_SPACE_CHARS}(`\"'/"])
 _SIGNS = "#+."
-_TWO_LETTERS = 2  # letters: a shorter word keeps its end
+_MAX_UNSTEMMED_LETTERS = 2  # letters: a shorter word keeps its end
 
 _TABLES = bundled()["stemmer"]
 _STEM_BY_EXCEPTION: dict[str, str] = _TABLES["whole"]
 _STEPS = _TABLES["steps"]
 _FINISHED_STEMS = frozenset(_TABLES["as_they_are"])
-_R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
+_R1_EXCEPTION_PREFIXES = (
+    "gener",
+    "commun",
+    "arsen",
+    "past",
+    "univers",
+    "later",
+    "emerg",
+    "organ",
+    "inter",
+)
 _ED_AND_ING = ("eedly", "ingly", "edly", "eed", "ing", "ed")  # longest first
-_CLEAR_LEAD = 2  # stop words more, for a query to count as in a language that's rare in its store
+_MIN_STOP_WORD_LEAD = (
+    2  # stop words more, for a query to count as in a language that's rare in its store
+)
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
@@ -80,7 +94,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
 
     forms: list[str] = []
     for script, run in scripts.split_runs(word):
-        if script == scripts.LETTERS:
+        if script == scripts.SPACED_SCRIPT:
             forms += _list_stem(run, language)
         else:
             forms += scripts.list_index_forms(script, run)
@@ -136,7 +150,7 @@ def fold(text: str) -> str:
         return text.lower()
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
-    without_accents = text.lower().translate(_WITHOUT_ACCENTS)
+    without_accents = text.lower().translate(_ACCENT_REMOVAL_TABLE)
     # Removing accents has taken Hangul syllables apart. NFC puts them together again.
     return unicodedata.normalize("NFC", without_accents)
 
@@ -159,13 +173,13 @@ class _Bare(dict[int, str]):
         return bare
 
 
-_WITHOUT_ACCENTS = _Bare()
+_ACCENT_REMOVAL_TABLE = _Bare()
 
 
 def split_alphanumeric(text: str) -> list[str]:
     """Return the runs of letters and digits in a text."""
     if text.isascii():  # most texts are, and a table is ten times as fast
-        return text.translate(_SPACED).split()
+        return text.translate(_ASCII_WORD_TABLE).split()
     spaced = [char if char.isalnum() else " " for char in text]
     return "".join(spaced).split()
 
@@ -174,7 +188,7 @@ def split_words(text: str) -> list[str]:
     """Return the words of a text in any script; see scripts.py."""
     is_simple = text.isascii() and not _may_have_signs(text)
     if is_simple:  # the usual case, for which a table is enough
-        return text.translate(_SPACED).split()
+        return text.translate(_ASCII_WORD_TABLE).split()
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     return scripts.split_words(text, _DOTS_BEFORE_WORDS)
@@ -225,7 +239,7 @@ def stem_english(word: str) -> str:
 
     Words of one or two letters, and those with characters other than a-z and 0-9, are returned unchanged.
     """
-    if len(word) <= _TWO_LETTERS or not _LETTERS.issuperset(word):
+    if len(word) <= _MAX_UNSTEMMED_LETTERS or not _STEMMABLE_CHARS.issuperset(word):
         return word
     if word in _STEM_BY_EXCEPTION:
         return _STEM_BY_EXCEPTION[word]
@@ -247,7 +261,7 @@ def stem_english(word: str) -> str:
 
 def _replace_final_y(word: str) -> str:
     """Replace a final y after a consonant by i, so that `cry` has the stem of `cries`."""
-    if len(word) <= _TWO_LETTERS or word[-1] not in "yY":
+    if len(word) <= _MAX_UNSTEMMED_LETTERS or word[-1] not in "yY":
         return word
     follows_vowel = word[-2] in _VOWELS
     return word if follows_vowel else word[:-1] + "i"
@@ -268,7 +282,7 @@ def _find_region_starts(word: str) -> tuple[int, int]:
     R1 starts after the first consonant that follows a vowel: `hop|ing`. R2 starts in the same way, but inside
     R1. So the stem doesn't get too short.
     """
-    shape = word.translate(_SHAPE)  # a `v` for each vowel, a `c` for each consonant
+    shape = word.translate(_VOWEL_SHAPE_TABLE)  # a `v` for each vowel, a `c` for each consonant
     r1 = _find_listed_r1(word) or _find_region_start(shape, 0)
     r2 = _find_region_start(shape, r1)
     return r1, r2
@@ -276,7 +290,7 @@ def _find_region_starts(word: str) -> tuple[int, int]:
 
 def _find_listed_r1(word: str) -> int:
     """Return the start of R1 in a word with a listed beginning, such as `univers|ity`; 0 in any other."""
-    for beginning in _R1_STARTS:
+    for beginning in _R1_EXCEPTION_PREFIXES:
         if word.startswith(beginning):
             return len(beginning)
     return 0
@@ -297,7 +311,7 @@ def _strip_plural(word: str) -> str:
         return word[:-1] if is_short else word[:-2]
 
     if word[-1] == "s" and not word.endswith(("us", "ss")):
-        shape = word.translate(_SHAPE)
+        shape = word.translate(_VOWEL_SHAPE_TABLE)
         has_earlier_vowel = "v" in shape[:-2]  # a vowel right before the `s` isn't enough: `gas`
         if has_earlier_vowel:
             return word[:-1]
@@ -347,8 +361,8 @@ def _ends_short(word: str) -> bool:
 
     A word of two letters needs only the vowel and the consonant.
     """
-    shape = word.translate(_SHAPE)  # a `v` for each vowel, a `c` for each consonant
-    if len(word) <= _TWO_LETTERS:
+    shape = word.translate(_VOWEL_SHAPE_TABLE)  # a `v` for each vowel, a `c` for each consonant
+    if len(word) <= _MAX_UNSTEMMED_LETTERS:
         return shape == "vc"
     if word.endswith("past"):  # an exception
         return True
@@ -409,7 +423,7 @@ MAX_TERMS = 32
 MAX_WORD_CHARS = 64
 MAX_PARTS = 4  # of a compound with more (a path, a URL), only the parts are searched
 _JOINERS = "_-./:"
-_IN_TOKENS = "".join(
+_ASCII_TOKEN_TABLE = "".join(
     [char if char.isalnum() or char in _JOINERS else " " for char in map(chr, range(128))]
 )
 _PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
@@ -509,7 +523,7 @@ def choose_languages(
     most_of_frequent = max(_count_stop_words(text, frequent))
     counts_of_rare = _count_stop_words(text, rare)
     most_of_rare = max(counts_of_rare)
-    if most_of_rare < most_of_frequent + _CLEAR_LEAD:
+    if most_of_rare < most_of_frequent + _MIN_STOP_WORD_LEAD:
         return list(frequent)
     likeliest_rare = rare[counts_of_rare.index(most_of_rare)]
     return [likeliest_rare, *frequent]
@@ -573,7 +587,7 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
 
     terms: list[Term | None] = []
     for script, run in scripts.split_runs(fold(word)):
-        if script == scripts.LETTERS:
+        if script == scripts.SPACED_SCRIPT:
             terms.append(_make_word(run, languages))
             continue
         # A single character finds the indexed pairs that start with it. Korean isn't indexed in pairs.
@@ -596,7 +610,7 @@ def split_tokens(text: str) -> list[str]:
         return [text]
     is_simple = is_ascii and not _may_have_signs(text)
     if is_simple:
-        pieces = text.translate(_IN_TOKENS).split()
+        pieces = text.translate(_ASCII_TOKEN_TABLE).split()
         stripped = [piece.strip(_JOINERS) for piece in pieces]
         return [token for token in stripped if token]  # a piece such as `--` has become empty
 

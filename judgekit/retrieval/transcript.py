@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _HEAD_BYTES = 200_000  # the beginning, which contains its date
-_WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
-_END_BYTES = 400_000  # far more than a few turns need
+_MAX_TRANSCRIPT_BYTES = 50_000_000  # of a transcript that is read from its beginning
+_TRANSCRIPT_TAIL_BYTES = 400_000  # far more than a few turns need
 _TURN_CHARS = 2_000
 # Claude Code and Codex end the name of a transcript with the session's id, of so many characters.
-_SESSION_CHARS = 36
+_SESSION_ID_CHARS = 36
 # Types of an agent's entries: of Claude Code, of Codex, of Gemini.
-_ANSWERS = ("assistant", "response_item", "gemini")
-_CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
-_TEXT_BLOCKS = ("text", "input_text", "output_text", None)
+_ANSWER_ENTRY_TYPES = ("assistant", "response_item", "gemini")
+_TOOL_CALL_TYPES = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
+_TEXT_BLOCK_TYPES = ("text", "input_text", "output_text", None)
 # Texts that clients put into a conversation as if the user had typed them.
-_NOT_TYPED = ("# AGENTS.md instructions", "[Request interrupted by user")
+_CLIENT_TEXT_PREFIXES = ("# AGENTS.md instructions", "[Request interrupted by user")
 # The folders in which Claude Code, Codex and Gemini keep transcripts: one that a variable names, or in the
 # home folder.
-_HOMES = (
+_AGENT_HOME_FOLDERS = (
     ("CLAUDE_CONFIG_DIR", "~/.claude", "projects"),
     ("CODEX_HOME", "~/.codex", "sessions"),
     ("GEMINI_CLI_HOME", "~", ".gemini/tmp"),
@@ -50,7 +50,7 @@ def read_last_turns(path: str, count: int) -> tuple[str, ...]:
     A short conversation has fewer turns. An unreadable transcript has none.
     """
     turns: list[str] = []
-    for entry in _read_entries(path, _END_BYTES, from_end=True):
+    for entry in _read_entries(path, _TRANSCRIPT_TAIL_BYTES, from_end=True):
         if len(turns) >= count:
             break
         turn = _read_turn(entry)
@@ -89,7 +89,7 @@ def _has_enough_newer(times: Collection[float], limit: int, changed: float) -> b
 
 def _list_typed_texts(path: str, changed: float) -> Iterator[tuple[str, float]]:
     """Yield each text a person typed in a transcript, with its time. An unknown time counts as `changed`."""
-    for entry in _read_entries(path, _WHOLE_BYTES):
+    for entry in _read_entries(path, _MAX_TRANSCRIPT_BYTES):
         text = _read_typed_text(entry)
         if text is None:
             continue
@@ -114,7 +114,7 @@ def _read_typed_text(entry: dict[str, Any]) -> str | None:
     if turn is None:
         return None
     speaker, text = turn
-    is_by_client = entry.get("isCompactSummary") or text.startswith(_NOT_TYPED)
+    is_by_client = entry.get("isCompactSummary") or text.startswith(_CLIENT_TEXT_PREFIXES)
     if speaker != "user" or is_by_client:
         return None
     return text
@@ -193,13 +193,13 @@ def _read_session_id(path: str) -> str:
     if name.startswith("session-"):  # Gemini's
         first_entry = next(_read_entries(path, _HEAD_BYTES), {})
         return str(first_entry.get("sessionId"))
-    return name[-_SESSION_CHARS:]
+    return name[-_SESSION_ID_CHARS:]
 
 
 def _read_exchanges(path: str) -> list[Exchange]:
     """Read a transcript's exchanges. Anything the agent did before the first prompt is dropped."""
     exchanges: list[Exchange] = []
-    for entry in _read_entries(path, _WHOLE_BYTES):
+    for entry in _read_entries(path, _MAX_TRANSCRIPT_BYTES):
         speaker, text = _read_turn(entry) or ("", "")  # some entries contain only calls
         if speaker == "user":
             exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
@@ -218,7 +218,7 @@ def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
     Other entries yield nothing, nor do those of a subagent.
     """
     message = _get_message(entry)
-    is_answer = entry.get("type") in _ANSWERS
+    is_answer = entry.get("type") in _ANSWER_ENTRY_TYPES
     is_of_subagent = bool(entry.get("isSidechain"))
     if message is None or not is_answer or is_of_subagent:
         return
@@ -230,7 +230,7 @@ def _list_calls(message: dict[str, Any]) -> list[dict[str, Any]]:
     """List the tool calls in any client's message."""
     # In Claude Code a call is a content block, in Codex it's the message itself.
     blocks = [message, *_list_objects(message.get("content"))]
-    calls = [block for block in blocks if block.get("type") in _CALLS]
+    calls = [block for block in blocks if block.get("type") in _TOOL_CALL_TYPES]
     calls_of_gemini = _list_objects(message.get("toolCalls"))
     return calls + calls_of_gemini
 
@@ -270,7 +270,7 @@ def _list_homes() -> list[Path]:
     """List the folders where the clients keep transcripts, whether or not they exist."""
     environ = environment.environ()
     homes = []
-    for variable, default, folder in _HOMES:
+    for variable, default, folder in _AGENT_HOME_FOLDERS:
         home = Path(environ.get(variable) or default).expanduser()
         homes.append(home / folder)
     return homes
@@ -347,6 +347,8 @@ def _read_text(message: dict[str, Any]) -> str:
     # In Gemini's entries, the user typed only the displayed content.
     content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):
-        blocks = [block for block in _list_objects(content) if block.get("type") in _TEXT_BLOCKS]
+        blocks = [
+            block for block in _list_objects(content) if block.get("type") in _TEXT_BLOCK_TYPES
+        ]
         content = " ".join([str(block.get("text", "")) for block in blocks])
     return content.strip() if isinstance(content, str) else ""

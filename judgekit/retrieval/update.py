@@ -35,33 +35,35 @@ if TYPE_CHECKING:
 _UNKNOWN_FILE: Watched = (False, None, True)
 
 BATCH_FILES = 256  # files that are read in one transaction: some 50 ms
-_MAKING = ".making"
+_UNFINISHED_FILE_SUFFIX = ".making"
 # Seconds after which an unfinished file must belong to a process that was killed.
 _ABANDONED_SECONDS = 600
 _UNUSED_SECONDS = 30 * 86_400  # seconds until the file of another version is removed
 
 _SAMPLE_CHARS = 2_000  # characters of a body that are enough to detect its language
-_SHORT_WORDS = 20  # words of a text that may have no stop word at all
-_STOP_SHARE = 0.12  # of the words of a text: about half of English ones, a fifth of commented code
-_CLEAR_LEAD = 2  # different stop words more, and in a text that isn't short:
-_CLEAR_LEAD_IN_LONG = 3
+_MIN_LONG_TEXT_WORDS = 20  # words of a text that may have no stop word at all
+_MIN_STOP_WORD_SHARE = (
+    0.12  # of the words of a text: about half of English ones, a fifth of commented code
+)
+_MIN_STOP_WORD_LEAD = 2  # different stop words more, and in a text that isn't short:
+_MIN_STOP_WORD_LEAD_IN_LONG = 3
 _CLEAR_RATIO = 1.5  # as many stop words
 _CODE_SIGN_SHARE = 0.015  # of the characters of code are signs, and hardly any of prose
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$@_%&^~"))
 # If more of a text's characters are Han, kana, Thai or Hangul, the rest is names and code.
-_RUN_SHARE = 0.15
+_MAX_RUN_SHARE = 0.15
 
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
 _SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
 _ADD_SECTION = "INSERT INTO section VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
+_COUNT_TERM_STATEMENT = """INSERT INTO term (term, entries) VALUES (?, ?)
     ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
-_IN_FOLDER = """SELECT file.number, file.path, size, mtime, inode, read FROM file
+_FILES_IN_FOLDER_QUERY = """SELECT file.number, file.path, size, mtime, inode, read FROM file
     JOIN watch ON file.folder = watch.number WHERE watch.path = ?"""
 _DROP_NOTE = "DELETE FROM note WHERE place = (SELECT path FROM file WHERE number = ?)"
 _ADD_NOTE = "INSERT INTO note (text, place) SELECT ?, path FROM file WHERE number = ?"
-_OF_NAME = "SELECT number FROM file WHERE path = ? OR path LIKE ?"
+_FILES_OF_NAME_QUERY = "SELECT number FROM file WHERE path = ? OR path LIKE ?"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
     problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ?, language = ?,
     sections = ? WHERE number = ?"""
@@ -132,7 +134,7 @@ def _make_index_file(folder: str, name: str, root: str, profiles: Profiles) -> N
 
     It's built under a temporary name, so that nobody opens it half-made.
     """
-    temporary = f"{folder}/{os.getpid()}{_MAKING}"
+    temporary = f"{folder}/{os.getpid()}{_UNFINISHED_FILE_SUFFIX}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
@@ -163,7 +165,7 @@ def _remove_leftovers(folder: str) -> None:
         for entry in list(entries):
             if entry.name.startswith(f"v{VERSION}."):
                 continue
-            is_half_made = _MAKING in entry.name
+            is_half_made = _UNFINISHED_FILE_SUFFIX in entry.name
             most_seconds = _ABANDONED_SECONDS if is_half_made else _UNUSED_SECONDS
             with suppress(OSError):  # the file may have been removed since, or isn't ours
                 age = time.time() - entry.stat().st_mtime
@@ -221,7 +223,9 @@ class Plan:
             store.room -= file_count
 
         # These files decide which folders and files belong to the store.
-        has_other_rules = scan.IGNORE in changed_names or claude_memory.INDEX in changed_names
+        has_other_rules = (
+            scan.IGNORE_FILE_NAME in changed_names or claude_memory.INDEX in changed_names
+        )
         if self.anew or watched_paths is None or has_other_rules:
             subfolders_by_folder = self._compare_folders(store, [""], is_whole=True)
         else:
@@ -239,7 +243,7 @@ class Plan:
     def _mark_lists(self, store: scan.Store) -> None:
         """Mark the files that list entries: links to entries aren't part of their text, so it may differ."""
         for name in store.source.LISTS:
-            for (number,) in self._read_rows(_OF_NAME, name, f"%/{name}"):
+            for (number,) in self._read_rows(_FILES_OF_NAME_QUERY, name, f"%/{name}"):
                 self.changed.append(number)
 
     def _note_gone_folders(self, subfolders_by_folder: Mapping[str, Collection[str]]) -> None:
@@ -257,7 +261,7 @@ class Plan:
             if is_parent_gone or self._is_missing(path, subfolders_by_folder):
                 self.gone[path] = None
         for path in self.gone:
-            for number, *_ in self._read_rows(_IN_FOLDER, path):
+            for number, *_ in self._read_rows(_FILES_IN_FOLDER_QUERY, path):
                 self.lost.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
@@ -266,7 +270,7 @@ class Plan:
         Returns the names of the files that changed or may have changed.
         """
         changed_names = []
-        for name in scan.OWN:
+        for name in scan.STORE_FILE_NAMES:
             stamp, stamp_is_sure = _read_own_stamp(f"{root}/{name}")
             _, known_stamp, was_sure = self._known.get(name, _UNKNOWN_FILE)
             is_other_stamp = stamp != known_stamp
@@ -286,7 +290,7 @@ class Plan:
     def _may_be_folder(self, watched_path: str) -> bool:
         """Whether a watched path is a folder or unknown. An unknown path may be a new folder."""
         is_folder, _, _ = self._known.get(watched_path, (True, None, False))
-        return is_folder and watched_path not in scan.OWN
+        return is_folder and watched_path not in scan.STORE_FILE_NAMES
 
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
@@ -353,7 +357,9 @@ class Plan:
     def _compare_files(self, folder: str, listing: scan.Listing) -> None:
         """Note a folder's lost, changed and new files."""
         unknown_files = dict(listing.files)
-        for number, path, size, mtime, inode, read in self._read_rows(_IN_FOLDER, folder):
+        for number, path, size, mtime, inode, read in self._read_rows(
+            _FILES_IN_FOLDER_QUERY, folder
+        ):
             file_stamp = unknown_files.pop(path, None)
             is_same_stamp = file_stamp == (size, mtime, inode)
             if file_stamp is None:
@@ -448,7 +454,9 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     short or code.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE_CHARS]}"
-    if scripts.measure_run_share(text) > _RUN_SHARE:  # it's in Korean, or a script without spaces
+    if (
+        scripts.measure_run_share(text) > _MAX_RUN_SHARE
+    ):  # it's in Korean, or a script without spaces
         return ""
 
     words = split_words(fold(text))
@@ -458,9 +466,9 @@ def detect_language(entry: Entry, profile: Profile) -> str:
         return other_language
 
     main_language = profile.language.name
-    if counts.get(main_language, 0) >= _STOP_SHARE * len(words):
+    if counts.get(main_language, 0) >= _MIN_STOP_WORD_SHARE * len(words):
         return main_language
-    is_short = len(words) < _SHORT_WORDS
+    is_short = len(words) < _MIN_LONG_TEXT_WORDS
     if text.isascii() and (is_short or _is_code(text)):
         return main_language
     return ""
@@ -476,14 +484,14 @@ def _find_clear_leader(words: list[str], counts: Mapping[str, int], profile: Pro
     different_counts = profile.languages.count_stop_words(set(words))
     likeliest = max(different_counts, key=different_counts.__getitem__, default=main_language)
     lead = different_counts.get(likeliest, 0) - different_counts.get(main_language, 0)
-    is_short = len(words) < _SHORT_WORDS
-    least_lead = _CLEAR_LEAD if is_short else _CLEAR_LEAD_IN_LONG
+    is_short = len(words) < _MIN_LONG_TEXT_WORDS
+    least_lead = _MIN_STOP_WORD_LEAD if is_short else _MIN_STOP_WORD_LEAD_IN_LONG
     if lead < least_lead:
         return ""
 
     count = counts[likeliest]
     has_clear_ratio = count >= _CLEAR_RATIO * counts.get(main_language, 0)
-    has_enough = count >= _STOP_SHARE * len(words)
+    has_enough = count >= _MIN_STOP_WORD_SHARE * len(words)
     return likeliest if has_clear_ratio and has_enough else ""
 
 
@@ -786,7 +794,7 @@ class IndexWriter:
     def _write_stem_counts(self) -> None:
         """Write the changed counts of stems. A count that reaches zero has no row."""
         changes = [(term, change) for term, change in self._changes.items() if change]
-        self.executemany(_COUNT, changes)
+        self.executemany(_COUNT_TERM_STATEMENT, changes)
         rarer_terms = [(term,) for term, change in changes if change < 0]
         self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", rarer_terms)
 
@@ -834,7 +842,7 @@ def _begin(index: Index) -> None:
     try:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
-        if not index_file.has_error_code(error, index_file.BUSY):
+        if not index_file.has_error_code(error, index_file.BUSY_ERROR_CODES):
             raise
         # SQLite has waited for the lock. Once per query is enough, so the next attempt won't wait.
         index.connection.execute("PRAGMA busy_timeout = 0")

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """The sections of a configuration that name a rubric."""
 Starter: TypeAlias = Literal["score", "select", "compare"]
-_YAML = (".yaml", ".yml")
+_YAML_ENDINGS = (".yaml", ".yml")
 _SCHEMA_FILE = "rubric.schema.json"
 _MODELINE = f"# yaml-language-server: $schema={_SCHEMA_FILE}\n"
 BY_FULL_NAME = {"groundedness@1.1.0", "kls@1.1.0"}
 """Bundled versions that an id alone doesn't select, so that its calibrations, recordings and KPIs stay."""
-_REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
+_RUBRIC_REFERENCE_PATTERN = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
 
 class LoadedRubric(NamedTuple):
@@ -90,9 +90,9 @@ def find_rubric(
             f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}"
         )
 
-    if reference.endswith(_YAML):
+    if reference.endswith(_YAML_ENDINGS):
         loaded = load_rubric(Path(reference))
-    elif _REFERENCE.fullmatch(reference):
+    elif _RUBRIC_REFERENCE_PATTERN.fullmatch(reference):
         loaded = _find_newest(reference, project)
     else:
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
@@ -145,7 +145,7 @@ def _list_versions(folder: Path, rubric_id: str, origin: Origin) -> list[Path]:
 
 def _parse_version(path: Path) -> tuple[float, ...]:
     """Parse the version in a rubric's file name, for comparison."""
-    if not _REFERENCE.fullmatch(path.stem):
+    if not _RUBRIC_REFERENCE_PATTERN.fullmatch(path.stem):
         # Treat a malformed version as the newest, so that the file is loaded, which reports the problem.
         return (inf,)
     version = path.stem.partition("@")[2]
@@ -170,7 +170,7 @@ def load_configured_rubric(section: Section, reference: str, project: Path | Non
     Raises `ConfigError` if that rubric doesn't exist or is for another task. The error names the
     configuration file and the key.
     """
-    if reference.endswith(_YAML) and not Path(reference).is_file():
+    if reference.endswith(_YAML_ENDINGS) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.build_error(section, "rubric", problem, project)
 
@@ -294,7 +294,7 @@ def _complete_reference(name: str) -> str:
     Raises `UsageError` if the name is malformed or published already.
     """
     ref = name if "@" in name else f"{name}@1.0.0"
-    if not _REFERENCE.fullmatch(ref):
+    if not _RUBRIC_REFERENCE_PATTERN.fullmatch(ref):
         wanted = "small letters, digits and hyphens; three numbers"
         raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
     if ref in read_published():

@@ -48,7 +48,9 @@ class ByMode(Strict, Generic[Value]):
     lenient: Value
 
 
-_FILLED: dict[str, JsonValue] = {"required": []}  # `validate_with_defaults` adds the omitted fields
+_NO_REQUIRED_FIELDS: dict[str, JsonValue] = {
+    "required": []
+}  # `validate_with_defaults` adds the omitted fields
 
 
 class Tier(Strict):
@@ -108,7 +110,7 @@ class SelectPrompt(Prompt):
     examples: list[WorkedExample] = []
 
 
-class ScoreInstructions(Instructions, json_schema_extra=_FILLED): ...
+class ScoreInstructions(Instructions, json_schema_extra=_NO_REQUIRED_FIELDS): ...
 
 
 class RatedExample(Strict):
@@ -122,7 +124,7 @@ class RatedExample(Strict):
     scores: dict[Key, int | YesNo]
 
 
-class ScorePrompt(Prompt, json_schema_extra=_FILLED):
+class ScorePrompt(Prompt, json_schema_extra=_NO_REQUIRED_FIELDS):
     """Its examples are shown to models that answer with one number; with `few_shot` to all."""
 
     instructions: ScoreInstructions
@@ -176,7 +178,7 @@ class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
     weight: float = Field(1, gt=0, le=100, exclude_if=(1.0).__eq__)
 
 
-class Accept(Strict, json_schema_extra=_FILLED):
+class Accept(Strict, json_schema_extra=_NO_REQUIRED_FIELDS):
     """A document is accepted if each score, and their weighted mean if given, reaches these."""
 
     each: float
@@ -189,7 +191,7 @@ class Reject(Strict):
     any_below: float
 
 
-class ScoreMode(Strict, json_schema_extra=_FILLED):
+class ScoreMode(Strict, json_schema_extra=_NO_REQUIRED_FIELDS):
     """Thresholds of one mode, and the quick outcome that a second model must confirm."""
 
     accept: Accept
@@ -229,7 +231,7 @@ class CompareMode(Strict):
 
 
 # Their names are those of the published schema.
-class ScoreModes(ByMode[ScoreMode], json_schema_extra=_FILLED): ...
+class ScoreModes(ByMode[ScoreMode], json_schema_extra=_NO_REQUIRED_FIELDS): ...
 
 
 class SelectModes(ByMode[SelectMode]): ...

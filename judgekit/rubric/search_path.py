@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
 
-_HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE)
+_HEAD_LINE_PATTERN = re.compile(
+    r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE
+)
 
 
 _MAX_PUBLISHED_BYTES = 1_000_000  # published rubrics are far smaller
@@ -78,7 +80,7 @@ def read_head(path: Path) -> Head | None:
         return None
 
     values: dict[str, str] = {}
-    for key, value in _HEAD.findall(data.decode("utf-8")):
+    for key, value in _HEAD_LINE_PATTERN.findall(data.decode("utf-8")):
         values.setdefault(key, value)  # if a key is on multiple lines, the first one counts
     if "task" in values and "title" in values:
         return Head(path.stem, values["task"], values["title"])

@@ -23,7 +23,7 @@ _Line: TypeAlias = tuple[str, str, str]
 
 MAX_TERMS = 1_000  # per file
 MAX_TERM_LENGTH = 60  # characters; longer terms don't occur in remarks
-_INVALID_THESAURUS = (
+_INVALID_THESAURUS_MESSAGE = (
     'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
 )
 
@@ -98,7 +98,7 @@ def _parse_thesaurus(text: str, name: str) -> list[_Line]:
             lines.append((name, term, entry["nterm"]))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         # The file can hold any JSON, so each step above can fail in its own way.
-        raise InputError(f"{name}: {_INVALID_THESAURUS}") from None
+        raise InputError(f"{name}: {_INVALID_THESAURUS_MESSAGE}") from None
     return lines
 
 

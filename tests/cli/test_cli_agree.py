@@ -19,7 +19,7 @@ from loopback import says
 from scripted import scores
 
 from judgekit.data import batches
-from judgekit.judging.steps import PROMISED
+from judgekit.judging.steps import PROMISED_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -275,8 +275,8 @@ def test_a_run_whose_money_ended_goes_on_without_paying_twice(
 def test_deep_answers_in_three_batches_at_most(
     judgekit: Run, server: TwoModels, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "SECONDS", (0.02, 0.05))
-    monkeypatch.setattr(batches, "SETTLED", 0.05)
+    monkeypatch.setattr(batches, "POLL_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(batches, "SETTLING_SECONDS", 0.05)
     write_rows(Path("rows.jsonl"), sure_and_unsure())
     with BatchServer(server.judge) as in_batches:
         use(in_batches, quick=SMALL, deep=LARGE)
@@ -409,5 +409,5 @@ def test_a_decision_model_may_accept_in_strict_mode_under_a_promise(
     by_quick = [row for row in read() if row["judged"]["judge_tier"] == "quick"]
     assert by_quick, done.err
     assert {row["verdict"] for row in by_quick} == {"accept"}
-    assert {row["judged"]["because"] for row in by_quick} == {PROMISED}
+    assert {row["judged"]["because"] for row in by_quick} == {PROMISED_ROW}
     assert {row["judged"]["degraded"] for row in by_quick} == {None}

@@ -42,8 +42,8 @@ MANIFEST = Path("out.jsonl.batch")
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "SECONDS", (0.02, 0.05))
-    monkeypatch.setattr(batches, "SETTLED", 0.05)
+    monkeypatch.setattr(batches, "POLL_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(batches, "SETTLING_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_a_batch_keeps_to_the_limits_of_a_file(
 def test_rows_beyond_those_of_a_batch_come_in_waves(
     batched: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "AT_ONCE", 3)
+    monkeypatch.setattr(batches, "MAX_OPEN_ROWS", 3)
     write(*map(str, range(7)))
     with BatchServer(by_content) as server:
         batched(server)

@@ -264,7 +264,7 @@ def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.Monke
     ]
     text = "\n".join(path.read_text(encoding="utf-8") for path in places)
     named = set(re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", text))
-    known = {*environment.NAMES, *settings.VARIABLES}
+    known = {*environment.VARIABLE_NAMES, *settings.KEYS_BY_VARIABLE}
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
 
 

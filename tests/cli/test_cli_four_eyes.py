@@ -193,7 +193,7 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
 def test_a_proxy_that_does_not_answer_holds_up_nobody_at_another_address(
     monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
-    monkeypatch.setattr(proxies, "SECONDS", 30.0)
+    monkeypatch.setattr(proxies, "TOTAL_TIMEOUT_SECONDS", 30.0)
     with (
         Loopback(listing=SILENT) as mute,
         Proxy(behind(team="anthropic/claude-opus-5-5")) as server,

@@ -204,7 +204,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
-    file = hook.parents[2] / pre_commit.FILE
+    file = hook.parents[2] / pre_commit.CONFIG_FILE
     of_git = [f"Wrote {hook}: git runs the gate before a push", "undo: judgekit uninstall git"]
     of_file = [f"Wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"]
     for command, path, what, text, lines in (
@@ -378,12 +378,12 @@ def test_what_is_written(judgekit: Run, client: Client, project: Path, isolated:
             False,
             entries.build_command(),
         )
-        seconds = entries.TIMEOUTS.get(event, entries.TIMEOUT)
+        seconds = entries.TIMEOUT_SECONDS_BY_EVENT.get(event, entries.DEFAULT_TIMEOUT_SECONDS)
         assert (group.get("matcher"), hook["timeout"]) == (
             matcher,
             seconds * (1000 if client is GEMINI else 1),
         )
-        assert shared[event] == [group | {"hooks": [hook | {"command": entries.PORTABLE}]}]
+        assert shared[event] == [group | {"hooks": [hook | {"command": entries.PORTABLE_COMMAND}]}]
 
 
 @pytest.mark.usefixtures("project")

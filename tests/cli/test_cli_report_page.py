@@ -271,7 +271,7 @@ def test_a_page_keeps_to_its_size_and_says_what_it_leaves_out(
 def test_what_stands_there_without_scripts_keeps_to_the_size_of_a_page(
     page_of: PageOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_views, "MAX_PAGE", 20_000)
+    monkeypatch.setattr(row_views, "MAX_PAGE_BYTES", 20_000)
     rows = [{**row, "answer": "x" * 900} for row in plain_rows(*["accept"] * 10)]
     page = page_of(write("r.jsonl", *rows))
     assert len(page.rows) == 10

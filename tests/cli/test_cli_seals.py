@@ -241,8 +241,8 @@ def test_a_table_that_a_clone_brings_is_written_again(served: Served) -> None:
 
 @pytest.fixture
 def batched(judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr(batches, "SECONDS", (0.02, 0.05))
-    monkeypatch.setattr(batches, "SETTLED", 0.05)
+    monkeypatch.setattr(batches, "POLL_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(batches, "SETTLING_SECONDS", 0.05)
 
     def call(server: BatchServer, *words: str) -> Any:  # noqa: ANN401 - an outcome
         use(server)

@@ -290,7 +290,7 @@ def test_a_program_that_fails_costs_a_line(
     more: str | None,
     said: str,
 ) -> None:
-    monkeypatch.setattr(github, "SECONDS", 0.5)
+    monkeypatch.setattr(github, "MAX_TOTAL_SECONDS", 0.5)
     file = told(more or "")
     if more is None:
         (file.parent / "tell.sh").unlink()

@@ -18,7 +18,7 @@ from judgekit.cli import formats
 from judgekit.cli.formats import table
 from judgekit.cli.output import strip_colours
 from judgekit.data import tables
-from judgekit.data.results import OURS, RECORD_COLUMNS
+from judgekit.data.results import OUR_COLUMNS, RECORD_COLUMNS
 from judgekit.environment import __version__
 from judgekit.gate import Report, Row
 from judgekit.judging.verdict import Comparison
@@ -67,7 +67,7 @@ def test_a_run_of_the_gate_in_each_format(name: str, records: dict[str, Any]) ->
     check(f"gate.{name}", text)
 
 
-@pytest.mark.parametrize("name", formats.OF_COMPARISONS)
+@pytest.mark.parametrize("name", formats.COMPARISON_FORMATS)
 def test_a_comparison_in_each_format_that_has_them(name: str, records: dict[str, Any]) -> None:
     module = cast("formats.ComparisonRenderer", formats.load_renderer(name))
     check(
@@ -88,7 +88,7 @@ def test_results_in_each_format(ending: str, records: dict[str, Any], tmp_path: 
     assert writer is not None
     writer.check(str(out))
     left_out = RECORD_COLUMNS if tables.is_lean(str(out)) else ()
-    tables.write_table(writer, part, out, OURS, None, left_out=left_out)
+    tables.write_table(writer, part, out, OUR_COLUMNS, None, left_out=left_out)
     if ending == ".parquet":  # its bytes are those of a version of pyarrow
         parquet = pytest.importorskip("pyarrow.parquet").read_table(out)
         lines = [str(parquet.schema), *map(str, parquet.to_pylist())]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hooking import by_project, by_user
 
-from judgekit.config import KEYS, settings
+from judgekit.config import KEYS_BY_SECTION, settings
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ def by_memory(project: Path, data: dict[str, Any]) -> None:
     (project / ".claude" / "memory" / "memory-config.json").write_text(json.dumps(data))
 
 
-@pytest.mark.parametrize("section", KEYS)
+@pytest.mark.parametrize("section", KEYS_BY_SECTION)
 def test_the_list_of_keys_is_that_of_the_models(section: str) -> None:
-    listed = set(KEYS[section].split())
+    listed = set(KEYS_BY_SECTION[section].split())
     defined = set(type(getattr(settings.Config(), section)).model_fields)
     problem = (
         f"KEYS[{section!r}] in judgekit/config/__init__.py isn't what judgekit/config/settings.py defines: "

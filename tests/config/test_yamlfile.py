@@ -196,7 +196,7 @@ def test_a_wrong_value_is_told_in_the_words_of_the_file(
 
 def test_what_cannot_be_a_file_of_ours_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="larger than"):
-        yamlfile.load_yaml(write(tmp_path, b"#" * (yamlfile.MAX_BYTES + 1)))
+        yamlfile.load_yaml(write(tmp_path, b"#" * (yamlfile.MAX_FILE_BYTES + 1)))
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read \(No such file"):
         yamlfile.load_yaml(tmp_path / "none.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")

@@ -13,7 +13,7 @@ import pytest
 from looped import looped
 
 from judgekit.data import broker as module
-from judgekit.data.broker import SILENT, Broker, BrokerClient, Orders, PaceReport
+from judgekit.data.broker import MAX_SILENT_SECONDS, Broker, BrokerClient, Orders, PaceReport
 from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers.pace import PaceKey
 
@@ -78,7 +78,7 @@ def test_a_worker_that_says_nothing_gives_back_its_turns_and_its_reservation(
 ) -> None:
     broker = two_workers()
     monkeypatch.setattr(
-        module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + SILENT)
+        module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + MAX_SILENT_SECONDS)
     )
     assert spendable(broker, "b 1") == pytest.approx(9)  # all but what was spent
     assert turns(broker, "b 1", 1) == 1

@@ -12,7 +12,7 @@ from judgekit.data import fields
 from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
 from judgekit.data.sources import DataRow
 from judgekit.errors import UsageError
-from judgekit.evaluation.labels import NOT_UNDERSTOOD
+from judgekit.evaluation.labels import NOT_UNDERSTOOD_PREFIX
 from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
 from judgekit.rubric.schema import Given
 
@@ -173,7 +173,7 @@ def test_what_the_user_names_comes_first() -> None:
         (
             "a b",
             ["txt=a"],
-            f"--map txt=a: unknown field; use one of {', '.join(fields.USUAL['judge'])}",
+            f"--map txt=a: unknown field; use one of {', '.join(fields.USUAL_NAMES_BY_TASK['judge'])}",
         ),
         (
             "answr b",
@@ -212,7 +212,9 @@ def test_a_wrong_map_says_what_there_is(columns: str, given: list[str], problem:
 
 def test_the_page_lists_every_usual_name() -> None:
     page = (Path(__file__).parents[2] / "docs" / "rows.md").read_text(encoding="utf-8")
-    for field, names in (each for task in fields.USUAL.values() for each in task.items()):
+    for field, names in (
+        each for task in fields.USUAL_NAMES_BY_TASK.values() for each in task.items()
+    ):
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{field}` |")]
         assert line.rpartition(" | ")[2] == f"{', '.join(f'`{name}`' for name in names.split())} |"
 
@@ -804,7 +806,7 @@ def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str) -
     found = fields_of("compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "")
     for word in ("who knows", True, "c", ["A"], "same-model"):
         named = row(winner=word, model_a="same-model", model_b="same-model")
-        assert fields.read_winner(found, named).startswith(NOT_UNDERSTOOD), word
+        assert fields.read_winner(found, named).startswith(NOT_UNDERSTOOD_PREFIX), word
     own = Fields({"a": "ours", "b": "theirs", "winner": "won"}, {}, [])
     assert [fields.read_winner(own, row(won=word)) for word in ("Theirs", "ours")] == ["B", "A"]
     assert fields.read_winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) == ""

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judgekit.data import seals, tables
-from judgekit.data.results import OURS, Ids, Results, open_results, result
+from judgekit.data.results import OUR_COLUMNS, Ids, Results, open_results, result
 from judgekit.data.rows import open_rows
 from judgekit.data.seals import Fingerprint
 from judgekit.data.sources import DataRow
@@ -247,7 +247,7 @@ def test_what_a_row_of_out_holds(
     }
     judged = row.pop("judged")
     assert row == {**own, "id": 7, **NONE, **expected, "fingerprint": "f"}
-    assert [*row] == [*own, *OURS[:-1]]
+    assert [*row] == [*own, *OUR_COLUMNS[:-1]]
     assert judged == (record and {**record, "cost_usd": expected.get("cost_usd")})
 
 
@@ -453,7 +453,7 @@ def test_any_row_of_a_folder_verifies_when_it_is_read_again(
     pytest.importorskip("numpy", reason="the extra ray is not installed")
     from judgekit.data import parts  # noqa: PLC0415 - it needs NumPy
 
-    kinds = tables.ColumnKinds(OURS)
+    kinds = tables.ColumnKinds(OUR_COLUMNS)
     results = []
     for number, columns in enumerate(rows, 1):
         row = result(DataRow(number, columns), number, VERDICT, None, "f")

@@ -150,7 +150,7 @@ def test_an_archive_that_is_no_workbook_is_refused(path: Path) -> None:
 def test_a_workbook_that_unpacks_to_too_much_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workbook, "MAX_UNPACKED", 1_000_000)
+    monkeypatch.setattr(workbook, "MAX_UNPACKED_BYTES", 1_000_000)
     write(path, rows=[HEADER])
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("more.xml", b"\0" * 1_000_000)

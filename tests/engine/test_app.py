@@ -154,7 +154,7 @@ async def test_a_token_is_asked_for_everywhere_and_bodies_of_no_or_too_great_a_s
             assert (await (await ask(app, path, authorization=given)))[:2] == (401, "token")
     inside = Inside()
     at = door(inside, 0, "right")
-    large = (str(admission.MAX_BODY + 1), (413, "size"))
+    large = (str(admission.MAX_BODY_BYTES + 1), (413, "size"))
     for size, refused in (large, ("-1", (411, "input")), ("many", (411, "input"))):
         assert (await (await ask(at, size=size, holder="right")))[:2] == refused
     chunked = await ask(at, size=None, holder="right")
@@ -179,7 +179,7 @@ async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.M
     answered = [await task for task in [*greedy, *others]]
     assert (answered.count(200), answered.count((503, "busy", "1"))) == (10, 7)
     assert await (await ask(at, holder="ada")) == 200
-    monkeypatch.setattr(admission, "MAX_BYTES", 100)
+    monkeypatch.setattr(admission, "MAX_TOTAL_BODY_BYTES", 100)
     inside = Inside()
     at = door(inside)
     rows = [
@@ -340,7 +340,9 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     ((endpoint, *_), *_) = other.models_by_tier.values()
     assert endpoint.model.endswith("another")
     await kept.of(project, {**MODEL, "JUDGEKIT_API_KEY": "sk-of-somebody"})
-    monkeypatch.setattr(judges, "SECONDS", -1.0)  # old ones are let go, with the keys in them
+    monkeypatch.setattr(
+        judges, "MAX_JUDGE_AGE_SECONDS", -1.0
+    )  # old ones are let go, with the keys in them
     assert await kept.of(project) is not first
     assert "sk-of-somebody" not in repr(kept.cached_judges)
 

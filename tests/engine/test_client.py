@@ -21,7 +21,7 @@ from judgekit import environment
 from judgekit.engine import answers, client, process
 from judgekit.engine.admission import error_body
 from judgekit.engine.client import (
-    MAX_PATH,
+    MAX_SOCKET_PATH_BYTES,
     Connection,
     EngineAddress,
     EngineBusy,
@@ -69,7 +69,7 @@ def test_the_runtime_folder_is_the_first_choice_and_a_long_path_gives_way_to_a_s
     monkeypatch.setenv("JUDGEKIT_HOME", str(isolated / ("long" * 40)))
     monkeypatch.setattr(environment, "make_private_folder", lambda path: path)
     monkeypatch.setattr(client, "is_private_folder", lambda _: True)
-    assert len(os.fsencode(found().socket)) <= MAX_PATH
+    assert len(os.fsencode(found().socket)) <= MAX_SOCKET_PATH_BYTES
 
 
 def test_a_folder_of_somebody_else_is_not_used(

@@ -339,7 +339,7 @@ print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
 
 def hooked(payload: object) -> tuple[str, list[str]]:
     done = subprocess.run(
-        [sys.executable, *entries.OPTIONS, HOOK.format(root=programs.ROOT)],
+        [sys.executable, *entries.PYTHON_OPTIONS, HOOK.format(root=programs.ROOT)],
         input=json.dumps(payload).encode(),
         capture_output=True,
         timeout=60,

@@ -58,7 +58,7 @@ def test_a_client_reads_a_verdict_with_fields_of_a_newer_server(
     newer = json.dumps(add_unknown_fields(judge_there(client))).encode()
     with Loopback(sends(newer)) as server:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        monkeypatch.setenv(shared.TOKEN, "jk_x")
+        monkeypatch.setenv(shared.TOKEN_VARIABLE, "jk_x")
         (judged,) = api.judge_texts({"a.md": "It works."})
     assert judged.verdict == "accept", judged.degraded
 
@@ -117,7 +117,7 @@ def test_our_client_says_that_it_reads_on(
     body = json.dumps(judge_there(client)).encode()
     with Loopback(sends(body)) as server:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        monkeypatch.setenv(shared.TOKEN, "jk_x")
+        monkeypatch.setenv(shared.TOKEN_VARIABLE, "jk_x")
         api.judge_texts({"a.md": "It works."})
     assert server.requests[0].headers[READS_ON_HEADER.lower()] == READS_ON
 

@@ -272,7 +272,7 @@ def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, take: Tak
 def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "MAX_BYTES", 1000)
+    monkeypatch.setattr(process, "MAX_LOG_BYTES", 1000)
     log = Log(str(tmp_path / "full"))
     for count in range(200):
         log.add(f"line {count}")

@@ -140,8 +140,8 @@ def test_one_key_is_one_request_on_every_replica(
     lines = team.rows("SELECT id, holder, project, provisional FROM judgekit.line")
     assert {each[0] for each in lines} == ids | {first.json()["id"]}
     assert {each[1:] for each in lines} == {
-        ("ada", replicas.SERVED, True),
-        ("bob", replicas.SERVED, True),
+        ("ada", replicas.SERVED_PROJECT, True),
+        ("bob", replicas.SERVED_PROJECT, True),
     }
     assert team.spent() == pytest.approx(CALL_USD)
     assert team.rows("SELECT * FROM judgekit.replica") == []

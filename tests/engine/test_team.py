@@ -318,7 +318,7 @@ def asks(serving: Serving, use: Callable[..., None]) -> None:
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def server(url: str, token: str = "jk_x") -> None:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", url.removesuffix("/v1"))
-        monkeypatch.setenv(shared.TOKEN, token)
+        monkeypatch.setenv(shared.TOKEN_VARIABLE, token)
 
     return server
 
@@ -475,7 +475,7 @@ def test_a_store_is_the_users_to_name_and_its_password_is_shown_nowhere(
 
 
 def test_a_token_goes_nowhere_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(shared.TOKEN, "jk_x")
+    monkeypatch.setenv(shared.TOKEN_VARIABLE, "jk_x")
     for url in ("http://judge.example.org", "ftp://127.0.0.1", "judge.example.org"):
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", url)
         with pytest.raises(ConfigError, match=r"JUDGEKIT_SERVER_URL.*expected https"):

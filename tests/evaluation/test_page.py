@@ -157,7 +157,9 @@ def test_the_pages_have_every_figure() -> None:
         assert one.limit.title in shown
         assert str(one.limit) in shown
     assert "last " in shown
-    many = [Confusion(label=f"w{n}", said=f"w{n}", count=1) for n in range(pages.MAX_WORDS + 1)]
+    many = [
+        Confusion(label=f"w{n}", said=f"w{n}", count=1) for n in range(pages.MAX_TABLE_CLASSES + 1)
+    ]
     words = stats.measure_words([(each.label, each.said) for each in many])
     judge = judging().judges[0].model_copy(update={"confusion": many, "classes": words})
     shown = texts(pages.judging_page(judging().model_copy(update={"judges": [judge]})))

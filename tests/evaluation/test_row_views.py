@@ -27,7 +27,7 @@ def test_a_huge_row_that_is_left_out_takes_no_room_from_the_rows_for_readers_wit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(row_views, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(row_views, "MAX_PAGE", 1_100)
+    monkeypatch.setattr(row_views, "MAX_PAGE_BYTES", 1_100)
     rows = RowList()
     rows.add({"id": "small"}, 0)
     rows.add({"id": "x" * 1_400}, 1)

@@ -76,7 +76,7 @@ def test_the_line_for_husky_lets_the_gate_decide_and_stops_nobody_without_judgek
     before, _, line = message.partition(": judgekit gate")
     file = Path(before.rpartition("add this line to ")[2])
     assert file == managed.work.folder / ".husky" / "pre-push"
-    assert f"judgekit gate{line}" == husky.LINE
+    assert f"judgekit gate{line}" == husky.HUSKY_HOOK_LINE
     file.write_text(f"judgekit gate{line}\n")
     managed.work.commit("bad", a_md=bad("a"))
     managed.push(judged={"a.md": "NO-GO"}, code=1)
@@ -88,14 +88,14 @@ def test_the_line_for_husky_lets_the_gate_decide_and_stops_nobody_without_judgek
 
 
 def test_the_example_for_husky_ends_with_that_line() -> None:
-    assert (EXAMPLES / "husky-pre-push").read_text().splitlines()[-1] == husky.LINE
+    assert (EXAMPLES / "husky-pre-push").read_text().splitlines()[-1] == husky.HUSKY_HOOK_LINE
 
 
 def test_nothing_is_written_into_a_worktree_that_husky_has_not_set_up(managed: World) -> None:
     program = hook_manager("husky")
     put_on_path(managed, program)
     run(managed, managed.work.folder, program)
-    managed.work.write(".husky/pre-push", f"{husky.LINE}\n")
+    managed.work.write(".husky/pre-push", f"{husky.HUSKY_HOOK_LINE}\n")
     managed.work.commit("the gate")
     managed.work("worktree", "add", "--quiet", "-b", "topic", "../linked")
     linked = GitRepo(managed.folder / "linked")
@@ -128,7 +128,8 @@ def test_a_project_with_an_older_husky(managed: World, path: str) -> None:
     assert f"add this line to {hooks / 'pre-push'}, and make that file executable" in message
     put_on_path(managed)
     managed.work.write(
-        ".husky/pre-push", f'#!/usr/bin/env sh\n. "$(dirname -- "$0")/_/husky.sh"\n{husky.LINE}\n'
+        ".husky/pre-push",
+        f'#!/usr/bin/env sh\n. "$(dirname -- "$0")/_/husky.sh"\n{husky.HUSKY_HOOK_LINE}\n',
     )
     (hooks / "pre-push").chmod(0o755)
     managed.work.commit("bad", a_md=bad("a"))

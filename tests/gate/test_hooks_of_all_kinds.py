@@ -235,7 +235,7 @@ def test_the_pre_commit_framework(pre_committed: World) -> None:
 
 def test_pre_commit_that_is_installed_over_our_hook(world: World) -> None:
     """It keeps ours as its legacy hook, and installing ours again finds it there."""
-    (world.work.folder / pre_commit.FILE).write_text("repos: []\n")
+    (world.work.folder / pre_commit.CONFIG_FILE).write_text("repos: []\n")
     world.environ["PRE_COMMIT_HOME"] = str(world.folder / "cache")
     set_up(world, program("pre-commit"), "install", "--hook-type", "pre-push")
     assert world.install().name == git_hook.LEGACY
@@ -282,8 +282,8 @@ def on_path(world: World) -> World:
 
 @pytest.mark.parametrize("name", ["gitconfig", "husky-pre-push", "lefthook.yml"])
 def test_an_example_lets_the_gate_decide(on_path: World, name: str) -> None:
-    assert f"--blocked-code {pre_commit.BLOCKED}" in example(name)
-    assert f"-ne {pre_commit.BLOCKED} ]" in example(name)
+    assert f"--blocked-code {pre_commit.BLOCKED_EXIT_CODE}" in example(name)
+    assert f"-ne {pre_commit.BLOCKED_EXIT_CODE} ]" in example(name)
     assert lefthook_job()["use_stdin"] is True
     hook = on_path.work.folder / ".git" / "hooks" / "pre-push"
     hook.write_text(f"#!/bin/sh\n{started(name, on_path.folder)}\n")
@@ -294,10 +294,10 @@ def test_an_example_lets_the_gate_decide(on_path: World, name: str) -> None:
 def test_the_manifest_for_pre_commit() -> None:
     manifest = ROOT / ".pre-commit-hooks.yaml"
     (hook,) = yaml_text.parse_yaml(manifest.read_text(encoding="utf-8"))
-    assert hook["entry"] == pre_commit.ENTRY
-    assert (hook["id"], hook["stages"]) == (pre_commit.ID, ["pre-push"])
+    assert hook["entry"] == pre_commit.HOOK_ENTRY
+    assert (hook["id"], hook["stages"]) == (pre_commit.HOOK_ID, ["pre-push"])
     assert (hook["pass_filenames"], hook["always_run"], hook["verbose"]) == (False, True, True)
-    (item,) = yaml_text.parse_yaml(pre_commit.ITEM)
+    (item,) = yaml_text.parse_yaml(pre_commit.CONFIG_ITEM)
     shared = {key: hook[key] for key in ("id", "stages", "pass_filenames", "always_run", "verbose")}
     assert shared.items() <= item["hooks"][0].items()
     command = [program("pre-commit"), "validate-manifest", str(manifest)]

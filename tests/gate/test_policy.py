@@ -141,7 +141,7 @@ def test_rules_that_unfold_to_many_bytes_are_refused(work: GitRepo) -> None:
 def test_a_pushed_tree_that_unfolds_ends_git_and_not_the_machine(
     work: GitRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git, "MAX_MEMORY", 50_000_000)
+    monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 50_000_000)
     commit = nested(work, 8, "docs", work("hash-object", "-w", "--stdin", stdin=b"x\n"))
     updates = [RefUpdate("HEAD", commit, "", work("rev-parse", "HEAD"))]
     with pytest.raises(GitError, match=r"git log: .*out of memory"):

@@ -10,7 +10,7 @@ from git_repo import GitRepo, beside_origin
 
 from judgekit.errors import UsageError
 from judgekit.hooks import files, git_hook
-from judgekit.hooks.git_hook import BESIDE, EARLIER_HOOK, HOOK
+from judgekit.hooks.git_hook import EARLIER_HOOK, HOOK, LINKS_FOLDER_SUFFIX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,7 @@ def test_where_no_folder_can_be_made_an_earlier_hook_finds_its_neighbours_too(
     hooks = hooks_of(work)
     write(hooks / HOOK, '[ "${0##*/}" = pre-push ] && "${0%/*}/check"')
     write(hooks / "check", "echo checked >&2")
-    hooks.with_name(hooks.name + BESIDE).write_text("a file in its place")
+    hooks.with_name(hooks.name + LINKS_FOLDER_SUFFIX).write_text("a file in its place")
     install(work.folder)
     assert "checked" in push(work)[1]
 
@@ -145,9 +145,9 @@ def test_a_path_of_hooks_may_end_with_slashes(work: GitRepo, tmp_path: Path) -> 
     work("config", "core.hooksPath", "hooks//")
     install(work.folder)
     assert "checked" in push(work)[1]
-    assert (work.folder / f"hooks{BESIDE}").is_dir()
+    assert (work.folder / f"hooks{LINKS_FOLDER_SUFFIX}").is_dir()
     uninstall(work.folder)
-    assert not (work.folder / f"hooks{BESIDE}").exists()
+    assert not (work.folder / f"hooks{LINKS_FOLDER_SUFFIX}").exists()
 
 
 def test_uninstalling_removes_the_links_and_nothing_else(work: GitRepo) -> None:
@@ -156,9 +156,9 @@ def test_uninstalling_removes_the_links_and_nothing_else(work: GitRepo) -> None:
     before = (hooks / HOOK).read_bytes()
     install(work.folder)
     push(work)
-    assert hooks.with_name(hooks.name + BESIDE).is_dir()
+    assert hooks.with_name(hooks.name + LINKS_FOLDER_SUFFIX).is_dir()
     uninstall(work.folder)
-    assert not hooks.with_name(hooks.name + BESIDE).exists()
+    assert not hooks.with_name(hooks.name + LINKS_FOLDER_SUFFIX).exists()
     assert (hooks / HOOK).read_bytes() == before
     assert [path.name for path in hooks.iterdir()] == [HOOK]
 

@@ -45,7 +45,7 @@ sys.exit(code)
 def imported(payload: dict[str, object]) -> tuple[str, set[str]]:
     """Return the hook's output and the modules that it imported to make it."""
     done = subprocess.run(
-        [sys.executable, *entries.OPTIONS, PROBE.format(root=programs.ROOT)],
+        [sys.executable, *entries.PYTHON_OPTIONS, PROBE.format(root=programs.ROOT)],
         input=json.dumps(payload).encode(),
         capture_output=True,
         timeout=120,

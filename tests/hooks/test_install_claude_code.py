@@ -197,7 +197,7 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
         ("exec sleep 30", "it does not respond within 2 s"),
     ):
         assert install.find_problem(script(tmp_path, text), deadline=2) == said
-    hook = command(sys.executable, *entries.OPTIONS, entries.build_code(str(tmp_path)))
+    hook = command(sys.executable, *entries.PYTHON_OPTIONS, entries.build_code(str(tmp_path)))
     assert "No module named 'judgekit'" in str(install.find_problem(hook))
     hook = entries.build_fastest_entry(str(tmp_path / "bin" / "python3"))
     assert install.find_problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
@@ -257,7 +257,7 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
 def test_what_stops_all_hooks_is_said(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
+    monkeypatch.setattr(install, "MANAGED_FOLDER_BY_PLATFORM", {sys.platform: str(tmp_path)})
     (tmp_path / "managed-settings.d").mkdir()
     for path, switch in (
         (write("local", project, {}), "disableAllHooks"),
@@ -455,7 +455,7 @@ def test_the_portable_form_never_costs_the_prompt(tmp_path: Path) -> None:
                 program.write_text(f"#!/bin/sh\n{script}\n")
                 program.chmod(0o755)
             done = subprocess.run(
-                [shell, "-c", entries.PORTABLE],
+                [shell, "-c", entries.PORTABLE_COMMAND],
                 input=b"the prompt",
                 env={"PATH": str(tmp_path)},
                 capture_output=True,
@@ -539,7 +539,12 @@ def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
                     (
                         event,
                         matcher,
-                        second | {"timeout": entries.TIMEOUTS.get(event, entries.TIMEOUT)},
+                        second
+                        | {
+                            "timeout": entries.TIMEOUT_SECONDS_BY_EVENT.get(
+                                event, entries.DEFAULT_TIMEOUT_SECONDS
+                            )
+                        },
                     )
                     for event, matcher in CLAUDE_CODE.events.items()
                 ),

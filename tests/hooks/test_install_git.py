@@ -163,7 +163,15 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         lines = os.fsdecode(hook.read_bytes()).splitlines()
         assigned = next(line for line in lines if line.startswith("python="))
         assert shlex.split(assigned) == [f"python={python}"]
-    assert pre_commit.BLOCKED not in [*Exit, 0, 1, 2, 120, *range(64, 79), *range(123, 256)]
+    assert pre_commit.BLOCKED_EXIT_CODE not in [
+        *Exit,
+        0,
+        1,
+        2,
+        120,
+        *range(64, 79),
+        *range(123, 256),
+    ]
     assert git_hook.identify_owner(git_hook.render_hook().replace(b"\n", b"\r\n")) == "ours"
     for foreign in (b"#!/bin/sh\n# judgekit: git's pre-push hook\n", b""):
         assert git_hook.identify_owner(foreign) == "foreign"
@@ -245,14 +253,17 @@ def framework(project: Path, *, installs: bool) -> bool:
 
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)
 def test_in_the_frameworks_file_once_and_out_again(tmp_path: Path, original: str | None) -> None:
-    path = tmp_path / pre_commit.FILE
+    path = tmp_path / pre_commit.CONFIG_FILE
     if original is not None:
         path.write_bytes(original.encode())
     before = yaml_text.parse_yaml(original or "") or {}
     assert framework(tmp_path, installs=True)
     written = path.read_bytes()
     after = yaml_text.parse_yaml(written.decode())
-    assert after["repos"] == [*before.get("repos", []), *yaml_text.parse_yaml(pre_commit.ITEM)]
+    assert after["repos"] == [
+        *before.get("repos", []),
+        *yaml_text.parse_yaml(pre_commit.CONFIG_ITEM),
+    ]
     assert not framework(tmp_path, installs=True)
     assert path.read_bytes() == written
     if original == USUAL:
@@ -268,7 +279,7 @@ def test_out_of_the_frameworks_file_on_another_machine(
     tmp_path: Path, original: str | None
 ) -> None:
     """The record keeps nothing of the file's former content."""
-    path = tmp_path / pre_commit.FILE
+    path = tmp_path / pre_commit.CONFIG_FILE
     if original is not None:
         path.write_bytes(original.encode())
     before = yaml_text.parse_yaml(original or "") or {}
@@ -293,7 +304,7 @@ def test_out_of_the_frameworks_file_on_another_machine(
     ],
 )
 def test_what_was_in_the_frameworks_file_is_there_again(tmp_path: Path, original: str) -> None:
-    path = tmp_path / pre_commit.FILE
+    path = tmp_path / pre_commit.CONFIG_FILE
     path.write_text(original)
     assert framework(tmp_path, installs=True)
     assert framework(tmp_path, installs=False)
@@ -301,7 +312,7 @@ def test_what_was_in_the_frameworks_file_is_there_again(tmp_path: Path, original
 
 
 def test_what_was_added_since_to_the_frameworks_file_stays(tmp_path: Path) -> None:
-    path = tmp_path / pre_commit.FILE
+    path = tmp_path / pre_commit.CONFIG_FILE
     path.write_text("repos: [] # none yet\nci: {skip: []}\n")
     assert framework(tmp_path, installs=True)
     path.write_text(path.read_text() + "fail_fast: true # soon\n")
@@ -317,7 +328,7 @@ def test_prek_reads_another_file(tmp_path: Path) -> None:
     toml.write_text('[[repos]]\nrepo = "meta"\n')
     with pytest.raises(UsageError, match=r"prek\.toml: prek reads this file"):
         framework(tmp_path, installs=True)
-    assert not (tmp_path / pre_commit.FILE).exists()
+    assert not (tmp_path / pre_commit.CONFIG_FILE).exists()
     toml.write_text(toml.read_text() + pre_commit.PREK_ITEM)
     assert not framework(tmp_path, installs=True)
     with pytest.raises(UsageError, match="by hand"):
@@ -326,24 +337,26 @@ def test_prek_reads_another_file(tmp_path: Path) -> None:
 
 def test_the_lines_for_prek_are_those_for_pre_commit() -> None:
     ours = tomllib.loads(pre_commit.PREK_ITEM)["repos"]
-    assert ours == yaml_text.parse_yaml(pre_commit.ITEM)
+    assert ours == yaml_text.parse_yaml(pre_commit.CONFIG_ITEM)
 
 
 def test_the_other_name_of_the_frameworks_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / ".pre-commit-config.yml"
     path.write_text(USUAL)
     assert framework(tmp_path, installs=True)
-    assert not (tmp_path / pre_commit.FILE).exists()
-    assert pre_commit.ID in path.read_text()
+    assert not (tmp_path / pre_commit.CONFIG_FILE).exists()
+    assert pre_commit.HOOK_ID in path.read_text()
     assert framework(tmp_path, installs=False)
     assert path.read_text() == USUAL
 
 
 def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
-    path = tmp_path / pre_commit.FILE
-    path.write_text("repos:\n" + pre_commit.ITEM.replace("verbose: true", "verbose: false"))
+    path = tmp_path / pre_commit.CONFIG_FILE
+    path.write_text("repos:\n" + pre_commit.CONFIG_ITEM.replace("verbose: true", "verbose: false"))
     assert framework(tmp_path, installs=True), "an older entry of ours is renewed"
-    assert yaml_text.parse_yaml(path.read_text())["repos"] == yaml_text.parse_yaml(pre_commit.ITEM)
+    assert yaml_text.parse_yaml(path.read_text())["repos"] == yaml_text.parse_yaml(
+        pre_commit.CONFIG_ITEM
+    )
     path.write_text(path.read_text() + "\n# behind\nci: {skip: [a]}  # here\n")
     assert framework(tmp_path, installs=False)
     assert path.read_text() == "repos: []\n\n# behind\nci: {skip: [a]}  # here\n"
@@ -351,7 +364,7 @@ def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
         path.write_text(empty)
         assert framework(tmp_path, installs=True)
         assert yaml_text.parse_yaml(path.read_text())["repos"][-1:] == yaml_text.parse_yaml(
-            pre_commit.ITEM
+            pre_commit.CONFIG_ITEM
         )
         assert path.read_text().startswith("# none yet\n" if "none" in empty else "repos:")
     for repo in (
@@ -364,6 +377,6 @@ def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
             framework(tmp_path, installs=False)
     for text in ("repos: {a: 1}\n", "- a\n", "repos: [\n", "repos: 3\n"):
         path.write_text(text)
-        with pytest.raises(ConfigError, match=pre_commit.FILE):
+        with pytest.raises(ConfigError, match=pre_commit.CONFIG_FILE):
             framework(tmp_path, installs=True)
         assert path.read_text() == text

@@ -339,7 +339,9 @@ def test_the_manifests_and_the_hooks_agree_with_the_package() -> None:
     for event, matchers in HOOKS.items():
         for hook in matchers[0]["hooks"]:
             assert '. "${CLAUDE_PLUGIN_ROOT}/bin/judgekit"' in hook["command"]
-            assert hook["timeout"] == entries.TIMEOUTS.get(event, entries.TIMEOUT)
+            assert hook["timeout"] == entries.TIMEOUT_SECONDS_BY_EVENT.get(
+                event, entries.DEFAULT_TIMEOUT_SECONDS
+            )
     assert (ROOT / "bin/judgekit").stat().st_mode & 0o111 == 0o111
 
 

@@ -45,7 +45,7 @@ def assert_answers(done: subprocess.CompletedProcess[bytes], answer: str = ANSWE
 
 def copied(folder: Path) -> list[str]:
     shutil.copytree(Path(programs.ROOT, "judgekit"), folder / "judgekit")
-    return [sys.executable, *entries.OPTIONS, entries.build_code(str(folder))]
+    return [sys.executable, *entries.PYTHON_OPTIONS, entries.build_code(str(folder))]
 
 
 def test_each_way_to_start_it_answers(store: MemoryStore) -> None:
@@ -91,7 +91,7 @@ def test_the_folder_the_environment_and_packages_cannot_interfere(
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not the standard library')")
     assert_answers(start(command, sent(other)))
     # Code 2 would erase the prompt; 1 is said to the user, and the prompt goes on.
-    gone = [sys.executable, *entries.OPTIONS, entries.build_code(str(tmp_path / "gone"))]
+    gone = [sys.executable, *entries.PYTHON_OPTIONS, entries.build_code(str(tmp_path / "gone"))]
     assert start(gone, sent(store)).returncode == 1
 
 
@@ -216,7 +216,7 @@ sys.exit(__main__.main())
 
 
 def stuck_hook(seconds: float, stuck: str) -> list[str]:
-    return [sys.executable, *entries.OPTIONS, HOOK.format(seconds=seconds, stuck=stuck)]
+    return [sys.executable, *entries.PYTHON_OPTIONS, HOOK.format(seconds=seconds, stuck=stuck)]
 
 
 @pytest.mark.slow

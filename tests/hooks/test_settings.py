@@ -246,7 +246,7 @@ def test_it_is_off_in_every_way_to_write_it(project: Path, monkeypatch: pytest.M
     path.unlink()
     for word, off in (("false", True), ("0", True), ("maybe", True), ("True", False)):
         by_project(project, f"retrieval: {{enabled: {'true' if off else 'false'}}}\n")
-        monkeypatch.setenv(settings.VARIABLE, word)
+        monkeypatch.setenv(settings.ENABLED_VARIABLE, word)
         assert settings.is_hook_off(str(project)) is off, word
 
 
@@ -266,7 +266,7 @@ def test_anything_switches_the_plugin_alone_off(
         ours.write_text("retrieval: {enabled: false}\n" if where == "ours" else "")
         by_memory(project, {"retrieval": {"enabled": where != "theirs"}})
         by_user("retrieval: {enabled: false}\n" if where == "users" else "")
-        monkeypatch.setenv(settings.VARIABLE, "false" if where == "variable" else "")
+        monkeypatch.setenv(settings.ENABLED_VARIABLE, "false" if where == "variable" else "")
         loaded, (note,) = settings.load(str(project))
         assert loaded["enabled"] is False, where
         assert "cannot be read" in note

@@ -399,7 +399,7 @@ def test_texts_are_compared_from_python() -> None:
     comparison = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient")
     assert isinstance(comparison, judgekit.Comparison)
     found = (comparison.verdict, comparison.reasoning, comparison.rubric.id, comparison.consensus)
-    assert found == ("B", "It says yes.", service.FOR_TWO, "single")
+    assert found == ("B", "It says yes.", service.PAIR_RUBRIC, "single")
     three = judgekit.compare("no", "maybe", "yes", prompt=PROMPT, mode="lenient", rubric="kls")
     assert (three.verdict, [subject.score for subject in three.subjects]) == ("C", [2, 2, 5])
 

@@ -17,7 +17,7 @@ from scripted import of_family, scripted_endpoint
 from judgekit.config import TIERS
 from judgekit.judging import jury
 from judgekit.judging.compare import word_of_end
-from judgekit.judging.escalation import TABLE, decide
+from judgekit.judging.escalation import ESCALATION_TABLE, decide
 from judgekit.judging.evidence import FAILED, Standing, TierEvidence, measure_margin, read_pair
 from judgekit.judging.jury import Mark, Opinion, Vote
 from judgekit.judging.rows import find_families
@@ -691,7 +691,7 @@ def asks(row: Row) -> bool:
     return inspect.isfunction(row.come_to) and row.come_to.__name__.startswith("ask_")
 
 
-ENDING = [row for row in TABLE if not asks(row)]
+ENDING = [row for row in ESCALATION_TABLE if not asks(row)]
 
 
 @pytest.mark.parametrize("row", ENDING, ids=lambda row: f"{row.name}: {row.applies.__name__}")

@@ -22,7 +22,7 @@ from making import call_usage, document, document_judge, file, reply
 from scripted import PROFILE, ScriptedGateway, scripted_endpoint, three_models
 
 from judgekit import environment
-from judgekit.errors import KEPT
+from judgekit.errors import CACHED_USAGE
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import documents, reply_file, service
 from judgekit.judging.cache import ReplyCache
@@ -81,7 +81,7 @@ def test_what_is_kept_comes_back_without_its_cost_to_its_owner(
     tmp_path: Path, cache: ReplyCache
 ) -> None:
     cache.keep(MODEL, request(sample=1), REPLY)
-    assert cache.find(MODEL, request(sample=1)) == dataclasses.replace(REPLY, usage=KEPT)
+    assert cache.find(MODEL, request(sample=1)) == dataclasses.replace(REPLY, usage=CACHED_USAGE)
     assert cache.find(MODEL, request(sample=2)) is None
     assert cache.find(MODEL, request()) is None
     replayed = dataclasses.replace(MODEL, profile=PROFILE.model_copy(update={"kind": "replay"}))
@@ -195,7 +195,7 @@ def test_an_event_loop_goes_on_while_a_reply_is_waited_for(
     """If the loop waited, the file would stay locked until the wait is given up."""
     asyncio.run(judged())
     before = len(model.requests)
-    monkeypatch.setattr(reply_file, "_WAIT", 30.0)
+    monkeypatch.setattr(reply_file, "_LOCK_WAIT_SECONDS", 30.0)
 
     async def work() -> Verdict:
         holder = held()

@@ -15,7 +15,7 @@ from ledger_lines import NOW, label, verdict
 from making import call_usage, reply
 from postgres import OWNER, PASSWORD, RUNTIME, Postgres
 
-from judgekit.errors import KEPT, ConfigError, StoreError, UsageError
+from judgekit.errors import CACHED_USAGE, ConfigError, StoreError, UsageError
 from judgekit.judging.cache import ReplyCache
 from judgekit.ledger import Skip, database
 from judgekit.ledger.database import Attempt, Budget, Database
@@ -490,7 +490,7 @@ def test_replies_are_shared_and_bounded_and_a_fault_of_them_costs_a_call_only(
     cache.keep(endpoint, request(), given)
     found = ReplyCache(other).find(endpoint, request())
     assert found is not None
-    assert (found.text, found.logprobs, found.usage) == ("text", ({"yes": -0.1},), KEPT)
+    assert (found.text, found.logprobs, found.usage) == ("text", ({"yes": -0.1},), CACHED_USAGE)
     for number in range(9):
         cache.keep(endpoint, request(f"another {number}"), given)
     size = server.rows(name, "SELECT max(bytes) FROM judgekit.reply")[0][0]

@@ -26,7 +26,7 @@ from ruamel.yaml import YAML
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command, registry
-from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
+from judgekit.providers.base import INSIDE_VARIABLE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.registry import CommandProfile, Price, Profile
 
@@ -201,7 +201,7 @@ def test_each_way_to_fail_is_told() -> None:
         ("import sys; sys.exit(1)", "command_failed", "with 1: no message"),
         (f"import sys; sys.exit('bad {SECRET}')", "command_failed", "with 1: bad [key]"),
         ("pass", "invalid_reply", "printed nothing"),
-        (f"print('x' * {command.MAX_OUTPUT + 1})", "command_failed", "printed more than"),
+        (f"print('x' * {command.MAX_OUTPUT_BYTES + 1})", "command_failed", "printed more than"),
     ]
     for code, kind, message in cases:
         error = failure(CommandGateway(), program(code), request())
@@ -211,7 +211,7 @@ def test_each_way_to_fail_is_told() -> None:
 def test_a_message_about_too_many_errors_names_their_own_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "_MAX_STDERR", 1000)
+    monkeypatch.setattr(command, "_MAX_STDERR_BYTES", 1000)
     code = "import sys; print('x' * 1001, file=sys.stderr)"
     error = failure(CommandGateway(), program(code), request())
     assert error.message == "printed more than 1000 bytes to stderr"
@@ -246,7 +246,9 @@ def test_what_is_not_there_and_what_is_not_read(monkeypatch: pytest.MonkeyPatch)
     code = 'import sys; print(\'{"result": "Not logged in"}\'); sys.exit(1)'
     error = failure(CommandGateway(), program(code, reply="json", reply_key="result"), request())
     assert error.message.endswith("exited with 1: Not logged in")
-    monkeypatch.setenv(INSIDE, "1")  # a program that judgekit runs cannot make it run another
+    monkeypatch.setenv(
+        INSIDE_VARIABLE, "1"
+    )  # a program that judgekit runs cannot make it run another
     error = failure(CommandGateway(), program("print(1)"), request())
     assert error.kind is FailureKind.COMMAND_FAILED
 
@@ -357,7 +359,7 @@ def test_those_with_the_mark_are_ended_and_no_others(monkeypatch: pytest.MonkeyP
     code = ["-c", "import time; print(flush=True); time.sleep(60)"]
     inside = ("", f"{MARK}0", f"0{MARK}", MARK, MARK)
     environs = [
-        {"NOT_JUDGEKIT_INSIDE": MARK, "NOTE": f"JUDGEKIT_INSIDE={MARK}", INSIDE: each}
+        {"NOT_JUDGEKIT_INSIDE": MARK, "NOTE": f"JUDGEKIT_INSIDE={MARK}", INSIDE_VARIABLE: each}
         for each in inside
     ]
     processes = [

@@ -37,13 +37,13 @@ CLASSES = [
 
 
 def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
-    assert {each.__name__ for each in CLASSES} == set(failures.KINDS)
+    assert {each.__name__ for each in CLASSES} == set(failures.KIND_BY_CLASS)
     for kind in CLASSES:
         error = kind.__new__(kind)  # their constructors all differ, and only the class counts here
         error.__dict__.update(
             message="it", num_retries=None, max_retries=None, original_exception=None
         )
-        assert failures.classify_exception(error).kind is failures.KINDS[kind.__name__]
+        assert failures.classify_exception(error).kind is failures.KIND_BY_CLASS[kind.__name__]
     own = GatewayError(FailureKind.BUDGET, "spent")
     assert failures.classify_exception(own) is own
     for cause, found in (
@@ -71,7 +71,9 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         ("", "ValueError"),
     ):
         assert failures.classify_exception(ValueError(text)).message == message
-    assert len(failures.classify_exception(ValueError("x" * 5000)).message) == base.MAX_MESSAGE
+    assert (
+        len(failures.classify_exception(ValueError("x" * 5000)).message) == base.MAX_MESSAGE_CHARS
+    )
     for shown in ("sk-secret-0123456789", "sk-sec****6789", "sk-secret-01…", "*****6789"):
         error = failures.classify_exception(
             ValueError(f"Incorrect key: {shown}."), ["sk-secret-0123456789"]

@@ -23,7 +23,7 @@ from judgekit.providers import servers as lists
 from judgekit.providers.base import endpoint
 from judgekit.providers.registry import CommandProfile, LitellmProfile, ProfileFile
 from judgekit.providers.resolve import (
-    CUSTOM,
+    CUSTOM_PROVIDER,
     Panel,
     PanelRequest,
     fill,
@@ -282,7 +282,7 @@ CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
     (
         PanelRequest(),
         {**HERE, **OPENAI, "JUDGEKIT_API_KEY": KEY, "JUDGEKIT_MODEL": "m"},
-        CUSTOM,
+        CUSTOM_PROVIDER,
         "custom/m",
     ),
     (PanelRequest(), {**PROXY, "JUDGEKIT_MODEL": "team"}, "litellm-proxy", "litellm_proxy/team"),

@@ -83,7 +83,7 @@ FORMATS = {
 }
 """The formats by name, in the order of the help. A module is imported when it's first used."""
 
-OF_COMPARISONS = tuple(name for name, format_ in FORMATS.items() if format_.has_comparisons)
+COMPARISON_FORMATS = tuple(name for name, format_ in FORMATS.items() if format_.has_comparisons)
 
 if TYPE_CHECKING:
     FormatName: TypeAlias = str
@@ -95,14 +95,14 @@ RowsFormatOption = Annotated[
     FormatName | None,
     Option("--format", help="Output format. [default: table; of rows that are piped jsonl]"),
 ]
-_ALSO = Option(
+_ALSO_OPTION = Option(
     "--also", metavar="FORMAT=FILE", help="Also write this format to a file; repeatable."
 )
-AlsoOption = Annotated[list[str] | None, _ALSO]
-_WORST = Option(
+AlsoOption = Annotated[list[str] | None, _ALSO_OPTION]
+_WORST_OPTION = Option(
     "--worst", min=1, max=100, metavar="N", help="Show the N worst rows, with their reasons."
 )
-WorstOption = Annotated[int | None, _WORST]
+WorstOption = Annotated[int | None, _WORST_OPTION]
 
 
 class AlsoFile(NamedTuple):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-_SUMMED_UP = ("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd")
-_COLUMNS = (*_SUMMED_UP, "duration_ms", "error")
+_SUMMARY_COLUMNS = ("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd")
+_COLUMNS = (*_SUMMARY_COLUMNS, "duration_ms", "error")
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:

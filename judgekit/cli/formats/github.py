@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-_LEVELS = {"reject": "error"}  # anything else that isn't accepted is a warning
+_LEVEL_BY_VERDICT = {"reject": "error"}  # anything else that isn't accepted is a warning
 _MAX_ROWS = 10
 _MAX_MESSAGE_CHARS = 2_000  # in a message
 # docs.github.com/actions/reference/workflow-commands: the escapes that the runner decodes.
-_IN_MESSAGES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
-_IN_PROPERTIES = {**_IN_MESSAGES, ":": "%3A", ",": "%2C"}
-_REGION = {
+_MESSAGE_ESCAPES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY_ESCAPES = {**_MESSAGE_ESCAPES, ":": "%3A", ",": "%2C"}
+_PROPERTY_BY_REGION_KEY = {
     "startLine": "line",
     "endLine": "endLine",
     "startColumn": "col",
@@ -50,14 +50,14 @@ _REGION = {
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
     clean = clean_verdicts(verdicts)
-    lines = _annotate_verdicts(clean, Checkout.of_folder(Path.cwd()), _LEVELS)
+    lines = _annotate_verdicts(clean, Checkout.of_folder(Path.cwd()), _LEVEL_BY_VERDICT)
     return "\n".join([*lines, _sum_up([verdict["verdict"] for verdict in clean])])
 
 
 def render_gate(report: Report) -> str:
     """Write annotations for the gate's files, including unexamined ones."""
     verdicts, run = clean_gate(report)
-    levels = _LEVELS
+    levels = _LEVEL_BY_VERDICT
     if not run["blocked"]:  # only give warnings
         levels = {}
     annotations = _annotate_verdicts(verdicts, Checkout.of_gate(), levels)
@@ -107,7 +107,7 @@ def _annotate_row(row: Shown, file_property: Mapping[str, object]) -> str:
     scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
     parts = [text for text in (scores, row.reasoning) if text]
     reasons = without_secrets("; ".join(parts))
-    level = _LEVELS.get(row.verdict, "warning")
+    level = _LEVEL_BY_VERDICT.get(row.verdict, "warning")
     title = f"{row.verdict}: {row.id}"
     return _annotate(level, reasons or row.verdict, **file_property, title=title)
 
@@ -159,7 +159,7 @@ def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
     region = place.region
     start_line = region["startLine"]
     has_several_lines = region.get("endLine", start_line) != start_line
-    for key, name in _REGION.items():
+    for key, name in _PROPERTY_BY_REGION_KEY.items():
         if key not in region:
             continue
         is_column = key.endswith("Column")
@@ -176,13 +176,13 @@ def _annotate(level: str, message: str, **properties: object) -> str:
     assignments = []
     for name, value in properties.items():
         one_line = escaped(str(value))
-        assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
+        assignments.append(f"{name}={_percent_encode(one_line, _PROPERTY_ESCAPES)}")
 
     # The message can have multiple lines.
     shortened_message = message[:_MAX_MESSAGE_CHARS]
     visible_message = visible(shortened_message).strip()
     harmless_message = escape_ci_commands(visible_message)
-    encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
+    encoded_message = _percent_encode(harmless_message, _MESSAGE_ESCAPES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Record: TypeAlias = Mapping[str, Any]
 
 # Characters that XML 1.0 can't hold: control characters, lone surrogates, U+FFFE and U+FFFF.
-_NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NON_XML_CHAR_PATTERN = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
@@ -156,4 +156,4 @@ def _render_findings(verdict: Record) -> list[str]:
 
 def _make_xml_safe(text: str) -> str:
     """Replace characters that XML doesn't allow."""
-    return _NOT_XML.sub("\ufffd", text)
+    return _NON_XML_CHAR_PATTERN.sub("\ufffd", text)

@@ -36,11 +36,11 @@ _MAX_ROWS = 50  # in a table
 _MAX_CELL_CHARS = 300  # characters of a text in a table
 _MAX_FINDING_CHARS = 600  # characters of each line of a finding
 _SHOWN_ROWS = 10  # in a table about rows
-_SIGNS = {"accept": "✅", "reject": "❌", "improve": "⚠️", PASSES: "✅", STOPS: "❌"}
-_OPEN = "❔"  # undetermined, or for a person to decide
-_OF_A_NAME = re.compile(r"[^\w.-]+", re.ASCII)
+_SIGN_BY_VERDICT = {"accept": "✅", "reject": "❌", "improve": "⚠️", PASSES: "✅", STOPS: "❌"}
+_OPEN_VERDICT_SIGN = "❔"  # undetermined, or for a person to decide
+_NON_NAME_CHARS_PATTERN = re.compile(r"[^\w.-]+", re.ASCII)
 _OPEN_SECTIONS = frozenset({"Rates", WORST_ROWS})  # the others are folded
-_NAMES = frozenset({"id"})  # columns whose cells are shown as code
+_CODE_COLUMNS = frozenset({"id"})  # columns whose cells are shown as code
 
 
 class _Line(NamedTuple):
@@ -177,7 +177,7 @@ def _write_mark(command: str, name: str) -> str:
     """Write the HTML comment that a script looks for, such as `<!-- judgekit gate -->`."""
     words = ["judgekit", command]
     if name:
-        words.append(_OF_A_NAME.sub("_", name))
+        words.append(_NON_NAME_CHARS_PATTERN.sub("_", name))
     mark = " ".join(words).replace("--", "__")  # `--` would end the HTML comment
     return f"<!-- {mark} -->"
 
@@ -219,7 +219,7 @@ def _render_verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
 
     commit_cells = [format_inline(line.commit)] if has_commits else []
     return [
-        _SIGNS.get(line.word, _OPEN),
+        _SIGN_BY_VERDICT.get(line.word, _OPEN_VERDICT_SIGN),
         line.word,
         format_inline(line.name),
         *commit_cells,
@@ -281,7 +281,7 @@ def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
     cells = []
     for name, cell in zip(columns, row, strict=True):
         text = without_secrets(format_cell(cell))
-        if name in _NAMES:
+        if name in _CODE_COLUMNS:
             cells.append(format_inline(text))
         else:
             cells.append(escape_prose(text, _MAX_CELL_CHARS))

@@ -19,8 +19,8 @@ NOT_ACCEPTED = WORST_FIRST[:-1]
 UNDECIDED = WORST_FIRST[2:4]
 WORST_ROWS = "The worst rows"
 """The title of the section that lists them."""
-_VERDICT = "judgekit/verdict@"
-_OTHER_JUDGE = {"id": "results", "version": ""}  # for results written by another program
+_VERDICT_SCHEMA_PREFIX = "judgekit/verdict@"
+_FOREIGN_RUBRIC = {"id": "results", "version": ""}  # for results written by another program
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
     judged = nested(row.columns.get("judged")) or {}
     schema = str(judged.get("schema"))
     if schema.startswith("judgekit/"):
-        record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
+        record["rubric"] = judged.get("rubric") or _FOREIGN_RUBRIC
         record["mode"] = judged.get("mode") or ""
         record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
-    if schema.startswith(_VERDICT):  # then it's a complete verdict record
+    if schema.startswith(_VERDICT_SCHEMA_PREFIX):  # then it's a complete verdict record
         degraded = record["degraded"] or judged.get("degraded")
         record = {**record, **judged, "degraded": degraded}
 
@@ -79,7 +79,7 @@ def _read_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 
     reasoning = columns.get("reasoning")
     return {
-        "rubric": _OTHER_JUDGE,
+        "rubric": _FOREIGN_RUBRIC,
         "mode": "",
         "average": number_of(columns.get("average")),
         "reasoning": "" if reasoning is None else str(reasoning),

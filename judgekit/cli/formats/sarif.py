@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_SKIPPED = "skipped"
-_NOT_EXAMINED = "not-examined"
-_LIMIT = "limit"
-_LEVELS = {"accept": "note", "reject": "error"}  # anything else is a warning
+_SARIF_SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
+_SKIPPED_NOTIFICATION_ID = "skipped"
+_NOT_EXAMINED_NOTIFICATION_ID = "not-examined"
+_LIMIT_NOTIFICATION_ID = "limit"
+_LEVEL_BY_VERDICT = {"accept": "note", "reject": "error"}  # anything else is a warning
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
@@ -46,7 +46,10 @@ def render_gate(report: Report) -> str:
     """Write the results for the gate's files, and notifications about files without a verdict."""
     verdicts, run = clean_gate(report)
     log_run = _build_run(verdicts, Checkout.of_gate())
-    log_run["tool"]["driver"]["notifications"] = [{"id": _SKIPPED}, {"id": _NOT_EXAMINED}]
+    log_run["tool"]["driver"]["notifications"] = [
+        {"id": _SKIPPED_NOTIFICATION_ID},
+        {"id": _NOT_EXAMINED_NOTIFICATION_ID},
+    ]
     log_run["invocations"] = [_build_invocation(run)]
     return _write_log(log_run)
 
@@ -65,8 +68,8 @@ def render_rows(results: RowResults) -> str:
 
 def _add_missed_limits(log_run: dict[str, Any], missed: Sequence[str]) -> None:
     """Add a notification for each missed limit to a run, and declare their kind."""
-    log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT}]
-    notifications = [_build_notification(_LIMIT, "error", line) for line in missed]
+    log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT_NOTIFICATION_ID}]
+    notifications = [_build_notification(_LIMIT_NOTIFICATION_ID, "error", line) for line in missed]
     # A missed limit isn't an error of the tool itself.
     invocation = {"executionSuccessful": True, "toolExecutionNotifications": notifications}
     log_run["invocations"] = [invocation]
@@ -76,7 +79,7 @@ render_report = render_rows
 
 
 def _write_log(log_run: Record) -> str:
-    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [log_run]}
+    log = {"$schema": _SARIF_SCHEMA_URL, "version": "2.1.0", "runs": [log_run]}
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
@@ -120,7 +123,7 @@ def _build_result(
         location["logicalLocations"] = [{"fullyQualifiedName": verdict["row"]}]
     return {
         "ruleId": name_rubric(verdict),
-        "level": _LEVELS.get(verdict["verdict"], "warning"),
+        "level": _LEVEL_BY_VERDICT.get(verdict["verdict"], "warning"),
         "message": {"text": message},
         "locations": [location],
     }
@@ -153,12 +156,12 @@ def _build_invocation(run: Record) -> dict[str, Any]:
     notifications: list[dict[str, Any]] = []
     for group in run["skipped"]:
         text = f"{group['count']} skipped: {group['reason']}"
-        notifications.append(_build_notification(_SKIPPED, "note", text))
+        notifications.append(_build_notification(_SKIPPED_NOTIFICATION_ID, "note", text))
 
     level = "error" if run["holds"] else "warning"
     for omission in run["not_examined"]:
         text = f"not examined: {omission['name']}: {omission['reason']}"
-        notifications.append(_build_notification(_NOT_EXAMINED, level, text))
+        notifications.append(_build_notification(_NOT_EXAMINED_NOTIFICATION_ID, level, text))
 
     properties = {name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")}
     return {

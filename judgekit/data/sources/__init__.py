@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     Stream: TypeAlias = Iterator["DataRow | UnreadableRow"]
 
-PACKED = ".gz"
-TOO_LONG = f"it has more than {MAX_BYTES // 1_000_000} MB"
+PACKED_ENDING = ".gz"
+TOO_LONG_MESSAGE = f"it has more than {MAX_BYTES // 1_000_000} MB"
 
 
 class DataRow(NamedTuple):
@@ -165,7 +165,7 @@ def split_table(path: str) -> tuple[str, str]:
 
 def without_packing(path: str) -> str:
     """Return a path in lower case, without an extension for compression."""
-    return path.lower().removesuffix(PACKED)
+    return path.lower().removesuffix(PACKED_ENDING)
 
 
 def find_source(path: str) -> Source | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from judgekit.data.sources import Reading
 
 _CHUNK = 65_536  # bytes
-_GZIP = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
@@ -27,7 +27,7 @@ def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
     `InputError` if the file is damaged.
     """
     head = sniffing.head_of(file)
-    if head.startswith(_GZIP):
+    if head.startswith(_GZIP_MAGIC):
         file = io.BufferedReader(_Unpacked(file, name), _CHUNK)
         head = sniffing.head_of(file)
     text = sniffing.recognise_text(head, reading.encoding)

@@ -15,7 +15,7 @@ from judgekit.data.cells import (
     with_name_of_index,
     without_blank_end,
 )
-from judgekit.data.sources import TOO_LONG, DataRow, without_packing
+from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, without_packing
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.data.sources.output_columns import find_outputs
 from judgekit.judging.documents import MAX_BYTES
@@ -148,7 +148,7 @@ class _Lines:
         self._size += len(next_line)
         is_line_too_long = not next_line  # `_decode` returns "" for such a line
         if is_line_too_long or self._size > MAX_BYTES:
-            raise csv.Error(TOO_LONG)
+            raise csv.Error(TOO_LONG_MESSAGE)
         return next_line
 
     def _decode(self, raw: bytes | None) -> str:

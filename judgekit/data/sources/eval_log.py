@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from judgekit.data import presets
 from judgekit.data.arrow import parquet_module
 from judgekit.data.cells import CellError
-from judgekit.data.sources import TOO_LONG, DataRow, json_lines
+from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, json_lines
 from judgekit.data.sources.line_reader import unreadable_row
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES
@@ -19,10 +19,12 @@ from judgekit.text import escaped
 if TYPE_CHECKING:
     from judgekit.data.sources import Reading, Stream
 
-_FOLDER = "samples/"
-_ZSTANDARD = 93  # Python can unpack it from 3.14 on
+_SAMPLES_FOLDER = "samples/"
+_ZSTANDARD_COMPRESSION = 93  # Python can unpack it from 3.14 on
 _HEADER_BYTES = 30  # before the name of each file in an archive
-_LENGTHS = struct.Struct("<HH")  # of the name and the extra field, at the end of the header
+_NAME_LENGTHS_STRUCT = struct.Struct(
+    "<HH"
+)  # of the name and the extra field, at the end of the header
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
@@ -54,7 +56,7 @@ def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
     """List a log's samples in order of completion. Raises `InputError` if there are none."""
     samples = []
     for entry in archive.infolist():
-        if entry.filename.startswith(_FOLDER) and entry.filename.endswith(".json"):
+        if entry.filename.startswith(_SAMPLES_FOLDER) and entry.filename.endswith(".json"):
             samples.append(entry)
     if not samples:
         raise InputError(f"{escaped(name)}: no samples in it; expected a log of inspect-ai")
@@ -71,13 +73,13 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, na
             # Read one more byte than allowed, to notice if the sample is too long.
             raw = unpacked.read(MAX_BYTES + 1)
     except NotImplementedError:
-        if entry.compress_type != _ZSTANDARD:
+        if entry.compress_type != _ZSTANDARD_COMPRESSION:
             raise CellError("expected a sample that Python can unpack") from None
         raw = _unpack_zstandard(entry, file, name)
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
         raise CellError(f"expected a whole sample, got a damaged one ({error})") from None
     if len(raw) > MAX_BYTES:
-        raise CellError(f"expected a shorter sample; {TOO_LONG}")
+        raise CellError(f"expected a shorter sample; {TOO_LONG_MESSAGE}")
     return raw
 
 
@@ -89,7 +91,7 @@ def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> byte
     # Skip the local file header, which ends with a name and extra fields of variable length.
     file.seek(entry.header_offset)
     header = file.read(_HEADER_BYTES)
-    name_length, extra_length = _LENGTHS.unpack(header[-_LENGTHS.size :])
+    name_length, extra_length = _NAME_LENGTHS_STRUCT.unpack(header[-_NAME_LENGTHS_STRUCT.size :])
     file.seek(name_length + extra_length, os.SEEK_CUR)
     packed = file.read(entry.compress_size)
     try:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from judgekit.data.sources import Reading, Stream
 
-MAX_BYTES = 512_000_000  # in a document, which is read as a whole
-_LISTED = "a list of objects, or an object with one such list"
+MAX_DOCUMENT_BYTES = 512_000_000  # in a document, which is read as a whole
+_EXPECTED_LIST = "a list of objects, or an object with one such list"
 _REMEDY = "or write one object a line into a file whose name ends in .jsonl"
 
 
@@ -31,9 +31,11 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     """Yield the rows in a JSON document, which is read into memory. Raises `InputError` if that fails."""
     check(file, name, reading)
-    raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        problem = f"larger than {MAX_BYTES // 1_000_000} MB; write one object a line into a file"
+    raw = file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        problem = (
+            f"larger than {MAX_DOCUMENT_BYTES // 1_000_000} MB; write one object a line into a file"
+        )
         raise InputError(f"{name}: {problem} whose name ends in .jsonl, which is read row by row")
 
     raw = raw.removeprefix(BOM)
@@ -47,7 +49,9 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     except ValueError as error:
         # Accept JSON Lines in a file named .json.
         if not _is_json_lines(raw):
-            raise InputError(f"{name}: expected {_LISTED}; {_describe_error(error)}") from None
+            raise InputError(
+                f"{name}: expected {_EXPECTED_LIST}; {_describe_error(error)}"
+            ) from None
         yield from json_lines.read_lines(raw.split(b"\n"))
         return
 
@@ -86,7 +90,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
     if isinstance(document, list):
         return document
     if not isinstance(document, dict):
-        raise InputError(f"{name}: expected {_LISTED}, got one value")
+        raise InputError(f"{name}: expected {_EXPECTED_LIST}, got one value")
 
     # Try the known formats.
     rows = presets.find_rows(document)
@@ -113,7 +117,9 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
     found_lists = "none"
     if lists:
         found_lists = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})"
-    raise InputError(f"{name}: expected {_LISTED}, got {found_lists}; keep one list, {_REMEDY}")
+    raise InputError(
+        f"{name}: expected {_EXPECTED_LIST}, got {found_lists}; keep one list, {_REMEDY}"
+    )
 
 
 def _read_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from judgekit.data import presets, sniffing
 from judgekit.data.cells import CellError
-from judgekit.data.sources import TOO_LONG, DataRow
+from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import RepeatedKeyError, encodable, refuse_repeated_keys
@@ -71,7 +71,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
     Raises `CellError` in that case, or if the line isn't a JSON object.
     """
     if raw is None:
-        raise CellError(f"expected a shorter row; {TOO_LONG}")
+        raise CellError(f"expected a shorter row; {TOO_LONG_MESSAGE}")
 
     try:
         text = raw.decode()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_TITLE = re.compile(r"\[([^\]]*)\] (.*)", re.DOTALL)
-_HOLE = re.compile(r"\{\{ ?([^{}|]{1,200}?) ?\}\}")
+_COLUMN_TITLE_PATTERN = re.compile(r"\[([^\]]*)\] (.*)", re.DOTALL)
+_PLACEHOLDER_PATTERN = re.compile(r"\{\{ ?([^{}|]{1,200}?) ?\}\}")
 # The columns that follow each output, in one version or another.
 _DETAIL_COLUMNS = (
     ("Status", "Score", "Named Scores", "Grader Reason", "Comment"),
@@ -22,8 +22,8 @@ _DETAIL_COLUMNS = (
     ("Grader Reason", "Comment"),
 )
 _DETAILS = frozenset(name for names in _DETAIL_COLUMNS for name in names)
-_STATUS = re.compile(r"\[(PASS|FAIL|ERROR)\] ?")
-_ERROR = "ERROR"
+_STATUS_MARK_PATTERN = re.compile(r"\[(PASS|FAIL|ERROR)\] ?")
+_ERROR_STATUS = "ERROR"
 
 
 class Output(NamedTuple):
@@ -93,7 +93,7 @@ def _has_outputs(names: Sequence[str], position: int) -> bool:
 
 def _split_title(title: str) -> tuple[str, str]:
     """Split an output column's title into model and prompt. Without a model, the title is the prompt."""
-    match = _TITLE.fullmatch(title)
+    match = _COLUMN_TITLE_PATTERN.fullmatch(title)
     if match is None:
         return "", title
     model, prompt = match.groups()
@@ -104,11 +104,11 @@ def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
     """Read a model's output without its status. Returns None if the status is an error."""
     status = details.get("Status")
     if status is None:  # older versions have it in brackets before the output
-        mark = _STATUS.match(cell)
+        mark = _STATUS_MARK_PATTERN.match(cell)
         if mark:
             status = mark[1]
             cell = cell[mark.end() :]
-    return None if status == _ERROR else cell
+    return None if status == _ERROR_STATUS else cell
 
 
 def _fill_prompt(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
@@ -122,4 +122,4 @@ def _fill_prompt(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variable that a hole names. A hole with another name stays as it is."""
         return variables.get(hole[1], hole[0])
 
-    return {"label": prompt, "raw": _HOLE.sub(fill_hole, prompt)}
+    return {"label": prompt, "raw": _PLACEHOLDER_PATTERN.sub(fill_hole, prompt)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from judgekit.data import parquet_pages
 from judgekit.data.arrow import parquet_module, plain_cells
 from judgekit.data.cells import CellError, check_names
-from judgekit.data.sources import TOO_LONG, DataRow, UnreadableRow
+from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, UnreadableRow
 from judgekit.data.sources.line_reader import unreadable_row
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from judgekit.data.sources import Reading, Stream
 
-_BATCH = 64  # rows in memory at once
+_MAX_BATCH_ROWS = 64  # rows in memory at once
 _BUFFER = 1_000_000  # bytes of a column read ahead
-_OBJECT = 60  # bytes of a Python object, roughly
+_BYTES_PER_OBJECT = 60  # bytes of a Python object, roughly
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
@@ -45,7 +45,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             return
 
         number = 0
-        for batch in _yield_batches(opened, pages.rows_at_once(_BATCH)):
+        for batch in _yield_batches(opened, pages.rows_at_once(_MAX_BATCH_ROWS)):
             for cells in _yield_cells(batch):
                 number += 1
                 yield _build_row(number, names, cells)
@@ -59,7 +59,7 @@ def _build_row(
     A cell that can't be read is a `CellError`, and makes the row unreadable.
     """
     if cells is None:
-        return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG}")
+        return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG_MESSAGE}")
     row = dict(zip(names, cells, strict=True))
     for name, cell in row.items():
         is_unreadable = isinstance(cell, CellError)
@@ -111,7 +111,7 @@ def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
     """Estimate the bytes of memory that these columns' cells take as Python objects."""
     total = 0
     for column in columns:
-        total += len(column) * _OBJECT + _count_content_bytes(column)
+        total += len(column) * _BYTES_PER_OBJECT + _count_content_bytes(column)
     return total
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BUSY_SECONDS = 5.0
 # No views or virtual tables, because their definitions are code that came with the file.
-_TABLES = """
+_SELECT_TABLES_SQL = """
 SELECT name FROM sqlite_schema
 WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND sql NOT LIKE 'CREATE VIRTUAL %'
 ORDER BY name
@@ -79,7 +79,7 @@ def _choose_table(connection: sqlite3.Connection, name: str) -> str:
     Raises `InputError` if there's no such table, or more than one.
     """
     path, wanted = split_table(name)
-    tables = [str(table) for (table,) in connection.execute(_TABLES)]
+    tables = [str(table) for (table,) in connection.execute(_SELECT_TABLES_SQL)]
     if wanted in tables:
         return wanted
     if not wanted and len(tables) == 1:

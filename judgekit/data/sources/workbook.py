@@ -15,7 +15,7 @@ from judgekit.data.cells import (
     with_name_of_index,
     without_blank_end,
 )
-from judgekit.data.sources import TOO_LONG, DataRow, split_table
+from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, split_table
 from judgekit.data.sources.line_reader import unreadable_row
 from judgekit.data.values import NoJsonValueError, plain_value
 from judgekit.errors import InputError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.sources import Reading, Stream
 
-MAX_UNPACKED = 512_000_000  # bytes of all files in a workbook
+MAX_UNPACKED_BYTES = 512_000_000  # bytes of all files in a workbook
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
@@ -89,8 +89,8 @@ def _open(file: BinaryIO, name: str) -> Workbook:
     openpyxl = _import_openpyxl(name)
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
-    if unpacked > MAX_UNPACKED:
-        problem = f"it unpacks to more than {MAX_UNPACKED // 1_000_000} MB"
+    if unpacked > MAX_UNPACKED_BYTES:
+        problem = f"it unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB"
         raise InputError(f"{escaped(name)}: {problem}; export its rows as CSV in UTF-8")
     file.seek(0)
     with warnings.catch_warnings():
@@ -198,5 +198,5 @@ def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
             raise CellError(str(error), name) from None
 
     if size > MAX_BYTES:
-        raise CellError(f"expected a shorter row; {TOO_LONG}")
+        raise CellError(f"expected a shorter row; {TOO_LONG_MESSAGE}")
     return row

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_EXACT = 2**53  # up to this, every whole number is a floating-point number, too
-_LONG = 2**63  # a whole number within these bounds fits into 64 bits
+_MAX_EXACT_FLOAT = 2**53  # up to this, every whole number is a floating-point number, too
+_INT64_BOUND = 2**63  # a whole number within these bounds fits into 64 bits
 # Even if all are null.
 _FIXED_KINDS = {
     "average": "float",
@@ -280,10 +280,10 @@ def _kind_of(value: object) -> str:
 
 def _kind_of_integer(value: int) -> str:
     """Return "int" for an integer that a float can hold exactly, "long" if 64 bits can, or else "text"."""
-    is_exact_as_float = abs(value) <= _EXACT
+    is_exact_as_float = abs(value) <= _MAX_EXACT_FLOAT
     if is_exact_as_float:
         return "int"
-    fits_into_64_bits = -_LONG <= value < _LONG
+    fits_into_64_bits = -_INT64_BOUND <= value < _INT64_BOUND
     return "long" if fits_into_64_bits else "text"
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from judgekit.data.tables import ResultsTable
 
-_ROWS = 5000
-_BYTES = 64_000_000  # in a row group, which must fit into memory
+_MAX_GROUP_ROWS = 5000
+_MAX_GROUP_BYTES = 64_000_000  # in a row group, which must fit into memory
 
 
 def check(name: str) -> None:
@@ -51,7 +51,7 @@ def _group_rows(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
     for byte_count, row in table.rows():
         rows.append(row)
         size += byte_count
-        if len(rows) == _ROWS or size > _BYTES:
+        if len(rows) == _MAX_GROUP_ROWS or size > _MAX_GROUP_BYTES:
             yield rows
             rows = []
             size = 0

@@ -37,7 +37,7 @@ _MAX_COUNTED_BYTES = 10_000_000
 _PIECE_BYTES = 1_000_000  # bytes
 _NAMES_OF_NO_SUBJECT = frozenset(("index", "readme", "description", "overview", "_index"))
 _MAX_NAME_CHARS = 1_000  # characters
-_UTF_16_SHARE = 0.4  # of characters below U+0100, at least
+_MIN_UTF_16_ZERO_SHARE = 0.4  # of characters below U+0100, at least
 # A file with more undecodable characters than both limits isn't in an encoding we read.
 _MAX_REPLACED = 4
 _MAX_REPLACED_SHARE = 0.2
@@ -338,7 +338,7 @@ def _detect_encoding(raw: bytes) -> str | None:
 
 def _is_utf_16(*, upper_bytes: bytes, lower_bytes: bytes) -> bool:
     """Whether these halves of the bytes suit UTF-16: most upper bytes are 0, and no lower byte is."""
-    is_upper_mostly_zero = upper_bytes.count(0) > len(upper_bytes) * _UTF_16_SHARE
+    is_upper_mostly_zero = upper_bytes.count(0) > len(upper_bytes) * _MIN_UTF_16_ZERO_SHARE
     return is_upper_mostly_zero and 0 not in lower_bytes
 
 

@@ -15,13 +15,13 @@ from judgekit.retrieval import quickjson, worktree
 
 SETTING = "autoMemoryDirectory"
 LOCAL_SETTINGS = ".claude/settings.local.json"
-FOLDER_NAME = "CLAUDE_CODE_PROJECT_DIR_NAME"
+FOLDER_NAME_VARIABLE = "CLAUDE_CODE_PROJECT_DIR_NAME"
 _MAX_NAME_CHARS = 200  # characters of a folder's name
 _MAX_OWN_NAME_CHARS = 64  # the same, of one that the variable gives
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_BASE36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _MIN_PATH_CHARS = 3  # characters
 _MAX_INDEX_BYTES = 64_000_000  # bytes of git's list of files
-_WHOLE_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")  # of that list
+_UNCOMPRESSED_INDEX_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")  # of that list
 _INDEX_EXTENSIONS = (b"link\0", b"sdir\0")  # of a split index, and of a sparse one
 _GIT_SECONDS = 2.0
 
@@ -37,7 +37,7 @@ def find_memory_folder(project: str) -> str:
 
     usual_folder = _find_usual_folder(project)
     variables = environment.environ()
-    own_name = variables.get(FOLDER_NAME, "")
+    own_name = variables.get(FOLDER_NAME_VARIABLE, "")
     if not _is_name(own_name):
         return usual_folder
 
@@ -94,7 +94,7 @@ def _write_base36(number: int) -> str:
     digits = ""
     while True:
         number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
+        digits = _BASE36_DIGITS[digit] + digits
         if not number:
             return digits
 
@@ -212,7 +212,7 @@ def _has_all_names(raw: bytes) -> bool:
     """
     signature = raw[:4]
     version = raw[4:8]
-    if signature != b"DIRC" or version not in _WHOLE_VERSIONS:
+    if signature != b"DIRC" or version not in _UNCOMPRESSED_INDEX_VERSIONS:
         return False
     return not any(mark in raw for mark in _INDEX_EXTENSIONS)
 

@@ -42,10 +42,10 @@ _MAX_INDEX_BYTES = 4_000_000  # bytes of it
 _MAX_LISTED_LINES = 20_000  # lines
 _MAX_NAMES = 10_000  # names; searched if the list names a missing file
 _MAX_DEPTH = 4  # nested folders that are searched for it
-_MAX_SHOWN = 3  # entries to name if files are missing
+_MAX_SHOWN_MISSING_PATHS = 3  # entries to name if files are missing
 # Checking whether a larger record is retired would take too long.
 MAX_RECORD_BYTES = 10_000_000
-_NO_MORE = object()  # the end of a list that may contain None
+_END_OF_LIST = object()  # the end of a list that may contain None
 
 
 def is_store(root: str, profile: Profile) -> bool:
@@ -218,7 +218,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
     If a file of the same name exists elsewhere, its path is added.
     """
     descriptions = []
-    for path in missing_paths[:_MAX_SHOWN]:
+    for path in missing_paths[:_MAX_SHOWN_MISSING_PATHS]:
         description = path
         other_path = path_by_name.get(_cut_file_name(path))
         if other_path is not None:
@@ -226,7 +226,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
         descriptions.append(description)
 
     joined_descriptions = ", ".join(descriptions)
-    more_count = len(missing_paths) - _MAX_SHOWN
+    more_count = len(missing_paths) - _MAX_SHOWN_MISSING_PATHS
     more = f" and {more_count} more" if more_count > 0 else ""
     return f"{INDEX} names files that do not exist: {joined_descriptions}{more}"
 
@@ -409,8 +409,8 @@ def _yield_strings(values: Iterable[object]) -> Iterator[str]:
     """
     open_levels = [iter(values)]  # innermost last
     while open_levels:
-        value = next(open_levels[-1], _NO_MORE)
-        if value is _NO_MORE:
+        value = next(open_levels[-1], _END_OF_LIST)
+        if value is _END_OF_LIST:
             open_levels.pop()
         elif isinstance(value, str):
             yield value

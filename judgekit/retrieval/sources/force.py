@@ -80,7 +80,7 @@ _SUCCESSOR_WORDS = "superseded superceded replaced obsoleted"
 _NO_SUCCESSOR = frozenset(
     ("", "-", "--", "\u2013", "\u2014", "none", "null", "~", "n/a", "no", "false")
 )
-_TRUE = frozenset(("true", "yes", "y", "on", "1"))
+_TRUE_WORDS = frozenset(("true", "yes", "y", "on", "1"))
 # Phrases that a quote may have in front of its status.
 _OPENINGS = """
     this note adr decision document page record memory is was has been now the
@@ -103,18 +103,20 @@ _SUCCESSOR_NAMES: set[str] = set()
 for _word in _SUCCESSOR_WORDS.split():
     _SUCCESSOR_NAMES.update((f"{_word}_by", f"{_word}-by", f"{_word} by", f"{_word}by"))
 
-_STATUSES: dict[str, str] = {}
+_STATUS_BY_WORD: dict[str, str] = {}
 for _status, _words in _WORDS_BY_STATUS.items():
-    _STATUSES.update(dict.fromkeys(_words.split(), _status))
-_FLAGS = frozenset(word for word in _STATUSES if word.isascii())
+    _STATUS_BY_WORD.update(dict.fromkeys(_words.split(), _status))
+_STATUS_FLAG_KEYS = frozenset(word for word in _STATUS_BY_WORD if word.isascii())
 _STATUS_KEYS = ("status", "adr_status", "adr-status", "decision_status", "decision-status")
 _SUCCESSOR_FLAGS = ("superseded", "superceded")  # `superseded: true`, or by what
-KEYS = frozenset((*_STATUS_KEYS, *_SUCCESSOR_NAMES, *_FLAGS))  # of a front matter
-_FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
-_OPENING = frozenset(_OPENINGS.split())
-_FIRST_UNSPACED = "\u2e80"  # from here on, scripts don't put spaces between words
-_UNSPACED = tuple(word for word in _STATUSES if word[0] > _FIRST_UNSPACED)
-_AROUND = " \t*_~`>#-+!|\"'“”"
+KEYS = frozenset((*_STATUS_KEYS, *_SUCCESSOR_NAMES, *_STATUS_FLAG_KEYS))  # of a front matter
+_WORDS_AFTER_STATUS = frozenset(_FOLLOWING_WORDS.split())
+_QUOTE_OPENING_WORDS = frozenset(_OPENINGS.split())
+_FIRST_UNSPACED_SCRIPT_CHAR = "\u2e80"  # from here on, scripts don't put spaces between words
+_UNSPACED_STATUS_WORDS = tuple(
+    word for word in _STATUS_BY_WORD if word[0] > _FIRST_UNSPACED_SCRIPT_CHAR
+)
+_CHARS_AROUND_TEXT = " \t*_~`>#-+!|\"'“”"
 _AROUND_SUCCESSOR = " \t*_`[]()|\"'"
 _WORD_ENDS = " \t.,;:()[]|*_~<>!\"'/\u3000\uff0c\u3002\uff1a"
 _MIN_UNDERLINE_CHARS = 3
@@ -144,7 +146,7 @@ def means_yes(values: list[str]) -> bool:
     year = text[:4]
     sign_after_year = text[4:5]
     is_date = year.isdecimal() and sign_after_year in ("-", "/", ".")
-    return text in _TRUE or is_date
+    return text in _TRUE_WORDS or is_date
 
 
 def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
@@ -153,8 +155,8 @@ def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
         may_name_successor = key in _SUCCESSOR_NAMES or key in _SUCCESSOR_FLAGS
         if may_name_successor and _names_successor(" ".join(values)):
             return SUPERSEDED
-        if key in _FLAGS and means_yes(values):
-            return _STATUSES[key]
+        if key in _STATUS_FLAG_KEYS and means_yes(values):
+            return _STATUS_BY_WORD[key]
     return ""
 
 
@@ -221,7 +223,7 @@ def _cut_to_first_word(text: str) -> str:
 
     Marks and emoji before the word are dropped, but not the bracket of a link.
     """
-    text = text.strip(_AROUND).lower()
+    text = text.strip(_CHARS_AROUND_TEXT).lower()
     if text.startswith(":"):  # `:x: Deprecated`, or `:status: deprecated` in reST
         _, _, text = text[1:].partition(":")
     for position, char in enumerate(text):
@@ -233,20 +235,20 @@ def _cut_to_first_word(text: str) -> str:
 def _explains(text: str) -> bool:
     """Whether the second word introduces a successor, a date or a reason, as in "replaced by"."""
     words = text.split()
-    return len(words) > 1 and words[1] in _FOLLOWING
+    return len(words) > 1 and words[1] in _WORDS_AFTER_STATUS
 
 
 def _find_in_value(text: str) -> str:
     """Return the status at the start of a text; "" if the text is a sentence about something else."""
     word = _cut_first_word(text)
-    status = _STATUSES.get(word, "")
+    status = _STATUS_BY_WORD.get(word, "")
     if status and _confirms_status(text[len(word) :].lstrip("*_~")):
         return status
 
     # Chinese and Japanese put no space after a word, so compare the beginning only.
-    for unspaced_word in _UNSPACED:
+    for unspaced_word in _UNSPACED_STATUS_WORDS:
         if text.startswith(unspaced_word):
-            return _STATUSES[unspaced_word]
+            return _STATUS_BY_WORD[unspaced_word]
     return ""
 
 
@@ -273,7 +275,7 @@ def _confirms_status(text_after: str) -> bool:
         return True
     first_word = words[0]
     is_number_or_link = not first_word[0].isalpha()
-    return is_number_or_link or first_word in _FOLLOWING
+    return is_number_or_link or first_word in _WORDS_AFTER_STATUS
 
 
 def _list_status_lines(body: str) -> list[str]:
@@ -334,7 +336,7 @@ def _find_statement(text: str) -> list[str]:
 
 def _find_in_pair(text: str) -> list[str]:
     """Find the status in a line such as `Status: accepted`. Returns it in a list, or []."""
-    line = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":")  # a wide Chinese colon
+    line = text.strip(_CHARS_AROUND_TEXT).lstrip(":").replace("\uff1a", ":")  # a wide Chinese colon
     name, colon, value = line.partition(":")
     return _find_in_row([name, value]) if colon else []
 
@@ -354,8 +356,8 @@ def _find_emphasis(text: str) -> str | None:
 
 def _skip_introduction(text: str) -> str:
     """Skip an introduction such as "This ADR has been"."""
-    words = text.strip(_AROUND).split()
-    while words and words[0].strip(_WORD_ENDS).lower() in _OPENING:
+    words = text.strip(_CHARS_AROUND_TEXT).split()
+    while words and words[0].strip(_WORD_ENDS).lower() in _QUOTE_OPENING_WORDS:
         words = words[1:]
     return " ".join(words)
 
@@ -374,7 +376,7 @@ def _find_in_row(cells: list[str]) -> list[str]:
     """
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
-    name = cells[0].strip(_AROUND).lower()
+    name = cells[0].strip(_CHARS_AROUND_TEXT).lower()
     value = cells[1]
     if name in _STATUS_NAMES:
         return [value]
@@ -388,7 +390,7 @@ def _find_statuses_in_column(lines: list[str]) -> list[str]:
 
     The table must have a single row, or be a history with dates. Other tables list other decisions.
     """
-    column_names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
+    column_names = [cell.strip(_CHARS_AROUND_TEXT).lower() for cell in _split_cells(lines[0])]
     rows = _read_rows(lines[2:])  # below the header row and its rule
     has_one_row = len(rows) == 1
     is_history = column_names[0] in _DAY_NAMES

@@ -21,15 +21,15 @@ _KNOWN_KEYS = """
     retired draft
 """
 KNOWN_KEYS = force.KEYS.union(_KNOWN_KEYS.split())
-_YAML = "---"
-_TOML = "+++"
-_ENDS = {_YAML: (_YAML, "..."), _TOML: (_TOML,)}
+_YAML_FENCE = "---"
+_TOML_FENCE = "+++"
+_END_FENCES_BY_FENCE = {_YAML_FENCE: (_YAML_FENCE, "..."), _TOML_FENCE: (_TOML_FENCE,)}
 _MAX_LINES = 1_000  # of a header
 _MAX_CHARS = 100_000  # the same
 _MAX_DEPTH = 12  # of nested mappings and lists
 # Characters that can't begin a plain value: tags, anchors, aliases, and signs reserved by YAML.
-_RESERVED = frozenset("&*!%@`,]}|>")
-_NO_KEYS = _RESERVED | frozenset("[{#?")
+_NON_VALUE_START_CHARS = frozenset("&*!%@`,]}|>")
+_NON_KEY_START_CHARS = _NON_VALUE_START_CHARS | frozenset("[{#?")
 _BLOCK_INDENTS = ("", *"123456789")  # that the first line of a block may give
 
 
@@ -64,7 +64,7 @@ def read_front_matter(text: str) -> FrontMatter:
         return first_header
 
     text_below = first_header.body.lstrip("\r\n \t")
-    may_have_second = text_below.startswith(_YAML)
+    may_have_second = text_below.startswith(_YAML_FENCE)
     if not may_have_second:
         return first_header
 
@@ -93,7 +93,7 @@ def _read_header(text: str) -> FrontMatter:
     Without a header, the entire text is the body. That's also the case if the header contains prose.
     """
     fence = text[:3]
-    if fence not in _ENDS:
+    if fence not in _END_FENCES_BY_FENCE:
         return FrontMatter({}, text)
 
     header = _cut_header(text, fence)
@@ -101,7 +101,7 @@ def _read_header(text: str) -> FrontMatter:
         return FrontMatter({}, text, _describe_too_long(text, fence))
 
     lines, body = header
-    if fence == _TOML:
+    if fence == _TOML_FENCE:
         return _read_toml(lines, body, text)
     return _read_yaml(lines, body, text)
 
@@ -116,7 +116,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
     if start == 0 or not is_fence_alone:
         return None
 
-    end_fences = _ENDS[fence]
+    end_fences = _END_FENCES_BY_FENCE[fence]
     chars_to_read = min(len(text), _MAX_CHARS)
     lines: list[str] = []
     while start < chars_to_read and len(lines) <= _MAX_LINES:
@@ -161,7 +161,7 @@ def _begins_with_known_key(text: str, fence: str) -> bool:
     """Whether the line below the first fence starts with a known key."""
     _, _, below_fence = text.partition("\n")
     first_line, _, _ = below_fence.partition("\n")
-    key_end = ":" if fence == _YAML else "="
+    key_end = ":" if fence == _YAML_FENCE else "="
     key, _, _ = first_line.partition(key_end)
     return key.strip().lower() in KNOWN_KEYS
 
@@ -619,7 +619,7 @@ def _split_pair(text: str) -> tuple[str, str] | None:
         return None
 
     is_item = text.startswith("- ")
-    begins_with_sign = text[0] in _NO_KEYS
+    begins_with_sign = text[0] in _NON_KEY_START_CHARS
     is_in_comment = " #" in text[:colon]
     if is_item or begins_with_sign or is_in_comment:
         return None
@@ -654,4 +654,4 @@ def _is_plain(text: str) -> bool:
     if ": " in text or text[-1:] == ":":
         return False
     is_item_or_key = text[:2] in ("- ", "-", "? ")
-    return not is_item_or_key and text[:1] not in _RESERVED
+    return not is_item_or_key and text[:1] not in _NON_VALUE_START_CHARS

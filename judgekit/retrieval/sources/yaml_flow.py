@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 NULLS = frozenset(("~", "null", "Null", "NULL"))
 _MAX_DEPTH = 12
 _INDICATORS = ",[]{}"
-_STOPS = frozenset(f"{_INDICATORS}:#")
+_PLAIN_TEXT_END_SIGNS = frozenset(f"{_INDICATORS}:#")
 _SPECIAL_SIGNS = ("&", "*", "!", "%", "@", "`", "|", ">")
 _BLANKS = (" ", "\t")
 # The character after a backslash in double quotes, and its meaning.
-_ESCAPES = dict(
+_CHAR_BY_ESCAPE = dict(
     zip('0abtnvfreN_LP "/\\\t', '\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029 "/\\\t', strict=True)
 )
-_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_HEX_DIGIT_COUNT_BY_ESCAPE = {"x": 2, "u": 4, "U": 8}
 _LAST_CHARACTER = 0x10FFFF
 
 
@@ -113,14 +113,14 @@ def _read_escape(text: str, backslash: int) -> tuple[str, int]:
     """Return the text that the escape at this backslash stands for, and the position after it."""
     digits_start = backslash + 2
     sign = text[backslash + 1 : digits_start]
-    digits_end = digits_start + _HEX_DIGITS.get(sign, 0)
+    digits_end = digits_start + _HEX_DIGIT_COUNT_BY_ESCAPE.get(sign, 0)
     digits = text[digits_start:digits_end]
     is_complete = digits_end <= len(text)
     if digits and is_complete:  # such as `\u00e9`
         char = _read_code_point(digits)
         if char is not None:
             return char, digits_end
-    return _ESCAPES.get(sign, f"\\{sign}"), digits_start
+    return _CHAR_BY_ESCAPE.get(sign, f"\\{sign}"), digits_start
 
 
 def _read_code_point(digits: str) -> str | None:
@@ -308,12 +308,12 @@ class FlowReader:
     def _find_text_end(self, line: str, start: int) -> int:
         """Find the end of an unquoted text: a bracket, comma, key's colon or comment, or the line's end."""
         for position in range(start + 1, len(line)):
-            if line[position] in _STOPS and self._ends_text(line, position):
+            if line[position] in _PLAIN_TEXT_END_SIGNS and self._ends_text(line, position):
                 return position
         return len(line)
 
     def _ends_text(self, line: str, position: int) -> bool:
-        """Whether the sign at this position, one of the `_STOPS`, ends an unquoted text.
+        """Whether the sign at this position, one of the `_PLAIN_TEXT_END_SIGNS`, ends an unquoted text.
 
         A colon may be part of the text, as in `12:30`, and so may a `#`, as in `C#`.
         """
