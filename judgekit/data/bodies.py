@@ -47,19 +47,21 @@ def _find_answer(value: object) -> str | None:
 
 
 def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Extract the question from an API request. The request may be JSON text; any other text is the question.
+    """Extract the question from an API request, or from its JSON text. Other text is returned unchanged.
 
     Lists and objects without a known question are returned as JSON text.
     """
-    parsed = value
+    request = value
     if isinstance(value, str):
         may_be_json = value.lstrip().startswith(("[", "{"))
         if not may_be_json:
             return value
-        parsed = parse_json(value)
+        request = parse_json(value)  # still a text if it isn't JSON after all
 
-    question = _find_question(parsed)
-    return _render_as_text(value) if question is None else question
+    question = _find_question(request)
+    if question is None:
+        return _render_as_text(value)
+    return question
 
 
 def _find_question(value: object) -> str | None:
@@ -92,26 +94,28 @@ def _find_question_in_object(request: Mapping[str, Any]) -> str | None:
 
 
 def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Find the question in an object: under a known or common key, or as the only value."""
+    """Find the question in an object: under an API's key, under a common name, or as the only value."""
     for key in _REQUEST_KEYS:
         if request.get(key):
             return request[key]
 
     for key in _list_question_keys(request):
         value = request[key]
-        if value and isinstance(value, str | list):
+        if value and isinstance(value, str | list):  # a text, or a list of messages
             return value
 
     if len(request) != 1:
         return None
     (only_value,) = request.values()
+    # Under an unknown key, there can be a text or another request.
     return only_value if isinstance(only_value, str | dict) else None
 
 
 def _list_question_keys(request: Mapping[str, Any]) -> list[str]:
-    """List the keys with a common name for a question."""
+    """List the keys with a common name for a question, the likeliest first."""
+    # `fields.toml` lists the common names for a question under our field "description".
     keys = [key for key in request if is_usual_name(key, ("description",))]
-    # A `description` next to a question describes the test case, so it's tried last.
+    # But a key "description" next to a question describes the test case, so it's tried last.
     other_keys = [key for key in keys if key.casefold() != "description"]
     description_keys = [key for key in keys if key.casefold() == "description"]
     return other_keys + description_keys
@@ -145,11 +149,15 @@ def _read_messages(value: list[Any]) -> str | None:
 
 
 def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Find the message in an API reply from OpenAI, Anthropic, Gemini, Bedrock, Ollama and others."""
-    if "role" in reply:  # it's the message itself
+    """Find the message in an API reply from OpenAI, Anthropic, Gemini, Bedrock, Ollama and others.
+
+    Depending on the API, it's an object, a list of messages or content blocks, or a text. None if there's
+    none.
+    """
+    if "role" in reply:  # the reply is a message
         return reply
 
-    # OpenAI and Gemini have a list of choices.
+    # OpenAI has the message in a list `choices`, and Gemini in a list `candidates`.
     for key in ("choices", "candidates"):
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
@@ -160,7 +168,7 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
                 or first_choice.get("text")
             )
 
-    # Bedrock has the message in an object.
+    # Bedrock has it under `output.message`.
     output = reply.get("output")
     if isinstance(output, dict) and isinstance(output.get("message"), dict):
         return output["message"]
@@ -171,20 +179,21 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return value
 
-    # Ollama has the message itself.
+    # Ollama has it under `message`.
     message = reply.get("message")
     return message if isinstance(message, dict) else None
 
 
 def _read_answer(message: object) -> str | None:
     """Read the answer in a message, a list of messages or a list of content blocks. None if we can't."""
+    messages = message
     if isinstance(message, dict):
-        message = [{"role": ASSISTANT, **message}]
-    if not isinstance(message, list):
+        messages = [{"role": ASSISTANT, **message}]  # a message without a role is the assistant's
+    if not isinstance(messages, list):
         return None
-    if not conversation.is_conversation(message):
-        return _read_blocks(message)
-    return _find_last_answer(message)
+    if not conversation.is_conversation(messages):
+        return _read_blocks(messages)
+    return _find_last_answer(messages)
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:

@@ -137,8 +137,8 @@ class Broker:
                 self._take_back(other_account)
 
         turns = {}
-        for whom, report in reports.items():
-            turns[whom] = self._give_turns(account, whom, report)
+        for provider, report in reports.items():
+            turns[provider] = self._give_turns(account, provider, report)
         cap_usd = inf if self._limit is None else self._lend_money(account, self._limit)
         return Orders(turns, cap_usd, self._is_over, self._is_stopped)
 
@@ -149,53 +149,55 @@ class Broker:
         """
         accounts = self._accounts.values()
         used_usd = sum(other.used_usd for other in accounts)
+        # Sums of costs have rounding errors.
         if used_usd >= limit * (1 - INEXACT):
             self._is_over = True
 
         other_accounts = [other for other in accounts if other is not account]
-        lent_to_others_usd = sum(max(other.cap_usd, other.used_usd) for other in other_accounts)
-        free_usd = max(0.0, limit - account.used_usd - lent_to_others_usd)
+        # The others may use all of their caps. A call that costs more than expected can exceed a cap.
+        taken_by_others_usd = sum(max(other.cap_usd, other.used_usd) for other in other_accounts)
+        free_usd = max(0.0, limit - account.used_usd - taken_by_others_usd)
         # Leave half for the other workers.
         lent_usd = free_usd / 2 if other_accounts else free_usd
         account.cap_usd = account.used_usd + lent_usd
         return account.cap_usd
 
-    def _give_turns(self, account: _Account, whom: PaceKey, report: PaceReport) -> Turns:
+    def _give_turns(self, account: _Account, provider: PaceKey, report: PaceReport) -> Turns:
         """Adjust a provider's pace to a worker's report, and give the worker turns up to its fair share."""
-        if whom not in self._paces:
-            self._paces[whom] = Pace(whom.max_in_flight or AT_ONCE * self._workers, whom.per_minute)
-        pace = self._paces[whom]
+        pace = self._find_pace(provider)
         _adjust_pace(pace, report)
+        returned = _take_returned_turns(account, provider, pace, report)
 
-        # Take back the returned turns. The number is negative if the worker was silent for so long that it
-        # lost its turns, but still uses them.
-        returned = account.held[whom] - report.held
-        pace.give(returned)
-        account.held[whom] = report.held
-        account.wanted[whom] = report.wanted
-
-        share = self._compute_share(whom, pace)
+        share = self._compute_share(provider, pace)
         wait = pace.compute_wait()
         max_held = share
-        # If there are fewer turns than workers, workers alternate: one that has just returned a turn must
-        # wait.
-        if share == 0 and returned <= 0:
+        # The share is 0 if there are fewer turns than workers. Each worker may then hold one turn, but has
+        # to wait if it has just returned one.
+        has_just_returned = returned > 0
+        if share == 0 and not has_just_returned:
             max_held = 1
         new_turns = pace.take(min(report.wanted, max_held - report.held))
-        account.held[whom] += new_turns
+        account.held[provider] += new_turns
 
         # With a limit per minute, every call needs a new turn, so none can be used twice.
-        lasting_turns = 0 if whom.per_minute else share
+        lasting_turns = 0 if provider.per_minute else share
         return Turns(new_turns, lasting_turns, wait)
 
-    def _compute_share(self, whom: PaceKey, pace: Pace) -> int:
+    def _find_pace(self, provider: PaceKey) -> Pace:
+        """Return a provider's pace. The first report on a provider creates it."""
+        if provider not in self._paces:
+            max_in_flight = provider.max_in_flight or AT_ONCE * self._workers
+            self._paces[provider] = Pace(max_in_flight, provider.per_minute)
+        return self._paces[provider]
+
+    def _compute_share(self, provider: PaceKey, pace: Pace) -> int:
         """Divide a provider's turns among the workers that use it, rounded up.
 
         Returns 0 if there are fewer turns than workers.
         """
         users = 0
         for account in self._accounts.values():
-            if account.held[whom] + account.wanted[whom] > 0:
+            if account.held[provider] + account.wanted[provider] > 0:
                 users += 1
         if pace.limit() < users:
             return 0
@@ -203,12 +205,27 @@ class Broker:
 
     def _take_back(self, account: _Account) -> None:
         """Take back a worker's turns, and the money that was reserved for it but not spent."""
-        for whom, turns in account.held.items():
-            self._paces[whom].give(turns)
+        for provider, turns in account.held.items():
+            self._paces[provider].give(turns)
         account.held.clear()
         account.wanted.clear()
         account.reserved_usd = 0.0
         account.cap_usd = account.spent_usd
+
+
+def _take_returned_turns(
+    account: _Account, provider: PaceKey, pace: Pace, report: PaceReport
+) -> int:
+    """Release the turns that a worker has returned, and note how many it holds and wants.
+
+    Returns the number of returned turns.
+    """
+    # If a silent worker's turns were taken back, but it still uses them, the number is negative.
+    returned = account.held[provider] - report.held
+    pace.give(returned)
+    account.held[provider] = report.held
+    account.wanted[provider] = report.wanted
+    return returned
 
 
 def _adjust_pace(pace: Pace, report: PaceReport) -> None:
@@ -226,25 +243,31 @@ class SharedPace(Pace):
     """A worker's side of the pace at one provider, whose turns the broker distributes."""
 
     def __init__(self, report_now: asyncio.Event) -> None:
-        super().__init__(0)
+        super().__init__(max_in_flight=0)  # the broker gives the first turns
         self._report_now = report_now
-        self._lasting_turns = 0
+        self._lasting_turns = 0  # how many turns can be used for several calls
+        # Since the last report:
         self._answers = 0
         self._refusals = list[tuple[FailureKind, float | None]]()
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Hold a turn during a call. If none is free, wait for one."""
-        if self._in_flight >= self.limit():
+        """Hold a turn during a call. If none is free, ask the broker for one and wait.
+
+        `end` is as in `Pace.turn`.
+        """
+        is_turn_free = self._in_flight < self.limit()
+        if not is_turn_free:
             self._report_now.set()
         async with super().turn(end):
             try:
                 yield
             finally:
-                # Lasting turns can be used again. Any turn beyond those is used up by this call.
+                # Only the lasting turns stay for later calls.
                 if self._limit > self._lasting_turns:
                     self._limit -= 1
-                    if self._queues:
+                    are_calls_waiting = bool(self._queues)
+                    if are_calls_waiting:
                         self._report_now.set()
 
     def note_success(self) -> None:
@@ -256,22 +279,23 @@ class SharedPace(Pace):
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
-        """Pause this worker's calls, and report the pause to the broker immediately."""
+        """Pause this worker's calls as `Pace` does, and report the pause to the broker immediately."""
         super().pause(seconds, reason, why)
         self._refusals.append((reason, seconds))
+        # Until the broker has adjusted its pace, no turn is used twice.
         self._lasting_turns = 0
         self._report_now.set()
 
     def take_report(self) -> PaceReport:
-        """Build a report about the time since the last one. It returns half of the unused turns."""
+        """Give back half of the unused turns, and build a report about the time since the last one."""
         waiting = sum(map(len, self._queues.values()))
         needed = self._in_flight + waiting
-        missing = max(0, needed - self.limit())
+        wanted = max(0, needed - self.limit())
         unused = max(0, self.limit() - needed)
-        self._limit -= ceil(unused / 2)
+        self._limit -= ceil(unused / 2)  # the other half is for calls that start soon
         report = PaceReport(
-            wanted=missing,
-            held=self.limit(),
+            wanted=wanted,
+            held=self.limit(),  # without those given back
             answers=self._answers,
             refusals=tuple(self._refusals),
         )
@@ -295,7 +319,7 @@ class SharedPaces(Paces):
         super().__init__()
         self._report_now = report_now
 
-    def make_pace(self, _whom: PaceKey) -> SharedPace:
+    def make_pace(self, _key: PaceKey) -> SharedPace:
         return SharedPace(self._report_now)
 
 
@@ -340,14 +364,15 @@ class BrokerClient:
                 async with asyncio.timeout(_BEAT_SECONDS):
                     await self._report_now.wait()
             self._report_now.clear()
+            # Calls can need orders at any moment, but don't report more often than this.
             await asyncio.sleep(_MIN_BEAT_SECONDS)
 
     def _take_reports(self) -> dict[PaceKey, PaceReport]:
         """Build a report on each provider, which also returns unused turns to the broker."""
         reports = {}
-        for whom, pace in self.paces.items():
+        for provider, pace in self.paces.items():
             if isinstance(pace, SharedPace):
-                reports[whom] = pace.take_report()
+                reports[provider] = pace.take_report()
         return reports
 
     def _follow(self, orders: Orders) -> None:
@@ -355,9 +380,10 @@ class BrokerClient:
         self._cap_usd = orders.cap_usd
         self.is_over = orders.is_over
         self.is_stopped = orders.is_stopped
-        for whom, turns in orders.turns.items():
-            pace = self.paces[whom]
-            assert isinstance(pace, SharedPace), "only these are reported on"  # noqa: S101
+        for provider, turns in orders.turns.items():
+            pace = self.paces[provider]
+            # The broker's orders answer our reports, and we report on shared paces only.
+            assert isinstance(pace, SharedPace)  # noqa: S101
             pace.allow(turns)
 
     @property
@@ -366,14 +392,14 @@ class BrokerClient:
         return self.spent_usd / self._calls if self._calls else 0.0
 
     async def reserve(self) -> None:
-        """Reserve money for a call.
+        """Reserve money for a call. If there's too little, wait: running calls may cost less than expected.
 
-        Wait until there's enough, because running calls may cost less than expected. Raises `GatewayError` if
-        the run's cost limit is reached, or if the connection to the broker is lost.
+        Raises `GatewayError` if the run's cost limit is reached, or if the connection to the broker is lost.
         """
         # Assume that running calls will cost as much as earlier ones did.
         while self.spent_usd + self._in_flight * self._mean_usd >= self._cap_usd:
             if self.is_over or self.lost:
+                # If the connection is lost, the worker itself raises that error after its rows.
                 problem = "the limit of the run is reached"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
             self._report_now.set()
@@ -381,10 +407,10 @@ class BrokerClient:
         self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:
-        """Replace a call's reserved cost by its actual cost. An unknown cost counts as 0."""
+        """Replace a call's reserved cost by its actual cost, if that's known."""
         self._in_flight -= 1
         if usage.cost_usd is not None:
-            self._calls += 1
+            self._calls += 1  # for the mean cost, so only calls with a known cost count
             self.spent_usd += usage.cost_usd
 
 

@@ -24,16 +24,16 @@ class CellError(Exception):
 
 def check_names(names: Sequence[str]) -> list[str]:
     """Check and return column names. Raises `CellError` if one is empty, undecodable or repeated."""
-    # A repeated name ends the loop. All names before it are different, so `position` is the column's.
-    for position, (name, times) in enumerate(Counter(names).items(), 1):
+    counts = Counter(names)
+    for position, name in enumerate(names, 1):
         check_text(name)
         if not name.strip():
             raise CellError(
                 f"expected a name for each column, got none for column {position}; add it"
             )
-        if times > 1:
+        if counts[name] > 1:
             raise CellError(
-                f"expected different names, got this one {times} times; rename one", name
+                f"expected different names, got this one {counts[name]} times; rename one", name
             )
     return list(names)
 

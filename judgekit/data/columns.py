@@ -19,6 +19,7 @@ _LIST_FIELDS = ("conversation", "sources", "texts")  # fields that may hold a li
 
 _OUTPUT_NAMES = frozenset(plain(name) for name in _OUTPUTS_TABLE["names"].split())
 _OUTPUT_WORDS = tuple(_OUTPUTS_TABLE["words"].split())
+_RESPONSE_ENDING = _OUTPUTS_TABLE["ending"]
 _SCORE_ENDINGS = tuple(_OUTPUTS_TABLE["about"].split())
 _EXPECTED_ANSWER_STARTS = tuple(_OUTPUTS_TABLE["right"].split())
 
@@ -30,28 +31,33 @@ def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
 
 
 def _is_response(name: str, known: frozenset[str]) -> bool:
-    """Whether a normalised column name ends in "response", unless it's known or means an expected answer."""
+    """Whether a normalised column name ends in "response", as "gptresponse" does.
+
+    False for `known` names, which already mean a field, and for expected answers, such as "expectedresponse".
+    """
     is_expected_answer = name.startswith(_EXPECTED_ANSWER_STARTS)
     if name in known or is_expected_answer:
         return False
-    return name.endswith(_OUTPUTS_TABLE["ending"])
+    return name.endswith(_RESPONSE_ENDING)
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
-    """List the unused columns that could just as well be the judged text as the column that was chosen.
+    """List the unused columns that are as likely as the chosen column to be the judged text.
 
     `text` is the chosen column's normalised name. `free` maps the unused columns' normalised names to their
     real ones.
     """
     known = frozenset(known_names)
-    if _is_output(text, known):
+    is_clear_choice = _is_output(text, known)
+    if is_clear_choice:
         return [free[name] for name in free if _is_output(name, known)]
-    # The choice was a guess, so any column that sounds like an output is as good a guess.
+    # The chosen name was only a guess, so any name that sounds like an output is as good a guess.
     return [free[name] for name in free if name not in known and _sounds_like_output(name)]
 
 
 def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
-    """Whether a column name is common for one of `fields`. Without `fields`, check all fields."""
+    """Whether a column name is a common name for one of the given fields. By default, check all fields."""
+    # Each field's common names are in one text, separated by spaces.
     names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
     plain_name = plain(name)
     for field in fields or names_by_field:
