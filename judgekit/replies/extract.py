@@ -50,22 +50,26 @@ _AMOUNT_PATTERN = re.compile(fit.WORDS["amount"])
 def extract(raw: str, model: type[Model]) -> Model:
     """Extract the answer from a reply: the last object in `raw` that fits `model`.
 
-    For a field without its exact key, a key that differs only in case, spaces, underscores and hyphens is
-    accepted, unless there are two such keys. If a value is truncated, its field gets the default. A nested
-    object only counts as an answer under a key such as `result` or `answer`. Anything inside `<think>`, or
-    before a lone `</think>`, doesn't count.
+    A key may differ from its field's key in case, spaces, underscores and hyphens. But an object with two
+    such keys for one field, and no exact one, doesn't fit. A truncated optional field gets its default. A
+    nested object only counts as an answer under a key such as `result` or `answer`. Anything inside
+    `<think>`, or before a `</think>` that was never opened, doesn't count.
 
     Raises `AmbiguousReply` if `raw` contains two answers that differ in a field that `model` requires.
     Raises `InvalidReply` if there's no answer; its message says what the last object lacked. Raises
     `UsageError` if an argument has the wrong type.
     """
     require("extract", raw=raw)
-    kind: object = model  # an untyped caller can pass anything
-    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    _require_model(model)
+    return _find_only_answer(cut_off_thoughts(raw), model, nested=False)
+
+
+def _require_model(model: object) -> None:
+    """Raise `UsageError` unless `model` is a subclass of pydantic's `BaseModel`."""
+    is_model = isinstance(model, type) and issubclass(model, BaseModel)
     if not is_model:
         wanted = "a subclass of pydantic's BaseModel"
         raise UsageError(f"extract: model must be {wanted}, got {type(model).__name__}")
-    return _find_only_answer(cut_off_thoughts(raw), model, nested=False)
 
 
 def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
@@ -98,7 +102,7 @@ def _strip_wrapping(text: str) -> str:
 
 
 def _scan_answer(text: str, model: type[Model]) -> Model:
-    """Read the answer with the tolerant scanner, and correct values, such as a number in quotes.
+    """Read the answer with the tolerant scanner, which also takes, for example, a number in quotes.
 
     Raises `InvalidReply` if the object doesn't fit the model.
     """
@@ -112,25 +116,19 @@ def _scan_answer(text: str, model: type[Model]) -> Model:
 def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
     """Find the last object that fits `model`, and check that nothing in `raw` contradicts it.
 
-    Raises `InvalidReply` or `AmbiguousReply` if there's no answer or a contradiction. If `nested`, also look
-    for contradicting keys inside the answer itself.
+    If `nested`, also look for contradicting keys inside the answer itself. Raises `InvalidReply` if there's
+    no answer, and `AmbiguousReply` if there's a contradiction.
     """
-    answers = _read_answers(raw, model)  # in reverse order
+    answers = _read_answers(raw, model)  # the last one comes first
     last_object, answer = answers[0]
-    # It's the last answer, so if it's in thoughts, none follows these.
+    # If even the last answer is among the thoughts, there's none after them.
     if is_in_thoughts(find_thoughts(raw), last_object.start):
         raise InvalidReply("the only answer stands among the model's thoughts, which are none")
     if fit.is_quoted(last_object, model):
         raise AmbiguousReply(
             "an answer within a string of another object: which one is meant is not certain"
         )
-
-    # All objects that fit must give the same answer, apart from optional fields.
-    decisive_fields = _list_decisive_fields(model)
-    for _, other_answer in answers:
-        for name in decisive_fields:
-            if getattr(other_answer, name) != getattr(answer, name):
-                raise AmbiguousReply("two answers that differ: which one is meant is not certain")
+    _refuse_different_answers(answer, [other_answer for _, other_answer in answers])
 
     # The text around the objects must not contradict the answer either, as `"score": 2` would.
     objects = [item for item, _ in answers]
@@ -140,6 +138,15 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
             f"`{key}` is given again with another value: which one is meant is not certain"
         )
     return answer
+
+
+def _refuse_different_answers(answer: BaseModel, others: Sequence[BaseModel]) -> None:
+    """Raise `AmbiguousReply` if one of the others has a different value in a required field."""
+    decisive_fields = _list_decisive_fields(type(answer))
+    for other in others:
+        for name in decisive_fields:
+            if getattr(other, name) != getattr(answer, name):
+                raise AmbiguousReply("two answers that differ: which one is meant is not certain")
 
 
 def _read_answers(raw: str, model: type[Model]) -> list[tuple[Object, Model]]:
@@ -187,27 +194,40 @@ def _find_contradiction(
 ) -> str | None:
     """Find a key of `answer` that appears elsewhere in `raw` with a different value, or return None.
 
-    `objects` contains all objects that give this answer, last one first. If `nested`, also look for
-    contradicting keys inside the last one.
+    `objects` are all objects in `raw` that give this answer, from the last to the first. If `nested`, also
+    look for contradicting keys inside the last one.
     """
     fields_by_key = _map_decisive_fields(answer)
     # The texts before, between and after the objects.
     surroundings = _split_at_objects(raw, objects)
 
-    last_object = objects[0]
-    end = find_exact_end(raw, last_object.start)
-    if end is None:
-        # The object isn't exact JSON, so the scanner may have misjudged its end. Search everything.
-        key = _find_contradicting_mention([raw], fields_by_key)
-    else:
-        texts = [raw[: last_object.start], raw[end:], *_unescape_objects(surroundings)]
-        key = _find_contradicting_mention(texts, fields_by_key)
-        if key is None and nested:
-            key = _find_contradicting_entry(last_object, fields_by_key)
-
+    key = _find_contradicting_json(raw, objects[0], surroundings, fields_by_key, nested=nested)
     if key is not None:
         return key
     return _find_difference_in_prose(surroundings, fields_by_key)
+
+
+def _find_contradicting_json(
+    raw: str,
+    last_object: Object,
+    surroundings: Sequence[str],
+    fields_by_key: _FieldsByKey,
+    *,
+    nested: bool,
+) -> str | None:
+    """Find a key with a contradicting JSON value, such as `"score": 2`, or return None."""
+    end = find_exact_end(raw, last_object.start)
+    if end is None:
+        # The object isn't exact JSON, so the scanner may have misjudged its end. Search everything.
+        return _find_contradicting_mention([raw], fields_by_key)
+
+    before, after = raw[: last_object.start], raw[end:]
+    # A key in escaped quotes isn't recognised. So search the objects with such quotes unescaped, too.
+    unescaped = _unescape_objects(surroundings)
+    key = _find_contradicting_mention([before, after, *unescaped], fields_by_key)
+    if key is None and nested:
+        return _find_contradicting_entry(last_object, fields_by_key)
+    return key
 
 
 def _find_contradicting_mention(texts: Sequence[str], fields_by_key: _FieldsByKey) -> str | None:
@@ -233,25 +253,30 @@ def _find_contradicting_entry(item: Object, fields_by_key: _FieldsByKey) -> str 
 
 
 def _unescape_objects(texts: Sequence[str]) -> list[str]:
-    """Find the first escaped JSON object in each text. Return the text from there, without backslashes."""
+    r"""Return each text from its first escaped JSON object on, such as `{\"score\": 2}`, without backslashes.
+
+    Texts without such an object are left out.
+    """
     unescaped = []
     for text in texts:
-        escaped_object = _ESCAPED_OBJECT_PATTERN.search(text)
-        if escaped_object:
-            unescaped.append(_ESCAPE_BACKSLASHES_PATTERN.sub("", text[escaped_object.start() :]))
+        object_match = _ESCAPED_OBJECT_PATTERN.search(text)
+        if object_match:
+            rest = text[object_match.start() :]
+            unescaped.append(_ESCAPE_BACKSLASHES_PATTERN.sub("", rest))
     return unescaped
 
 
 def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
-    """Map each normalised key, such as "accuracy", to its decisive fields in the answer and nested models.
+    """Map each normalised key, such as "accuracy", to the fields that all answers must agree on.
 
-    A field is a (model instance, field name). It's decisive if its model requires it.
+    Each field is given as the model instance (the answer, or one nested in it) and the field's name.
     """
     fields_by_key: _FieldsByKey = {}
-    for model in (answer, *_list_nested_models(answer)):
-        for name in _list_decisive_fields(type(model)):
-            key = fit.normalise_key(fit.key_of(name, type(model)))
-            fields_by_key.setdefault(key, []).append((model, name))
+    for instance in (answer, *_list_nested_models(answer)):
+        model = type(instance)
+        for name in _list_decisive_fields(model):
+            key = fit.normalise_key(fit.key_of(name, model))
+            fields_by_key.setdefault(key, []).append((instance, name))
     return fields_by_key
 
 
@@ -262,9 +287,9 @@ def _list_nested_models(answer: BaseModel) -> list[BaseModel]:
 
 
 def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
-    """List the parts of `raw` before, between and after the exact JSON objects.
+    """List the parts of `raw` before, between and after the objects, from the last part to the first.
 
-    `objects` goes from the last object to the first, and so do the parts.
+    `objects` goes from the last object to the first, too. An object that isn't exact JSON stays in its part.
     """
     parts = []
     part_end = len(raw)
@@ -272,8 +297,9 @@ def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
         object_end = find_exact_end(raw, item.start)
         if object_end is None:
             continue
-        contains_next_object = object_end > part_end
-        if contains_next_object:
+        # An object can contain the one before it in the list. Then `raw` is already split inside it.
+        contains_later_object = object_end > part_end
+        if contains_later_object:
             continue
         parts.append(raw[object_end:part_end])
         part_end = item.start
@@ -284,15 +310,15 @@ def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
 def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, object, bool]]:
     """Find the answer's keys in a text, such as `"score": 4`.
 
-    Yields the key, the value after its colon, and whether the key could be the first in an object. If there
-    are too many mentions, yields just one with the value `CUT`, which contradicts any answer.
+    Yields the key, the value after its colon, and whether the key could be the first in an object.
     """
     mentions = list(islice(_find_keys(text, fields_by_key), MAX_MENTIONS + 1))
     if not mentions:
         return
     if len(mentions) > MAX_MENTIONS:
-        last_key, _match = mentions[-1]
-        yield last_key, CUT, False
+        # There are too many to read. Yield just one, with a truncated value: that contradicts any answer.
+        any_key, _match = mentions[-1]
+        yield any_key, CUT, False
         return
 
     # Limit the length of each value, so that a reply full of mentions doesn't take quadratic time.
@@ -313,11 +339,13 @@ def _find_keys(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, re
 def _may_begin_object(text: str, match: re.Match[str]) -> bool:
     """Whether a matched key could be the first in an object."""
     is_bare = match["bare"] is not None
-    if is_bare:  # its match begins with a brace or a comma, which aren't told apart
+    if is_bare:  # the pattern only finds a key without quotes after a brace or a comma
         return True
-    start = match.start()
-    indent_start = max(0, start - _MAX_INDENT)
-    return _OPENING_BRACE_PATTERN.search(text, indent_start, start) is not None
+
+    # Look for an opening brace before the key, but not far, because this is done for every key.
+    key_start = match.start()
+    search_start = max(0, key_start - _MAX_INDENT)
+    return _OPENING_BRACE_PATTERN.search(text, search_start, key_start) is not None
 
 
 def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
@@ -336,78 +364,76 @@ def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
 def _contradicts(
     mentioned: object, fields: list[tuple[BaseModel, str]], *, may_begin_object: bool
 ) -> bool:
-    """Whether a value elsewhere in the reply contradicts the answer's `fields` with the same key.
+    """Whether `mentioned`, a value elsewhere in the reply, contradicts the answer.
 
-    Any valid value contradicts the answer unless one of the fields has the same value. `may_begin_object`
-    means that the value's key could be the first in an object.
+    `fields` are the answer's fields with the same key as this value. The value has to equal one of them,
+    unless it's invalid for all. `may_begin_object` means that its key could be the first in an object.
     """
     is_cut = False
     is_different = False
-    for model, name in fields:
-        value = _validate_value(mentioned, model, name)
+    for instance, name in fields:
+        value = _validate_value(mentioned, instance, name)
         if value is None:  # invalid for this field
             continue
         if value is CUT:
             is_cut = True
             continue
-        if value == getattr(model, name):
+        if value == getattr(instance, name):
             return False
         is_different = True
 
     if is_different:
         return True
-    # At the start of an object, a truncated value can just be the beginning of the answer itself.
-    if may_begin_object:
-        return False
-    return is_cut  # elsewhere, it could have been anything, so it's a contradiction
+    # A truncated value could have been different, so it counts as a contradiction. But after an opening
+    # brace, it can belong to the answer's own object.
+    return is_cut and not may_begin_object
 
 
 def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
-    """Whether `value` looks like a score, but isn't valid for one of the numeric `fields`.
+    """Whether `value` looks like a score, but isn't valid for one of the `fields` that take scores.
 
     Examples are "90 %" and "7/5". The language model may have meant a different score.
     """
-    amounts = _split_amounts(value)
-    if not amounts:
+    parts = _split_amounts(value)
+    if not parts:
         return False
-    all_are_amounts = all(map(_AMOUNT_PATTERN.fullmatch, amounts))
+    all_are_amounts = all(map(_AMOUNT_PATTERN.fullmatch, parts))
     if not all_are_amounts:
         return False
 
-    for model, name in fields:
-        # A field can take amounts, but not this one, such as 90 on a scale of 1 to 5.
-        is_invalid = _validate_value(value, model, name) is None
-        if is_invalid and _takes_amount(_get_annotation(model, name), value):
+    for instance, name in fields:
+        # For example, 90 is invalid on a scale of 1 to 5.
+        is_invalid = _validate_value(value, instance, name) is None
+        if is_invalid and _takes_amount(_get_annotation(instance, name), value):
             return True
     return False
 
 
 def _split_amounts(value: object) -> list[str]:
-    """Split a value, or each item of an array, into amounts: "7/5" becomes ["7", "5"]."""
-    parts = value if isinstance(value, Array) else [value]
-    amounts = []
-    for part in parts:
-        if isinstance(part, (int, float, str)):
-            amounts += re.split(r"[/,;]\s?", str(part).strip())
-    return amounts
+    """Split a value, or each item of an array, at slashes, commas and semicolons.
+
+    For example, "7/5" becomes ["7", "5"].
+    """
+    items = value if isinstance(value, Array) else [value]
+    parts = []
+    for item in items:
+        if isinstance(item, (int, float, str)):
+            parts += re.split(r"[/,;]\s?", str(item).strip())
+    return parts
 
 
 def _takes_amount(annotation: object, value: object) -> bool:
-    """Whether a field takes `value` as an amount.
-
-    A numeric field does. A nested model also does if the value can be several amounts, such as "4, 3, 5".
-    """
+    """Whether a field of this type could be given as an amount such as `value`."""
     if fit.is_number(annotation):
         return True
+    # A text such as "4, 3, 5" can give a nested model all its numbers at once.
     is_single_number = isinstance(value, (int, float))
-    if is_single_number:
-        return False
-    return fit.is_model(annotation)
+    return fit.is_model(annotation) and not is_single_number
 
 
-def _get_annotation(model: BaseModel, name: str) -> object:
+def _get_annotation(instance: BaseModel, name: str) -> object:
     """Return a field's type, without `Annotated` and `| None`."""
-    return fit.unwrap_annotation(type(model).model_fields[name].annotation)
+    return fit.unwrap_annotation(type(instance).model_fields[name].annotation)
 
 
 def _validate_value(value: object, instance: BaseModel, name: str) -> object:
@@ -437,23 +463,22 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     """
     number_fields = _map_number_fields(fields_by_key)
     if len(number_fields) < _MIN_PROSE_SCORES:
-        return None
+        return None  # a single number in prose could mean anything
 
     patterns = []
-    scores = {}
-    for key, (model, name) in number_fields.items():
-        patterns.append(_make_key_pattern(fit.key_of(name, type(model))))
-        scores[key] = getattr(model, name)
-
-    # The prose only counts if it gives a number for every score. A few numbers could mean anything.
+    for instance, name in number_fields.values():
+        patterns.append(_make_key_pattern(fit.key_of(name, type(instance))))
     mentions = _find_numbers_in_prose(texts, patterns)
+
+    # Prose is only an assessment if it gives a number for every score.
     mentioned_keys = {key for key, _ in mentions}
-    if mentioned_keys != scores.keys():
+    if mentioned_keys != number_fields.keys():
         return None
 
     for key, number in mentions:
+        instance, name = number_fields[key]
         # The pattern takes a minus sign for a dash, so compare without signs.
-        expected_number = abs(scores[key])
+        expected_number = abs(getattr(instance, name))
         if number != expected_number:
             return key
     return None
@@ -463,9 +488,9 @@ def _map_number_fields(fields_by_key: _FieldsByKey) -> dict[str, tuple[BaseModel
     """Map each key to its numeric field; if there are several, to the last one."""
     number_fields = {}
     for key, fields in fields_by_key.items():
-        for model, name in fields:
-            if fit.is_number(_get_annotation(model, name)):
-                number_fields[key] = (model, name)
+        for instance, name in fields:
+            if fit.is_number(_get_annotation(instance, name)):
+                number_fields[key] = (instance, name)
     return number_fields
 
 

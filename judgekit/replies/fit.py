@@ -22,7 +22,7 @@ from typing import (
 from pydantic import BaseModel, ValidationError
 
 from judgekit import environment
-from judgekit.replies.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, read_number
+from judgekit.replies.scan import CUT, NUMBER_PATTERN, QUOTES, Array, Object, read_number
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -102,7 +102,7 @@ def unwrap_annotation(annotation: Any) -> Any:  # noqa: ANN401 - an annotation c
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
         elif _is_optional(annotation):
-            annotation = _list_union_types(annotation)[0]
+            (annotation,) = _list_union_types(annotation)  # the only type besides None
         else:
             return annotation
 
@@ -188,7 +188,7 @@ def coerce(value: object, annotation: object, field_path: str) -> object:
 
 def _refuse_wrong_bool(value: object, kind: object, field_path: str) -> None:
     """Raise `Misfit` for true or false if pydantic would accept it as 1 or 0."""
-    is_wrong_bool = isinstance(value, bool) and not _may_be_bool(kind)
+    is_wrong_bool = isinstance(value, bool) and not _can_leave_bool_to_pydantic(kind)
     if is_wrong_bool:
         raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
 
@@ -200,10 +200,10 @@ def _refuse_unclosed(value: object, field_path: str) -> None:
         raise CutOff(f"`{field_path}` is cut off")
 
 
-def _may_be_bool(kind: object) -> bool:
-    """Whether true and false can be left to pydantic, which accepts or rejects them for this type.
+def _can_leave_bool_to_pydantic(kind: object) -> bool:
+    """Whether pydantic handles true and false correctly for this type.
 
-    If the type allows numbers but not booleans, they can't, because pydantic would convert true to 1.
+    It doesn't if the type allows numbers but not booleans, because it would convert true to 1.
     """
     # `Literal[1]` would accept true, because Python considers them equal.
     if get_origin(kind) is Literal:
@@ -252,11 +252,12 @@ def _coerce_number(value: object, field_path: str) -> object:
     if isinstance(value, bool):
         raise Misfit(f"`{field_path}` is {str(value).lower()}, not a number")
     if isinstance(value, str):
-        if not SPELT_NUMBER.fullmatch(value.strip()):
+        text = value.strip()
+        if not NUMBER_PATTERN.fullmatch(text):
             raise Misfit(f"`{field_path}`: input should be a valid number, not {_quote(value)}")
-        value = read_number(value.strip())
+        value = read_number(text)
 
-    # A field for integers wouldn't take 4.0.
+    # A strict field for integers, such as a score, wouldn't take 4.0.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -335,7 +336,7 @@ def _coerce_model(value: object, model: type[BaseModel], field_path: str) -> obj
 
 
 def _take_from_list(value: object, model: type[BaseModel]) -> object:
-    """Return the object that some models write as a list or put into one, or any other value unchanged."""
+    """Return the object if it's given as a list. Return any other value unchanged."""
     # a list of the fields, as in `[{"name": "accuracy", "score": 4}, …]`
     by_name = _key_by_name(value)
     if by_name and _find_keys_like(by_name, _list_keys(model)):
@@ -374,16 +375,14 @@ def _coerce_fields(
 ) -> dict[str, object]:
     """Convert the values of the model's fields, and return them by JSON key.
 
-    `keys_by_field` maps fields to keys of `value`. A required field without a key is searched in nested
-    objects. An optional field is omitted if its value is truncated or is an invalid null. Raises `CutOff` if
-    a required field is truncated.
+    `keys_by_field` maps fields to keys of `value`. Raises `CutOff` if a required field is truncated.
     """
     coerced = {}
     for name, field in model.model_fields.items():
         if name in keys_by_field:
             item = value[keys_by_field[name]]
         else:
-            item = _find_elsewhere(value, name, model)
+            item = _find_elsewhere(value, name, model)  # such as in a nested object
         if item is _MISSING or _is_omitted(item, field):
             continue
 
@@ -391,6 +390,7 @@ def _coerce_fields(
         try:
             coerced[key] = coerce(item, field.annotation, _join(field_path, key))
         except CutOff:
+            # A truncated optional field gets its default.
             if field.is_required():
                 raise
     return coerced
@@ -503,10 +503,13 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
 
 
 def _find_only_wrapped(value: Object, keys: Collection[str]) -> Object | None:
-    """Return the only object wrapped in `value`, or the only one with some of the keys; None without one."""
+    """Return the object wrapped in `value`, or None if there's none or it's unclear which one is meant.
+
+    Objects with some of the normalised `keys` take precedence.
+    """
     wrapped = list(_find_wrapped(value))
     wrapped_with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
-    candidates = wrapped_with_keys or wrapped  # those with keys take precedence
+    candidates = wrapped_with_keys or wrapped
     return candidates[0] if len(candidates) == 1 else None
 
 
@@ -546,7 +549,7 @@ def _list_values_in(objects: Sequence[Object], name: str, model: type[BaseModel]
 
 
 def _collect_flat_models(objects: Sequence[Object], model: type[BaseModel]) -> list[object]:
-    """Collect a nested model from each object that has its keys directly."""
+    """Collect a nested model's fields from each object in which they aren't nested."""
     flat_models: list[object] = []
     for item in objects:
         flat_model = _collect_flat_model(item, model)
@@ -556,7 +559,7 @@ def _collect_flat_models(objects: Sequence[Object], model: type[BaseModel]) -> l
 
 
 def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
-    """Collect a nested model's fields from an object that has their keys directly.
+    """Collect a nested model's fields from an object in which they aren't nested.
 
     For example, `{"accuracy": 4}` instead of `{"scores": {"accuracy": 4}}`. Returns None if there are no such
     keys, or if a required field is missing.
@@ -568,7 +571,7 @@ def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
             collected.put(key, value[key])
         elif field.is_required():
             return None
-    collected.closed = value.closed
+    collected.closed = value.closed  # if the outer object is truncated, so is this one
     return collected or None
 
 
@@ -597,27 +600,31 @@ def _find_scale_keys(value: Object, model: type[BaseModel]) -> list[str]:
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object is only a quotation, in a string inside another object, and not the answer.
-
-    A model can also break off in the middle of a string and start its answer again. Then the new object
-    appears to be in that string, but isn't quoted.
-    """
-    outer = item.outer
-    if outer is None:
+    """Whether an object is only a quotation, in a string inside another object, and not the answer."""
+    if item.outer is None:
         return False
-    if _is_outer_continued(item):  # so the model hasn't broken off
+    if _is_outer_continued(item):
         return True
 
-    # Both objects can have a key of the answer. If the outer one has its value, too, it could be the answer,
-    # with `item` as a quotation in it.
+    # The language model broke off in a string, and `item` may be a fresh start of the answer. But if an outer
+    # object already has a complete value for one of the same keys, that object may be the answer.
+    answer_keys = _list_answer_keys(item, model)
+    return any(_has_complete_key(outer, answer_keys) for outer in _walk_outer_objects(item))
+
+
+def _list_answer_keys(item: Object, model: type[BaseModel]) -> set[str]:
+    """List the object's normalised keys that the model has, too."""
     model_keys = _list_keys(model)
     item_keys = [normalise_key(key) for key in _walk_keys(item)]
-    answer_keys_of_item = {key for key in item_keys if key in model_keys}
+    return {key for key in item_keys if key in model_keys}
+
+
+def _walk_outer_objects(item: Object) -> Iterator[Object]:
+    """Yield the object that quotes `item`, then the one that quotes that one, and so on."""
+    outer = item.outer
     while outer is not None:
-        if _has_complete_key(outer, answer_keys_of_item):
-            return True
+        yield outer
         outer = outer.outer
-    return False
 
 
 def _is_outer_continued(item: Object) -> bool:

@@ -64,14 +64,14 @@ def _list_findings(value: object) -> object:
 
 
 def _wrap_findings(value: object) -> object:
-    """Make a list of null, a string or an object. Any other value, such as a list, is returned unchanged."""
+    """Convert null, a string or an object to a list of findings. Return any other value unchanged."""
     if value is None:
         return []
     if isinstance(value, str):
         says_none = value.strip().casefold() in ("", "none", "n/a")
         return [] if says_none else [value]
     if isinstance(value, dict):
-        is_one_finding = "issue" in value
+        is_one_finding = "issue" in value  # otherwise the keys are dimensions
         return [value] if is_one_finding else _flatten_findings(value)
     return value
 
@@ -179,20 +179,23 @@ def make_score_reply_model(
 ) -> type[ScoreReply]:
     """Create the model for a reply with `reasoning`, `findings` and a score for each dimension.
 
-    A score is an integer from `min_score` to `max_score`. For dimensions in `binary`, it's yes or no.
+    A score is an integer from `min_score` to `max_score`, or yes or no for the dimensions in `binary`.
     """
     score = Annotated[int, Field(strict=True, ge=min_score, le=max_score)]
     score_fields: dict[str, Any] = {}
     for number, name in enumerate(dimensions):
-        # Fields aren't named after their dimensions, because pydantic has methods such as `copy`.
         field_type = YesNo if name in binary else score
+        # Fields aren't named after their dimensions, because pydantic has methods such as `copy`.
         score_fields[f"dimension_{number}"] = (field_type, Field(alias=name))
     scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **score_fields)
 
     findings = Annotated[list[FindingReply], BeforeValidator(_list_findings)]
     reply_fields: dict[str, Any] = {"scores": (scores, ...), "findings": (findings, [])}
     model = create_model("ScoreReply", __base__=ScoreReply, **reply_fields)
-    model.sent = _build_score_reply_schema(dimensions, range(min_score, max_score + 1), binary)
+
+    # the stricter JSON Schema that's sent to providers
+    points = range(min_score, max_score + 1)
+    model.sent = _build_score_reply_schema(dimensions, points, binary)
     return cast("type[ScoreReply]", model)
 
 
@@ -256,9 +259,9 @@ def _make_label_filter(labels: Sequence[str]) -> Callable[[list[str]], list[str]
 
 
 def make_compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
-    """Create the model for a reply that names the label of the better text, or a tie.
+    """Create the pydantic model for a reply that names the label of the better text, or a tie.
 
-    The model changes labels to the spelling in `labels`, and rejects any other answer.
+    Validation corrects the spelling of a label, and rejects any other answer.
     """
     answers_by_normalised_label = dict.fromkeys(_TIE_LABELS, TIE)
     for label in labels:

@@ -71,7 +71,7 @@ class Span(NamedTuple):
 
 
 def find_thoughts(raw: str) -> list[Span]:
-    """Find the parts of a reply that aren't its answer, such as `<think>…</think>`, in text order.
+    """Find the model's thoughts in a reply, such as `<think>…</think>`, in text order.
 
     If there are too many marks such as `<think>`, the entire reply counts as thoughts.
     """
@@ -85,10 +85,10 @@ def find_thoughts(raw: str) -> list[Span]:
         if _ends_channel(open_marks, mark):
             _close_innermost(raw, spans, open_marks, mark)
 
-        is_open = mark.name in [open_mark.name for open_mark in open_marks]
+        has_opening_mark = any(open_mark.name == mark.name for open_mark in open_marks)
         if mark.opens:
             open_marks.append(mark)
-        elif is_open:
+        elif has_opening_mark:
             _discard_inner_marks(open_marks, mark.name)
             _close_innermost(raw, spans, open_marks, mark)
         elif _closes_thoughts(mark):
@@ -126,26 +126,26 @@ def _closes_thoughts(mark: Mark) -> bool:
 def _list_unclosed(raw: str, open_marks: Sequence[Mark]) -> list[Span]:
     """List the outermost thoughts that are never closed: one span up to the reply's end, or none."""
     for mark in open_marks:
-        if not _is_ignored(mark.name):
+        if not _can_contain_answer(mark.name):
             return [Span(mark.start, len(raw), "")]
     return []
 
 
 def _close_innermost(raw: str, spans: list[Span], open_marks: list[Mark], mark: Mark) -> None:
-    """Remove the innermost open mark, which `mark` closes, and add the span from one to the other.
+    """Remove the innermost open mark, and add the span from there to its closing mark `mark`.
 
-    If the open mark's name is ignored, no span is added.
+    No span is added if the text in it can contain the answer.
     """
     opening = open_marks.pop()
-    if _is_ignored(opening.name):
+    if _can_contain_answer(opening.name):
         return
-    # A mark that opens the next channel isn't part of this one.
+    # If `mark` opens the next channel, it isn't part of the span.
     end = mark.start if mark.opens else mark.end
     closing_text = raw[mark.start : mark.end]
     spans.append(Span(opening.start, end, closing_text))
 
 
-def _is_ignored(name: str) -> bool:
+def _can_contain_answer(name: str) -> bool:
     """Whether the text between marks of this name can contain the answer, unlike thoughts."""
     return (
         name in _ANSWER_MARK_NAMES or name in _HTML_TAG_NAMES or name == f"{_CHANNEL_PREFIX}final"
@@ -171,14 +171,17 @@ def _is_end_certain(raw: str, thoughts: Span) -> bool:
     """Whether thoughts certainly end at their closing mark, instead of just mentioning it."""
     if not thoughts.closing_text:  # they continue to the reply's end
         return False
+
+    # Without an opening mark, these may not be thoughts at all: an answer can mention `</think>`.
     opening_mark = _MARK_PATTERN.match(raw, thoughts.start)
     if opening_mark is None:
-        # Only a lone `</think>` shows that these are thoughts, and the answer could just mention it.
         return False
 
     # A special token, such as `<|end|>`, is hardly ever mentioned.
     if opening_mark["special"]:
         return True
+
+    # If the closing mark appears more than once, any of them could be the real one.
     return raw.count(thoughts.closing_text) == 1
 
 
@@ -209,24 +212,24 @@ class _ObjectSearch:
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.next_brace = raw.find("{")  # or -1
-        self.brace_count = 0  # braces at which an object was expected
+        self.tried_braces = 0  # number of braces tried as the start of an object
         self.last_end = 0  # end of the last object
 
     def includes(self, position: int) -> bool:
         """Whether a position is in an object. Positions have to be asked in ascending order."""
-        while 0 <= self.next_brace < position and self.brace_count < _MAX_OBJECTS:
-            self._read_object()
+        while 0 <= self.next_brace < position and self.tried_braces < _MAX_OBJECTS:
+            self._skip_object()
         return position < self.last_end
 
-    def _read_object(self) -> None:
-        """Go past the object at the next brace or, if it isn't valid JSON, past the brace."""
-        self.brace_count += 1
-        end = find_exact_end(self.raw, self.next_brace)
-        if end is None:
+    def _skip_object(self) -> None:
+        """Skip the object that starts at `next_brace`. If it isn't valid JSON, only skip the brace."""
+        self.tried_braces += 1
+        object_end = find_exact_end(self.raw, self.next_brace)
+        if object_end is None:
             self.next_brace = self.raw.find("{", self.next_brace + 1)
         else:
-            self.last_end = end
-            self.next_brace = self.raw.find("{", end)
+            self.last_end = object_end
+            self.next_brace = self.raw.find("{", object_end)
 
 
 def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
@@ -242,12 +245,14 @@ def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
         channel = _read_channel_name(raw, end)
         return Mark(f"{_CHANNEL_PREFIX}{channel}", start, end, opens=True)
 
-    # A phrase such as "Here's my response:", or a token such as `[unused16]`, has no name. Look it up.
+    # Phrases such as "Here's my response:" and tokens such as `[unused16]` don't contain a name.
     is_nameless = match["spoken"] or match["unnamed"]
     if is_nameless:
-        return Mark("thought", start, end, opens=_OPENS_BY_NAMELESS_MARK[text])
+        opens_thoughts = _OPENS_BY_NAMELESS_MARK[text]
+        return Mark("thought", start, end, opens=opens_thoughts)
 
-    if match["closed"]:  # a token such as `<channel|>`, which only closes
+    only_closes = match["closed"]  # a token such as `<channel|>`
+    if only_closes:
         return Mark(_normalise_name(text), start, end, opens=False)
 
     return _parse_named_mark(raw, match, text)
@@ -260,46 +265,51 @@ def _read_channel_name(raw: str, start: int) -> str:
 
 
 def _parse_named_mark(raw: str, match: re.Match[str], text: str) -> Mark | None:
-    """Parse a tag or token by its name, which can have a prefix or suffix such as "end of".
+    """Parse a tag or token that has a name, such as `<think>` or `<|end of thought|>`.
 
     Returns None if it marks neither thoughts nor an answer, such as a tag mentioned in prose.
     """
     start, end = match.span()
     full_name = _normalise_name(text)
-    parts = _MARK_PARTS_PATTERN.fullmatch(text.strip())  # the name itself, and its prefix or suffix
-    name = _normalise_name(parts["name"]) if parts else full_name
+    name, closes = _split_name(text)
 
     is_neutral = name in _NEUTRAL_MARK_NAMES or full_name in _NEUTRAL_MARK_NAMES
     if is_neutral:
         return None
 
+    # A special token such as `<|end|>` ends any open channel. A tag with such a name means nothing.
     if full_name in _ENDING_MARK_NAMES:
         is_special_token = bool(match["special"])
-        if not is_special_token:
-            return None
-        # Such a token ends whichever channel is open, so it neither opens nor closes thoughts itself.
-        return Mark(name, start, end, opens=None)
+        return Mark(name, start, end, opens=None) if is_special_token else None
 
     if _is_in_prose(raw, match, name):
         return None
-    closes = parts is not None and bool(parts["closes"] or parts["closes_after"])
     return Mark(name, start, end, opens=not closes)
 
 
-def _is_in_prose(raw: str, match: re.Match[str], name: str) -> bool:
-    """Whether a mark is only mentioned in prose, or is HTML.
+def _split_name(text: str) -> tuple[str, bool]:
+    """Return a mark's name without a prefix or suffix such as "end of", and whether that closes the mark."""
+    parts = _MARK_PARTS_PATTERN.fullmatch(text.strip())
+    if parts is None:
+        return _normalise_name(text), False
+    closes = bool(parts["closes"] or parts["closes_after"])
+    return _normalise_name(parts["name"]), closes
 
-    A tag with an unknown name is in prose unless it's at the start of a line.
-    """
+
+def _is_in_prose(raw: str, match: re.Match[str], name: str) -> bool:
+    """Whether a mark is just part of the text: it's only mentioned, or it's HTML."""
     has_known_name = name in _ANSWER_MARK_NAMES or _THOUGHT_NAME_PATTERN.search(name) is not None
     is_token = bool(match["special"] or match["opened"])
     if has_known_name or is_token:
         return False
 
     is_html = name in _HTML_TAG_NAMES
-    if is_html or not match["tag"]:
+    if is_html:
         return True
-    return not _is_at_line_start(raw, match.start())
+
+    # A mark with an unknown name only counts if it's a tag at the start of a line.
+    is_tag = bool(match["tag"])
+    return not (is_tag and _is_at_line_start(raw, match.start()))
 
 
 def _is_at_line_start(raw: str, position: int) -> bool:

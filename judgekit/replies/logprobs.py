@@ -178,17 +178,19 @@ def _sum_probabilities(alternatives: Mapping[str, float], points: range) -> dict
 
 def _may_begin_longer_number(probabilities: Mapping[int, float]) -> bool:
     """Whether a likely point such as 1 could just be the first token of a longer number such as 10."""
-    doubtful_probability = 0.0
+    ambiguous_probability = 0.0
     for point, probability in probabilities.items():
         longer_points = _list_longer_points(point, probabilities)
 
-        # If 10 has a probability, it's a single token. So the tokenizer doesn't split such numbers.
+        # If even one longer number such as 10 is a single token, the tokenizer doesn't split numbers.
         is_single_token = any(probabilities[longer] for longer in longer_points)
         if is_single_token:
             return False
         if longer_points:
-            doubtful_probability += probability
-    return doubtful_probability > _TOLERANCE * sum(probabilities.values())
+            ambiguous_probability += probability
+
+    negligible_probability = _TOLERANCE * sum(probabilities.values())
+    return ambiguous_probability > negligible_probability
 
 
 def _list_longer_points(point: int, points: Iterable[int]) -> list[int]:

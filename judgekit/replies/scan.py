@@ -17,7 +17,7 @@ from judgekit.errors import InvalidReply
 MAX_DEPTH = 64  # objects nested deeper are no reply; keeps memory and recursion small
 MAX_ENTRIES = 50_000  # a text with more objects, keys and items is a flood, not a reply
 MAX_OBJECTS = 256  # that are considered, counted from the end of a reply
-MAX_RESCUES = 8  # rescans of one reply from an object that an unclosed string had swallowed
+MAX_RESTARTS = 8  # objects of one reply that are read although they start inside an unclosed string
 
 _DOUBLE_QUOTES = '"“”„'
 _SINGLE_QUOTES = "'\u2018\u2019"
@@ -118,7 +118,7 @@ _JSON_NUMBER_PATTERN = re.compile(
     r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?"
 )
 
-SPELT_NUMBER = re.compile(
+NUMBER_PATTERN = re.compile(
     r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?"
 )
 """A number as people write it: also +1, 01, .5 and 1. (but neither 1_000 nor infinity)."""
@@ -135,7 +135,7 @@ _SURROGATE_PATTERN = re.compile(r"[\ud800-\udfff]")
 
 
 def read_number(text: str) -> float:
-    """Convert text that `SPELT_NUMBER` matches to an int or a float."""
+    """Convert text that `NUMBER_PATTERN` matches to an int or a float."""
     if text.lstrip("+-").isdigit():
         return int(text)
     return float(text)
@@ -205,8 +205,9 @@ class Array(list[Any]):
 def scan(raw: str) -> deque[Object]:
     """Read the outermost objects in a text, each as far as it's readable.
 
-    Returns only the last `MAX_OBJECTS`. Each object's `start`, `tail` (the text up to the next object) and
-    `outer` are set. Raises `InvalidReply` if the objects have too many entries in total.
+    Returns only the last `MAX_OBJECTS`. Raises `InvalidReply` if they have too many entries in total.
+    Sets each object's `start`, its `tail` (the text up to the next object), and its `outer` (the object that
+    has it in a string, or None).
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
@@ -217,8 +218,8 @@ def scan(raw: str) -> deque[Object]:
         if objects:
             previous = objects[-1]
             previous.tail = raw[reader.end : start]  # `reader.end` is still the previous object's
-            is_rescued = start == reader.rescued
-            outer = _find_outer(previous, is_rescued=is_rescued)
+            is_restart = start == reader.last_restart  # inside an unclosed string of `previous`
+            outer = _find_outer(previous, is_restart=is_restart)
 
         item = reader.read(start)
         item.start = start
@@ -231,15 +232,16 @@ def scan(raw: str) -> deque[Object]:
     return objects
 
 
-def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
-    """Find the object that quotes the next object in one of its strings, or return None.
+def _find_outer(previous: Object, *, is_restart: bool) -> Object | None:
+    """Return the object that has the object after `previous` in one of its strings, or None.
 
-    `is_rescued` means that the next object was found inside an unclosed string of `previous`.
+    `is_restart` means that the object after `previous` is inside an unclosed string of `previous`.
     """
-    if is_rescued:
+    if is_restart:
         return previous
-    # An object can quote two others, as in `{"a": "{…}", "b": "{…}"}`. Then there's a quote between the two,
-    # and the object that quotes the previous one also quotes the next one.
+
+    # In `{"a": "{…}", "b": "{…}"}`, both inner objects are in strings of the same outer object. The quotes
+    # between them show this.
     is_quote_between = any(quote in previous.tail for quote in QUOTES)
     return previous.outer if is_quote_between else None
 
@@ -259,16 +261,16 @@ class _Reader:
         self.end = 0  # end of the last object
         self.entries = 0  # number of objects, keys and items
         # How often an object inside an unclosed string can still be read.
-        self.rescues_left = MAX_RESCUES
-        self.rescued = -1  # start of the last object found inside an unclosed string, or -1
+        self.restarts_left = MAX_RESTARTS
+        self.last_restart = -1  # start of the last object found inside an unclosed string, or -1
         self.unclosed = -1  # start of the current object's unclosed string, or -1
         self.broken = False  # whether the current object can't be read any further
-        self.bare_key = False  # whether the last key had no quotes
+        self.has_bare_key = False  # whether the last key had no quotes
 
     def read(self, start: int) -> Object:
         """Read the object that starts at `start`, as far as possible.
 
-        Set `end` to the object's end, and `pos` to the position from which to search for the next object.
+        Sets `end` to the object's end, and `pos` to the position from which to search for the next object.
         Raises `InvalidReply` if there are too many entries.
         """
         outermost = Object()
@@ -287,7 +289,7 @@ class _Reader:
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
 
-        # An object ends before its string that is never closed. In this case, `pos` can be inside the string.
+        # An unclosed string isn't part of the object, because the next object can be inside it.
         has_unclosed_string = self.unclosed >= 0
         self.end = self.unclosed if has_unclosed_string else self.pos
         return outermost
@@ -347,16 +349,16 @@ class _Reader:
             self.broken = True
             return None
 
-        unquoted_key = key_match["bare"]
-        self.bare_key = unquoted_key is not None
+        bare_key = key_match["bare"]  # a key without quotes
+        self.has_bare_key = bare_key is not None
+        if bare_key is not None:
+            key = bare_key
+        else:
+            key = _decode(key_match["quoted"][1:-1])  # without the quotes
+
         self.pos = key_match.end()
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
-
-        if unquoted_key is not None:
-            key = unquoted_key
-        else:
-            key = _decode(key_match["quoted"][1:-1])  # without the quotes
         target.put(key, value)
         return value
 
@@ -379,16 +381,17 @@ class _Reader:
     def _read_word(self, *, in_object: bool) -> object:
         """Read a number, a literal such as `true`, or unquoted words.
 
-        Returns `CUT` if there's none, or if it isn't followed by a sign that it's complete, such as a comma.
+        Returns `CUT` if there's none, or if it's truncated: it isn't followed by a comma, for example.
         """
         match = _UNQUOTED_WORD_PATTERN.match(self.raw, self.pos)
         if not match:
             return CUT
         self.pos = match.end()
 
-        pattern_after = _AFTER_WORD_IN_OBJECT if in_object else _AFTER_WORD_IN_ARRAY
-        # The match includes blanks after the word, and so does the pattern for what follows.
+        # The match includes blanks after the word. Go back to before them, because the pattern for the text
+        # after a word starts with blanks.
         word_end = match.start() + len(match[0].rstrip())
+        pattern_after = _AFTER_WORD_IN_OBJECT if in_object else _AFTER_WORD_IN_ARRAY
         is_complete = pattern_after.match(self.raw, word_end) is not None
         if not is_complete:
             return CUT
@@ -411,18 +414,20 @@ class _Reader:
         if first_quote and pattern_after.match(self.raw, first_quote.end()):
             return self._end_string(start, first_quote.end())
 
-        # Otherwise the first quote is part of the string. Find the first quote that can close the string.
-        pattern = _make_closing_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
+        # Otherwise, skip unescaped quotes, up to the first one that can close the string.
+        pattern = _make_closing_quote_pattern(
+            opening, in_object=in_object, bare_keys=self.has_bare_key
+        )
         closing_quote = pattern.match(self.raw, start)
-        is_closed = closing_quote is not None
+        has_closing_quote = closing_quote is not None
         end = closing_quote.end() if closing_quote else len(self.raw)
 
-        # A model can break off in a string and start its answer again. Then the closing quote belongs to the
-        # new answer, and this string is never closed.
-        restart = self._find_restart(start, end, is_closed=is_closed)
-        has_restart = restart is not None
-        if has_restart or not is_closed:
-            self._break_off_string(end, restart)
+        # A model can break off inside a string, and start its answer again. Then this quote belongs to the
+        # new answer.
+        restart = self._find_restart(start, end, is_closed=has_closing_quote)
+        is_broken_off = restart is not None or not has_closing_quote
+        if is_broken_off:
+            self._break_off_string(end, restart)  # sets `broken`
             return CUT
         return self._end_string(start, end)
 
@@ -432,28 +437,32 @@ class _Reader:
         return _decode(self.raw[start : end - 1])
 
     def _find_restart(self, start: int, end: int, *, is_closed: bool) -> int | None:
-        """Find the object in a string with which a model that broke off started its answer again.
+        """Return the position in a string where the model started its answer again, or None.
 
-        Returns the object's start, or None if there's no object or the string just quotes it.
+        A model can break off inside a string, and begin a new object there. But a string can also quote one.
         """
-        if not self.rescues_left:
+        if not self.restarts_left:
             return None
-        inner = _OBJECT_START_PATTERN.search(self.raw, start, end)
-        if inner is None:
+        brace = _OBJECT_START_PATTERN.search(self.raw, start, end)
+        if brace is None:
             return None
 
-        inside = self.raw[inner.start() : end]
-        is_complete = inside.count("{") <= inside.count("}")
-        is_quoted = is_closed and is_complete  # a model that broke off closes neither
-        return None if is_quoted else inner.start()
+        # If both the object and the string are closed, the string just quotes the object.
+        text = self.raw[brace.start() : end]
+        is_object_closed = text.count("{") <= text.count("}")
+        is_quoted = is_closed and is_object_closed
+        return None if is_quoted else brace.start()
 
     def _break_off_string(self, end: int, restart: int | None) -> None:
-        """Mark the string at `pos` as never closed. Continue at the object inside it, or at its end."""
+        """Record that the string at `pos` is never closed, and stop reading the current object.
+
+        Reading continues at `restart`, the start of an object inside the string, or at `end` if that's None.
+        """
         self.broken = True
         self.unclosed = self.pos
         if restart is None:
             self.pos = end
         else:
-            self.rescues_left -= 1
-            self.rescued = restart
+            self.restarts_left -= 1
+            self.last_restart = restart  # so that `scan` knows that this object is inside a string
             self.pos = restart
