@@ -541,7 +541,7 @@ def choose_labels(answers: Sequence[Answer]) -> dict[str, float]:
     """Return labels for what these prompts found: `high` half way between too low and too high.
 
     Too low is below the least that keeps `PRECISION` and `INJECTED` in memory stores; too high is above the
-    greatest that keeps `COVERAGE`.
+    greatest that keeps `COVERAGE_DEVIATIONS`.
     """
     of_memories = [each for each in answers if each.prompt.store.kind == MEMORIES]
     careful, covering = [], [0]

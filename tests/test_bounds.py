@@ -103,7 +103,7 @@ def header(text: str) -> None:
 
 def passage(text: str) -> None:
     table = of("retrieval.index_file.connect")(":memory:")
-    table.execute(of("retrieval.search._TABLE"))
+    table.execute(of("retrieval.search._CREATE_BODY_TABLE_STATEMENT"))
     terms = of("retrieval.terms.parse")("the jwt, jwt-jwt and aa a1 9 aB", PROFILE.language)
     of("retrieval.search._find_passage")(table, text, terms)
     table.close()
@@ -367,7 +367,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
         7, text
     ),
     "rubric.search_path.heads": lambda text: [
-        *of("rubric.search_path._HEAD").findall(f"title: {text}b")  # type: ignore[attr-defined]
+        *of("rubric.search_path._HEAD_LINE_PATTERN").findall(f"title: {text}b")  # type: ignore[attr-defined]
     ],
 }
 # Functions of a text, with their further arguments.

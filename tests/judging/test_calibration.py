@@ -652,9 +652,9 @@ RATING = TypedQuestion("How long is it?")
 BARS: list[tuple[str, Any, str, Any]] = [
     ("kls", pointwise, "IDLE_RATING", RATING),
     *(("kls", pointwise, name, 0.5) for name in ("MIN_LEAD", "MIN_MASS")),
-    *(("kls", logprobs, name, 0.5) for name in ("MIN_MASS", "SURE")),
+    *(("kls", logprobs, name, 0.5) for name in ("MIN_PROBABILITY_MASS", "MAX_SCORE_DEVIATION")),
     *(("memory-relevance", pointwise, f"MIN_GAIN{of}", 9.0) for of in ("", "_OVER_MEMORY")),
-    ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
+    ("memory-relevance", pointwise, "IDLE_REQUEST", "How deep is the Danube?"),
     ("memory-relevance", pointwise, "IDLE_MEMORY", IDLE),
     ("memory-relevance", select_question, "KEEP_AT", 0.9),
     ("memory-relevance", select_question, "POINTWISE_CHARS", 200),
