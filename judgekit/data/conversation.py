@@ -119,7 +119,7 @@ class _Reader:
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}; {position} is {kind(message)}")
         message = _unwrap_langchain(message)
-        # Such an item, for example a call, has no role, because the assistant made it.
+        # In the Responses API, items such as tool calls have no role. They're the assistant's.
         if _is_api_item(message):
             yield from self._read_blocks([message], ASSISTANT, position)
             return
@@ -139,21 +139,24 @@ class _Reader:
             kind_of_block = _classify_block(block)
             if kind_of_block == "text":
                 texts.append(_read_block_text(block, position))
+            # Vercel's AI SDK has a call and its result in the same block.
             if kind_of_block in ("call", "call with result"):
                 calls.append(self._read_call(block, position))
             if kind_of_block in ("result", "call with result"):
                 results.append(self._read_result(block, position))
 
-        message_turns = []
+        speaker_turns = []  # one, or none if there are only results
         if texts or calls:
             text = "\n".join(text for text in texts if text)
-            message_turns.append(Turn(speaker, text, tuple(calls)))
+            speaker_turns.append(Turn(speaker, text, tuple(calls)))
+
         if calls:
-            yield from [*message_turns, *results]
+            # The results belong to these calls, so they come after them.
+            yield from [*speaker_turns, *results]
         else:
-            # These are the results of an earlier message's calls, as in Anthropic's format. They come before
+            # The results belong to an earlier message's calls, as in Anthropic's format, so they come before
             # the user's next text.
-            yield from [*results, *message_turns]
+            yield from [*results, *speaker_turns]
 
     def _read_call(self, block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
         """Render a tool call as `name(arguments)`, and remember the tool's name for its result."""
@@ -220,8 +223,9 @@ def _indent_after_first_line(part: str) -> str:
 def split_shared(
     first: Sequence[Turn], second: Sequence[Turn]
 ) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
-    """Split two conversations into their common beginning, and the rests of the first and the second."""
-    # The rests are compared, so even if both conversations are equal, leave a turn in each rest.
+    """Split two conversations into the beginning they share, and the remainder of each."""
+    # Leave a turn in each remainder, so that there's something to compare even if the conversations are
+    # equal.
     max_shared = min(len(first), len(second)) - 1
     shared_count = 0
     while shared_count < max_shared and first[shared_count] == second[shared_count]:
@@ -296,22 +300,22 @@ def is_message(value: object) -> bool:
 
 
 def _looks_like_message(message: object) -> bool:
-    """Whether a value looks like a message: it has a typical key, or is an item of the Responses API."""
+    """Whether a value has a typical key of a message, or is an item of the Responses API."""
     if not isinstance(message, dict):
         return False
-    keys = (*_ROLE_KEYS, "content", "parts", "lc")
+    keys = (*_ROLE_KEYS, "content", "parts", "lc")  # "parts" is Gemini's key, "lc" LangChain's
     has_key = any(key in message for key in keys)
     return has_key or _is_api_item(message)
 
 
 def _find_messages(value: Mapping[str, Any]) -> object:
-    """Find the list of messages in an object, and add the reply if the object contains one.
+    """Find the messages in an object. If it's a logged request, its reply becomes the last message.
 
-    Without such a list, returns a value in which the messages may be in another form.
+    The caller must check that they're a list.
     """
     list_key = next((key for key in _LIST_KEYS if key in value), None)
     if list_key is None:
-        return _find_items(value)
+        return _find_items(value)  # the Responses API has items instead of messages
     messages = value[list_key]
     if not isinstance(messages, list):
         return messages
@@ -358,9 +362,9 @@ def _list_items(response: Mapping[str, Any]) -> list[object]:
 
 
 def _add_type(block: object) -> object:
-    """Add a `type` to a block that has a telling key instead, such as `toolUse`, and unwrap the block.
+    """Convert a block without a `type`, such as {"toolUse": {…}}, or an old Vercel call to a typed block.
 
-    Other blocks are returned unchanged, except that cited texts are joined.
+    Other blocks are returned unchanged.
     """
     if not isinstance(block, dict):
         return block
@@ -382,7 +386,7 @@ def _convert_old_vercel_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwrap_block(key: str, inner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Unwrap the object under a block's telling key, with the names that other blocks use."""
+    """Return `inner`, the object under a block's `key`, with its fields named as in typed blocks."""
     if key == "executableCode":
         return {"name": _CODE_TOOL_NAME, "input": inner.get("code")}
     if key == "codeExecutionResult":
@@ -484,9 +488,9 @@ def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
 def _list_blocks_without_content(
     message: Mapping[str, Any], refusals: list[object], position: str
 ) -> list[object]:
-    """List the blocks of a message without content: the transcript of its audio, or its `refusals`.
+    """List a message's blocks if it has no content: its audio's transcript, its refusals, or an empty block.
 
-    Raises `NotUnderstoodError` if there's no reason why the message has no content.
+    Raises `NotUnderstoodError` if the message has none of these, and isn't meant to be empty either.
     """
     audio = message.get("audio")
     if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
@@ -494,9 +498,10 @@ def _list_blocks_without_content(
     if refusals:
         return refusals
 
-    has_empty_content = any(key in message for key in _CONTENT_KEYS)
+    # A message is meant to be empty if its content is null, or if it only calls tools.
+    has_null_content = any(key in message for key in _CONTENT_KEYS)
     has_calls = message.get("tool_calls") or message.get("function_call")
-    if has_empty_content or has_calls:
+    if has_null_content or has_calls:
         return [None]  # a block without text
     raise NotUnderstoodError(
         f"{position}: expected content or parts, got only {_list_keys(message)}"
@@ -627,13 +632,13 @@ def _name_medium(block: Mapping[str, Any]) -> str:
         if isinstance(data, dict):
             return _name_gemini_medium(data)
 
-    name = block.get("type")
-    if not name:
-        name = next((key for key in ("image_url", "file") if key in block), "")
-    medium = str(name).removeprefix("input_")
-    if medium.startswith(_OTHER_MEDIA):
-        return _clean_name(str(name))
-    return ""
+    type_ = block.get("type")
+    if not type_:
+        type_ = next((key for key in ("image_url", "file") if key in block), "")
+    type_ = str(type_)
+    # Some types have a prefix, as in `input_image`. It's part of the name that we show.
+    is_medium = type_.removeprefix("input_").startswith(_OTHER_MEDIA)
+    return _clean_name(type_) if is_medium else ""
 
 
 def _name_gemini_medium(data: Mapping[str, Any]) -> str:
@@ -685,10 +690,11 @@ def _read_tool_name(block: Mapping[str, Any]) -> str:
         name = block[key]
         return _clean_name(name) if isinstance(name, str) else ""
 
-    # The types of the AI SDK contain the name, as in `tool-search`, except for general ones.
+    # In the AI SDK, a type such as `tool-search` contains the tool's name. But `tool-call` and `tool-result`
+    # are the types of any tool's call and result.
     type_ = str(block.get("type", ""))
-    is_general = type_ in _TOOL_CALL_TYPES or type_ in _TOOL_RESULT_TYPES
-    if is_general or not type_.startswith("tool-"):
+    is_for_any_tool = type_ in _TOOL_CALL_TYPES or type_ in _TOOL_RESULT_TYPES
+    if is_for_any_tool or not type_.startswith("tool-"):
         return ""
     return _clean_name(type_.removeprefix("tool-"))
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.data.fields import Fields, JudgeTurn, TaskName
+    from judgekit.data.presets import Recognised
     from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
     from judgekit.data.templates import Template
@@ -43,9 +44,8 @@ if TYPE_CHECKING:
 EMPTY_FINGERPRINT = seals.Fingerprint(current="")
 # Options of a request that don't change a row's result, or that other fields of the result cover.
 _OPTIONS_NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
-_MAX_EXAMINED_ROWS = (
-    100  # rows whose columns we look at to guess fields; in a stream only the first
-)
+# Rows whose columns we look at to guess fields; in a stream only the first.
+_MAX_EXAMINED_ROWS = 100
 
 
 class ReadRow(NamedTuple):
@@ -82,7 +82,7 @@ def report_repeated_id(
 ) -> UnreadableRow:
     """Build the error for row `number`, which has the same id as row `first_number`."""
     problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
-    # A normalised id may not look like the other row's, so say why they are one.
+    # The two ids may look different if one was normalised, so say which differences don't count.
     is_normalised = labels.id_key(row_id) != str(row_id)
     if is_normalised:
         problem += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
@@ -108,7 +108,7 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
         first_rows = islice(stream, _MAX_EXAMINED_ROWS)
         return rows, _survey_head(first_rows, rows.name, rest=stream)
 
-    # A stream can only be read once, so put its first row back.
+    # A stream can only be read once, so put its first row back. Don't wait for others, which may come late.
     head = list(islice(stream, 1))
     all_rows = chain(head, stream)
     return all_rows, _survey_head(head, rows.name, rest=stream)
@@ -119,10 +119,9 @@ def _survey_head(
 ) -> Survey:
     """Survey the columns of the rows in `head`.
 
-    Raises `InputError` if there are no rows, or if none in `head` can be read. Only for that error, all rows
-    in `rest` are read, too, to count the unreadable ones.
+    Raises `InputError` if there are no rows, or if none in `head` can be read.
     """
-    names: dict[str, None] = {}  # an ordered set
+    column_names: dict[str, None] = {}  # an ordered set
     recogniser = Recogniser()
     has_readable_row = False
     unreadable_rows = []
@@ -131,13 +130,14 @@ def _survey_head(
             unreadable_rows.append(row)
         else:
             has_readable_row = True
-            names.update(dict.fromkeys(row.columns))
+            column_names.update(dict.fromkeys(row.columns))
             recogniser.note_row(row.columns)
 
     if has_readable_row:
-        return Survey(list(names), recogniser)
+        return Survey(list(column_names), recogniser)
     if not unreadable_rows:
         raise InputError(f"{name}: no rows; nothing to judge")
+    # The error says how many rows can't be read, so count those in `rest`, too.
     more_in_head = len(unreadable_rows) - 1
     more_in_rest = sum(isinstance(row, UnreadableRow) for row in rest)
     raise unreadable_error(name, unreadable_rows[0], more=more_in_head + more_in_rest)
@@ -215,14 +215,15 @@ class Dataset:
         if isinstance(row_id, UnreadableRow):
             return row_id
         try:
-            subject, thoughts = self.read(row, str(row_id))
+            subject, thought_count = self.read(row, str(row_id))
             contents = [row_fields.content(subject), *self._read_other_contents(row, str(row_id))]
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
-            return PendingRow(row, row_id, EMPTY_FINGERPRINT, subject=None, error=str(error))
+            fingerprint = EMPTY_FINGERPRINT  # there's no content to compute it from
+            return PendingRow(row, row_id, fingerprint, subject=None, error=str(error))
         fingerprint = seals.fingerprint_of("\0".join([self.basis, *contents]))
-        return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
+        return PendingRow(row, row_id, fingerprint, subject, thoughts=thought_count)
 
     def _read_id(self, row: DataRow, ids: Ids) -> str | int | UnreadableRow:
         """Read a row's id, or use its number if no column has ids.
@@ -234,13 +235,14 @@ class Dataset:
         row_id = labels.id_of(id_cell)
         if row_id is None:
             return UnreadableRow(row.number, column, _describe_expected_id(id_cell))
+        # If an earlier row has the same id, `add` returns that row's number.
         first_number = ids.add(row_id, row.number)
         if first_number is not None:
             return report_repeated_id(row_id, row.number, first_number, column)
         return row_id
 
     def _read_other_contents(self, row: DataRow, row_id: str) -> list[str]:
-        """Read the content that each of the other readers finds in a row."""
+        """Read a row with each of the `other_readers`, and return the contents."""
         contents = []
         for other_reader in self.other_readers:
             other_subject, _ = other_reader(row, row_id)
@@ -306,7 +308,7 @@ class RowOptions(NamedTuple):
         subject = row_fields.read_comparison(
             fields,
             row,
-            prompt=self.fixed.description,
+            prompt=self.fixed.description,  # for a row without a prompt
             families=self.families,
             thoughts=thoughts if self.drops_thoughts else None,  # None keeps thoughts in the text
         )
@@ -343,14 +345,15 @@ def open_dataset(
     """
     matched = match_columns(source, options)
     basis, loaded = rubric_basis(options.task, project, request)
-    score_columns = _score_columns(options.task, loaded)
+    # The results have columns for scores, so an input column can't keep a name such as "score.A" there.
+    taken_names = TakenNames(_list_score_columns(options.task, loaded), matched.id_column)
     dataset = Dataset(
         rows=matched.rows,
         name=source.name,
         read=options.reader(matched.fields, loaded),
         basis=basis,
         id_column=matched.id_column,
-        taken=TakenNames(score_columns, matched.id_column),
+        taken=taken_names,
         limit=options.limit,
         keep_bad_rows=isinstance(source, Mappings),  # a program gets a result for each of its rows
     )
@@ -367,32 +370,47 @@ class MatchedRows(NamedTuple):
 
 
 def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
-    """Find each field's column: the one named by the caller, in a known tool's export, or with a common name.
+    """Find the columns of the fields and of the ids.
 
     Raises `InputError` if there are no rows, and `UsageError` for missing columns.
     """
-    stream, (names, recogniser) = survey(source)
-    task = options.task
-    given = options.given
+    rows, (names, recogniser) = survey(source)
+    given_columns = options.given
     if options.template is not None:
-        given = {**given, **_disable_templated_field(options)}
+        given_columns = {**given_columns, **_disable_templated_field(options)}
         _check_template(options.template, names, source.name)
 
-    # Recognise the tool that exported the rows, and find the fields' columns.
-    export = recogniser.recognise(task, given)
+    # For a field without a given column, use the export's column, or one with a common name.
+    export = recogniser.recognise(options.task, given_columns)
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
-    fields = row_fields.fields_of(task, names, given, source.name, naming=naming, export=export)
+    fields = row_fields.fields_of(
+        options.task, names, given_columns, source.name, naming=naming, export=export
+    )
     fields = fields._replace(template=options.template)
 
-    id_column = options.id_column
-    if not id_column and export is not None and _has_column(export.id, names):
-        id_column = export.id
-    if not id_column:
-        id_column = row_fields.id_column_of(names, source.name, naming)
-    if id_column and not _has_column(id_column, names):
-        option = naming.choosing_ids(id_column)
-        raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
-    return MatchedRows(stream, fields, id_column)
+    id_column = _find_id_column(options.id_column, export, names, source.name, naming)
+    return MatchedRows(rows, fields, id_column)
+
+
+def _find_id_column(
+    given: str | None,
+    export: Recognised | None,
+    names: Sequence[str],
+    source_name: str,
+    naming: row_fields.Naming,
+) -> str | None:
+    """Find the id column: the given one, the export's, or one with a common name. None if there's none.
+
+    Raises `UsageError` if the given column doesn't exist, or if several have a common name.
+    """
+    if given:
+        if not _has_column(given, names):
+            problem = f"{source_name} has no such column; it has {', '.join(names)}"
+            raise UsageError(f"{naming.choosing_ids(given)}: {problem}")
+        return given
+    if export is not None and _has_column(export.id, names):
+        return export.id
+    return row_fields.id_column_of(names, source_name, naming)
 
 
 def _disable_templated_field(options: RowOptions) -> dict[str, str]:
@@ -418,26 +436,25 @@ def _has_column(column: str, names: Collection[str]) -> bool:
     return column in names or is_path_into(column, names)
 
 
-def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
-    """List a table's score columns: one for each dimension, or for each compared text, as in `score.A`."""
-    names: Sequence[str] = LETTERS
+def _list_score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
+    """List the results' score columns: one for each of a rubric's dimensions, or for each compared text."""
+    names: Sequence[str] = LETTERS  # of the compared texts, as in `score.A`
     if task == "judge" and isinstance(loaded.rubric, ScoreRubric):
         names = loaded.rubric.questions
     return frozenset(f"score.{name}" for name in names)
 
 
 def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
-    """Build the part of a fingerprint that all rows share: JSON of the rubrics, mode, models and options.
+    """Build the part of a fingerprint that all rows share: JSON of the judges' settings and the options.
 
-    Also returns the first rubric.
+    Also returns the first judge's rubric.
     """
-    # A cost limit and the cache don't change results, so they aren't part of the fingerprint.
+    # These judges are only asked for their settings, so they need neither a cost limit nor a cache.
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = _list_judge_settings(task, project, request)
     basis_parts: list[object] = [_list_basis_of(judge_settings) for judge_settings in settings]
-    for option, value in request.model_dump(
-        exclude=_OPTIONS_NOT_IN_BASIS, exclude_defaults=True
-    ).items():
+    options = request.model_dump(exclude=_OPTIONS_NOT_IN_BASIS, exclude_defaults=True)
+    for option, value in options.items():
         # The depth is added without its name, to match the fingerprints in existing results.
         basis_parts.append(value if option == "depth" else [option, value])
     return json.dumps(basis_parts), settings[0].loaded
@@ -455,7 +472,7 @@ def _list_judge_settings(
     task: TaskName, project: Path, request: JudgeRequest
 ) -> list[JudgeSettings]:
     """List the settings of every judge that the rows might need."""
-    gateway = open_gateway({})
+    gateway = open_gateway({})  # no model is called, so there's nothing to record
     if task == "judge":
         judge, _ = document_judge(gateway, project, request)
         return [judge.settings]
@@ -464,23 +481,24 @@ def _list_judge_settings(
     text_counts = [2, 3] if request.rubric is None else [2]
     settings = []
     for count in text_counts:
-        files = tuple(file_of(letter, letter) for letter in LETTERS[:count])
-        texts_to_compare = ComparisonInput("", files)
-        settings.append(comparison_judge(gateway, texts_to_compare, project, request).settings)
+        # The settings only depend on the number of different texts, so the letters can stand for them.
+        placeholders = tuple(file_of(letter, letter) for letter in LETTERS[:count])
+        comparison = ComparisonInput("", placeholders)
+        settings.append(comparison_judge(gateway, comparison, project, request).settings)
     return settings
 
 
 def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
-    """Build a warning for each column with a reference or sources that the rubric doesn't use."""
+    """Build warnings if the rows have a reference or sources that the rubric doesn't use."""
     if task != "judge":
         return []
-    given = _read_used_fields(loaded)
+    used_fields = _read_used_fields(loaded)
     warnings = []
-    for name in ("reference", "sources"):
-        column = fields.columns.get(name)
-        is_used = bool(getattr(given, name))
+    for field in ("reference", "sources"):
+        column = fields.columns.get(field)
+        is_used = bool(getattr(used_fields, field))
         if column and not is_used:
-            warnings.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
+            warnings.append(f"{loaded.rubric.ref} takes no {field}: no model sees {column}")
     return warnings
 
 

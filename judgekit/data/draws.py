@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.data.dataset import PendingRow
 
 _DRAW_BYTES = 8
-_POSSIBLE_DRAW_COUNT = 1 << (8 * _DRAW_BYTES)
+_POSSIBLE_DRAW_COUNT = 1 << (8 * _DRAW_BYTES)  # how many numbers fit in these bytes
 _SEAL_KIND = "nonce"
 
 
@@ -36,8 +36,8 @@ class Draws(NamedTuple):
 
     def draw(self, row_id: str | int, purpose: str) -> float:
         """Draw a number from 0 to 1 for a row id and a purpose. The same arguments give the same number."""
-        text = json.dumps([self.nonce, purpose, id_key(row_id)])
-        message = text.encode("utf-8", "surrogatepass")
+        message = json.dumps([self.nonce, purpose, id_key(row_id)]).encode()
+        # A key in an environment variable can have bytes that aren't UTF-8.
         key = self.key.encode("utf-8", "surrogateescape")
         digest = hmac.digest(key, message, "sha256")
 
@@ -48,10 +48,11 @@ class Draws(NamedTuple):
 def require_key(what: str) -> str:
     """Return the user's key. Raises `ConfigError` if there's none.
 
-    `what` is the feature that needs the key, for the error message.
+    `what` begins the error's sentence, such as "--until draws its rows".
     """
     key = seals.state_key()
     if key is None:
+        # The error names the variable before this sentence, so "set it" means the variable.
         problem = (
             f"{what} with a key that the authors of rows can't know, and none can be kept "
             "in the user's folder; set it to 32 or more random characters"
@@ -65,14 +66,17 @@ def new_nonce() -> str:
 
 
 def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
-    """Read a run's nonce from a file. Unless there's one that was sealed with this key, write a new one.
+    """Read a run's nonce from a file. If the file has none with this key's seal, write a new one.
 
-    Raises `InputError` if the file can't be written, and `UsageError` if it's a link.
+    If `is_fresh`, a new one is written in any case. Raises `InputError` if the file can't be written, and
+    `UsageError` if it's an untrusted link, a pipe or a device.
     """
     real_path = resolve_output_path(path)
-    nonce = None if is_fresh else _read_nonce(real_path, key)
-    if nonce is not None:
-        return nonce
+    if not is_fresh:
+        kept_nonce = _read_nonce(real_path, key)
+        if kept_nonce is not None:
+            return kept_nonce
+
     nonce = new_nonce()
     sealed_nonce = {"nonce": nonce, "seal": seals.seal_of(key, _SEAL_KIND, nonce)}
     try:

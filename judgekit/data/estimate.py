@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 REPLY_TOKENS = 250
 """Tokens in a reply: a few sentences of reasons, the scores, and a finding or two."""
 SECONDS_A_CALL = 3.0
-_MAX_SAMPLED_SUBJECTS = (
-    200  # subjects whose prompts are measured; the others count as the mean of these
-)
+# Subjects whose prompts are measured; the others count as the mean of these.
+_MAX_SAMPLED_SUBJECTS = 200
 
 
 class ModelEstimate(NamedTuple):
@@ -88,22 +87,21 @@ def estimate_run(
     Raises `ConfigError` and `UsageError` as judging does.
     """
     judges = SubjectJudges(project, request)
-    calls: dict[tuple[TierName, str], _Calls] = {}
+    calls_by_model: dict[tuple[TierName, str], _Calls] = {}
     total = 0
     for subject in subjects:
         total += 1
-        is_in_sample = total <= _MAX_SAMPLED_SUBJECTS
-        if is_in_sample:  # further subjects are only counted
-            judge = judges.find(subject)
-            at_once = max_concurrency(judge, at_once)
-            _count_calls(calls, judge, subject)
+        if total > _MAX_SAMPLED_SUBJECTS:
+            continue  # further subjects are only counted
+        judge = judges.find(subject)
+        # The providers of a judge's models may allow fewer calls. The lowest limit of all judges applies.
+        at_once = max_concurrency(judge, at_once)
+        _count_calls(calls_by_model, judge, subject)
 
-    sample_size = max(
-        1, min(total, _MAX_SAMPLED_SUBJECTS)
-    )  # not 0, because `total` is divided by it
-    factor = total / sample_size
+    sample_size = min(total, _MAX_SAMPLED_SUBJECTS)
+    factor = total / max(1, sample_size)  # there may be no subjects at all
     models = []
-    for tier, model_calls in _sort_by_tier(calls):
+    for tier, model_calls in _sort_by_tier(calls_by_model):
         all_calls = _extrapolate(model_calls, factor)
         models.append(_estimate_model(tier, all_calls, at_once, in_batches=in_batches))
     return Estimate(total, models, at_once)
@@ -118,18 +116,18 @@ def _sort_by_tier(calls: Mapping[tuple[TierName, str], _Calls]) -> list[tuple[Ti
 def _count_calls(
     calls: dict[tuple[TierName, str], _Calls], judge: Judge[Any, Any, Any], subject: Subject
 ) -> None:
-    """Count the calls that a judge would make for a subject with all its tiers. Adds them to `calls`."""
+    """Add to `calls` the calls that a judge would make for a subject if it asked all tiers."""
     for tier in TIERS:
         for endpoint in judge.models_by_tier.get(tier, ()):
             model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
-            rounds = judge.prompts(tier, subject, endpoint)
-            samples = judge.settings.samples  # each round is asked so many times
-            model_calls.count += len(rounds) * samples
-            model_calls.chars += sum(map(_count_chars, rounds)) * samples
+            prompts = judge.prompts(tier, subject, endpoint)
+            samples = judge.settings.samples  # each prompt is sent so many times
+            model_calls.count += len(prompts) * samples
+            model_calls.chars += sum(map(_count_chars, prompts)) * samples
 
 
 def _count_chars(messages: Messages) -> int:
-    """Count the characters in a round's messages."""
+    """Count the characters in a prompt's messages."""
     return sum(len(message.content) for message in messages)
 
 
@@ -172,6 +170,7 @@ def _price_tokens(endpoint: Endpoint, read: int, written: int, *, in_batches: bo
     if endpoint.profile.kind in ("replay", "command"):
         return None  # recordings contain their costs, and a command's costs aren't known beforehand
     if in_batches:
+        # This includes the provider's discount on batches.
         return compute_price(endpoint, read, written)
     from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily, because it takes seconds
 

@@ -148,34 +148,48 @@ class Fields(NamedTuple):
         reads_column = any(find_roots(path) for path in paths)
         return bool(paths) and not reads_column
 
-    def describe(self, *used_otherwise: str) -> str:
-        """Describe in one line each field's column, and the unused columns, except those `used_otherwise`."""
+    def describe(self, *id_columns: str) -> str:
+        """Describe in one line which column each field is read from, and which columns aren't used.
+
+        `id_columns` are used for ids, so they aren't mentioned.
+        """
         parts = []
-        mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
             if column:
                 parts.append(self._describe_field(field, column))
-                mentioned.update(self.others.get(field, ()))
         if self.template is not None:
             parts.append(f"the template filled from {format_column_names(self.template.columns)}")
-            mentioned.update(column_of(name, self.unused) for name in self.template.columns)
 
         text = ", ".join(parts)
-        unused = _exclude(self.unused, mentioned)
+        unused = self._list_unused(id_columns)
         if unused:
             text += f"; not used: {format_column_names(unused)}"
         return f"{self.export}: {text}" if self.export else text
 
     def _describe_field(self, field: str, column: str) -> str:
-        """Describe where a field is read, such as `text from answer (not output)`."""
+        """Describe the columns that a field is read from, such as `text from answer (not output)`."""
+        # A fixed field has a literal in place of a column, as in `winner is 'A'`.
         verb = "is" if self._is_fixed(field) else "from"
-        text = f"{field} {verb} {format_column_names([column])}"
+        description = f"{field} {verb} {format_column_names([column])}"
+        # Some fields continue in a second column, such as Alpaca's `instruction` in `input`.
         if field in self.continues:
-            text += f" and {format_column_names([self.continues[field]])}"
+            description += f" and {format_column_names([self.continues[field]])}"
+        # Other columns may have a name that fits the field, too.
         other_columns = self.others.get(field)
         if other_columns:
-            text += f" (not {format_column_names(other_columns)})"
-        return text
+            description += f" (not {format_column_names(other_columns)})"
+        return description
+
+    def _list_unused(self, id_columns: Iterable[str]) -> list[str]:
+        """List the unused columns, except those that `_describe_field` names as "not …"."""
+        used = [*id_columns]
+        if self.template is not None:
+            used += self.template.columns
+        left_out = {column_of(name, self.unused) for name in used}
+        for field, column in self.columns.items():
+            if column:
+                left_out.update(self.others.get(field, ()))
+        return _exclude(self.unused, left_out)
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
